@@ -1,0 +1,43 @@
+# The one menu: `make help` lists what there is.
+SHELL := /bin/bash
+PATH := $(PATH):/usr/sbin:/sbin
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the verbs
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.PHONY: setup
+setup: ## install what is missing, build what changed
+	@tools/setup.sh
+	@$(MAKE) --no-print-directory build
+
+.PHONY: build
+build: ## BPF objects, native module, stand-in libraries
+	@$(MAKE) --no-print-directory -C bpf
+	@$(MAKE) --no-print-directory -C native
+	@$(MAKE) --no-print-directory -C sim
+
+.PHONY: record
+record: setup ## record this host for 20 s and show what each tenant did
+	@.venv/bin/cotenant record --for 20s --store build/store --simulate-if-idle
+
+.PHONY: test
+test: setup lint ## everything that must hold, on the real kernel
+	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests
+
+.PHONY: lint
+lint: ## style, types, the direction of imports, the shape of the tree
+	@.venv/bin/ruff check -q .
+	@.venv/bin/ruff format -q --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports >build/imports.log || { cat build/imports.log; exit 1; }
+	@.venv/bin/python tools/check_tree.py
+
+.PHONY: gen
+gen: build ## write again what is generated from bpf/event.h, the questions and the commands
+	@.venv/bin/python tools/gen_schema.py src/cotenant/schema/events.py bpf/build/*.bpf.o
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf build bpf/build sim/build src/cotenant/_native/objects src/cotenant/_native/*.so

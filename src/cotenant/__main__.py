@@ -1,0 +1,7 @@
+"""``python -m cotenant``."""
+
+import sys
+
+from cotenant.views.cli import main
+
+sys.exit(main())

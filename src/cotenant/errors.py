@@ -1,0 +1,42 @@
+"""Everything this package raises on purpose.
+
+    CotenantError           exit code 1: it was tried and failed
+    ├── UsageError          exit code 2: the command line cannot mean anything
+    ├── Unsupported         exit code 3: this host lacks what recording needs
+    ├── ProbeError          a probe could not be loaded or attached
+    ├── StoreError          a store could not be written or read
+    └── QuestionError       the question cannot be asked of this store
+
+The command line turns any of them into one line on stderr and ``exit_code``;
+anything else that escapes is a bug and keeps its traceback.
+"""
+
+
+class CotenantError(Exception):
+    """The root of the tree; its text says what failed, on what, and what to do."""
+
+    exit_code = 1
+
+
+class UsageError(CotenantError):
+    """The command line cannot mean anything."""
+
+    exit_code = 2
+
+
+class Unsupported(CotenantError):
+    """This host lacks what recording needs."""
+
+    exit_code = 3
+
+
+class ProbeError(CotenantError):
+    """A probe could not be loaded or attached."""
+
+
+class StoreError(CotenantError):
+    """A store could not be written or read."""
+
+
+class QuestionError(CotenantError):
+    """The question cannot be asked of this store."""

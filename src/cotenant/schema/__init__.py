@@ -1,0 +1,11 @@
+"""Every stored table, by name."""
+
+from typing import Final
+
+from cotenant.schema.dimensions import DIMENSIONS
+from cotenant.schema.events import EVENTS
+from cotenant.schema.table import Column, Table
+
+TABLES: Final[dict[str, Table]] = {table.name: table for table in (*EVENTS, *DIMENSIONS)}
+
+__all__ = ["DIMENSIONS", "EVENTS", "TABLES", "Column", "Table"]

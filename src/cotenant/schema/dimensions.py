@@ -1,0 +1,162 @@
+"""Tables that are not events: who was there, what was counted, what was lost."""
+
+from typing import Final
+
+from cotenant.schema.table import Column, Table
+
+CONTAINERS: Final = Table(
+    "containers",
+    "Every cgroup ever seen, and whose it is; exactly one row per cgroup_id.",
+    (
+        Column("cgroup_id", "int64", "joins every event table; unique across boots and nodes", False),
+        Column("kernel_cgroup_id", "int64", "the kernel's own id, unique in one hierarchy and boot"),
+        Column("hierarchy", "int32", "cgroup hierarchy of kernel_cgroup_id; 0 is version 2"),
+        Column("cgroup_path", "string", "path of the cgroup below its hierarchy's root"),
+        Column("container_id", "string", "outermost identity the host named; else the tenant", False),
+        Column("inner_container_id", "string", "innermost container id; a tenant could have chosen it"),
+        Column("name", "string", "the container's name, as its runtime knows it"),
+        Column("runtime", "string", "docker, containerd, cri-o, podman, slurm, systemd, ..."),
+        Column("image", "string", "the container's image"),
+        Column("labels", "string", "the container's labels, as a JSON object"),
+        Column("pod", "string", "Kubernetes pod name"),
+        Column("namespace", "string", "Kubernetes namespace"),
+        Column("pod_uid", "string", "Kubernetes pod uid"),
+        Column("qos", "string", "guaranteed, burstable or besteffort"),
+        Column("unit", "string", "systemd unit of the host's manager"),
+        Column("slurm_job", "string", "Slurm job id, or SLUID where only that is known"),
+        Column("slurm_step", "string", "Slurm step"),
+        Column("user", "string", "the user it runs for"),
+        Column("tenant", "string", "the one name to show", False),
+        Column("trust", "string", "host, user, nested or unverified: who vouches for the name"),
+        Column("sharing_mode", "string", "exclusive, timeslice, mps or mig, where it can be told"),
+        Column("node", "string", "the host", False),
+        Column("boot_id", "string", "the host's boot", False),
+        Column("created_ns", "int64", "when the cgroup was made, UTC; NULL if before the recording"),
+        Column("named_ns", "int64", "when its name became known, UTC"),
+        Column("removed_ns", "int64", "when the cgroup was removed, UTC"),
+    ),
+    snapshot=True,
+)
+
+TOTALS: Final = Table(
+    "totals",
+    "Exact counts per tenant and function and second, whatever happened to the rows.",
+    (
+        Column("timestamp_ns", "int64", "end of the second, UTC", False),
+        Column("cgroup_id", "int64", "joins containers", False),
+        Column("family", "string", "cuda, nccl, host, io, net or tcp", False),
+        Column("function", "string", "the function or kind of event", False),
+        Column("count", "int64", "calls that returned in this second", False),
+        Column("sum_ns", "int64", "their durations added up", False),
+        Column("max_ns", "int64", "the longest of them", False),
+        Column("histogram", "list<int64>", "calls by log2 of the duration in ns", False),
+        Column("bytes", "int64", "bytes moved, where the function moves any"),
+    ),
+)
+
+LOSSES: Final = Table(
+    "losses",
+    "Per family, tenant and window: seen = stored + shed + lost + queued.",
+    (
+        Column("timestamp_ns", "int64", "end of the window, UTC", False),
+        Column("family", "string", "cuda, nccl, host, io, net or tcp", False),
+        Column("cgroup_id", "int64", "joins containers", False),
+        Column("seen", "int64", "events that were to become rows", False),
+        Column("stored", "int64", "rows written", False),
+        Column("shed", "int64", "left out on purpose, within the weight of others", False),
+        Column("lost", "int64", "dropped because the ring was full", False),
+        Column("queued", "int64", "on their way when the window ended; negative when catching up", False),
+        Column("reason", "string", "why events were lost or shed"),
+    ),
+)
+
+SESSIONS: Final = Table(
+    "sessions",
+    "Each recording: where, when, what was attached, what was refused.",
+    (
+        Column("session_id", "string", "this recording", False),
+        Column("node", "string", "the host", False),
+        Column("boot_id", "string", "the host's boot", False),
+        Column("kernel", "string", "kernel release", False),
+        Column("started_ns", "int64", "when the probes were attached, UTC", False),
+        Column("ended_ns", "int64", "when it ended, UTC; NULL while it runs or if it was killed"),
+        Column("wall_offset_ns", "int64", "UTC minus CLOCK_MONOTONIC when last sampled", False),
+        Column("attach_method", "string", "session, multi or pair", False),
+        Column("layers", "string", "driver, both or auto, and what auto came to", False),
+        Column("hierarchy", "string", "which cgroup hierarchy names tenants", False),
+        Column("libraries", "string", "per library: path, probes attached, refused and why (JSON)"),
+        Column("attach_gap_ns", "int64", "longest time a library was mapped before its probes"),
+        Column("coverage", "string", "per process: launches seen at each layer (JSON)"),
+        Column("notes", "string", "what else the recording has to say about itself (JSON)"),
+    ),
+    snapshot=True,
+)
+
+IN_FLIGHT: Final = Table(
+    "in_flight",
+    "Calls under way when last looked at, each second.",
+    (
+        Column("timestamp_ns", "int64", "when it was looked at, UTC", False),
+        Column("pid", "int32", "process id in the host's pid namespace", False),
+        Column("tid", "int32", "thread id in the host's pid namespace", False),
+        Column("cgroup_id", "int64", "joins containers", False),
+        Column("comm", "string", "name of the thread", False),
+        Column("family", "string", "cuda or nccl", False),
+        Column("function", "string", "the outermost probed function", False),
+        Column("began_ns", "int64", "when the call began, UTC", False),
+        Column("comm_hash", "int64", "NCCL communicator"),
+        Column("stream", "int64", "CUDA stream"),
+    ),
+)
+
+GPU_MEMORY: Final = Table(
+    "gpu_memory",
+    "Device bytes held per tenant and GPU over time.",
+    (
+        Column("timestamp_ns", "int64", "when it was so, UTC", False),
+        Column("cgroup_id", "int64", "joins containers", False),
+        Column("gpu", "string", "UUID of the GPU"),
+        Column("bytes", "int64", "physical bytes held; NULL until a baseline exists"),
+        Column("allocations", "int64", "live allocations behind them"),
+    ),
+)
+
+GRAPH_KERNELS: Final = Table(
+    "graph_kernels",
+    "What a CUDA graph runs: kernels and how often each occurs in it.",
+    (
+        Column("timestamp_ns", "int64", "when it was learned, UTC", False),
+        Column("cgroup_id", "int64", "joins containers", False),
+        Column("graph", "string", "joins cuda_events.graph", False),
+        Column("version", "int32", "grows with each update of the graph", False),
+        Column("kernel_name", "string", "the kernel", False),
+        Column("nodes", "int64", "how many nodes of the graph run it", False),
+    ),
+)
+
+ROLLUPS: Final = Table(
+    "rollups",
+    "Per tenant, function and second; kept longer than rows.",
+    (
+        Column("timestamp_ns", "int64", "start of the second, UTC", False),
+        Column("cgroup_id", "int64", "joins containers", False),
+        Column("family", "string", "cuda, nccl, host, io, net or tcp", False),
+        Column("op", "string", "kind of event", False),
+        Column("name", "string", "kernel, collective, device or peer"),
+        Column("count", "int64", "events", False),
+        Column("sum_ns", "int64", "their durations added up"),
+        Column("max_ns", "int64", "the longest of them"),
+        Column("bytes", "int64", "bytes moved"),
+    ),
+)
+
+DIMENSIONS: Final = (
+    CONTAINERS,
+    TOTALS,
+    LOSSES,
+    SESSIONS,
+    IN_FLIGHT,
+    GPU_MEMORY,
+    GRAPH_KERNELS,
+    ROLLUPS,
+)

@@ -1,0 +1,33 @@
+"""What a table is: a name, a sentence, and columns that explain themselves."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+ColumnType = Literal["int64", "int32", "int16", "int8", "float64", "string", "bool", "list<int64>"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a stored table."""
+
+    name: str
+    type: ColumnType
+    doc: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A stored table; ``snapshot`` tables are rewritten whole, the others only grow."""
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+    snapshot: bool = False
+
+    def column(self, name: str) -> Column:
+        """The column of this name; KeyError if there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(f"{self.name} has no column {name}")

@@ -1,0 +1,1 @@
+"""How it is shown: no SQL in here, no arithmetic on events."""

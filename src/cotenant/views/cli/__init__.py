@@ -1,0 +1,78 @@
+"""The ``cotenant`` command: one module per verb, found by its name.
+
+A verb is a module of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)`` and
+``run(args)``. It is imported only when asked for, so that `cotenant sql` never waits for what
+only `cotenant record` needs.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from typing import Final
+
+from cotenant.errors import CotenantError
+
+DEFAULT_STORE: Final = "/var/lib/cotenant"
+
+# The verb, and its one line in the list.
+VERBS: Final = {
+    "record": "record this host until told to stop",
+    "sql": "put read-only SQL to a store",
+    "tenants": "who is here, and what each did",
+    "sim": "the stand-in GPU: where it is, and workloads on it",
+}
+
+
+def store_argument(parser: argparse.ArgumentParser) -> None:
+    """The ``--store`` option that every verb shares."""
+    parser.add_argument(
+        "--store",
+        default=os.environ.get("COTENANT_STORE", DEFAULT_STORE),
+        metavar="DIR",
+        help=f"where the recording lies (default: $COTENANT_STORE, else {DEFAULT_STORE})",
+    )
+
+
+def _parser(verb: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="cotenant",
+        description="On a shared GPU host, ask which tenant did what.",
+        epilog="cotenant VERB --help shows a verb's options, with examples.",
+        allow_abbrev=False,
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, line in VERBS.items():
+        if name != verb:
+            verbs.add_parser(name, help=line, add_help=False)
+            continue
+        module = importlib.import_module(f"cotenant.views.cli.{name}")
+        child = verbs.add_parser(
+            name,
+            help=line,
+            description=module.HELP,
+            epilog=module.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add_arguments(child)
+        child.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; its exit code is 0 done, 1 failed, 2 wrong usage, 3 host not capable."""
+    words = sys.argv[1:] if argv is None else argv
+    verb = next((word for word in words if not word.startswith("-")), None)
+    args = _parser(verb).parse_args(words)
+    try:
+        return int(args.run(args))
+    except CotenantError as error:
+        print(f"cotenant: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our output has seen enough; that is no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
