@@ -1,0 +1,36 @@
+"""Taking over segments that no manifest names, as in a store whose manifest was lost."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cotenant.schema import TABLES
+from cotenant.store.manifest import Segment
+from cotenant.store.segment import TIME, span
+from cotenant.store.snapshot import snapshot_key
+
+
+def adopt(root: Path, segments: list[Segment]) -> tuple[Segment, ...]:
+    """The segments with what a manifest would have said of them; unreadable ones are left out."""
+    adopted = []
+    for segment in segments:
+        try:
+            file = pq.ParquetFile(root / segment.path)
+            adopted.append(_described(file, segment))
+        except (OSError, pa.ArrowInvalid):
+            continue
+    return tuple(adopted)
+
+
+def _described(file: Any, segment: Segment) -> Segment:
+    rows = file.metadata.num_rows
+    if not TABLES[segment.table].snapshot:
+        first, last = span(file.read(columns=[TIME]))
+        return replace(segment, rows=rows, min_ns=first, max_ns=last)
+    whose = "session_id" if segment.table == "sessions" else "boot_id"
+    names = file.read(columns=[whose])
+    key = snapshot_key(names, "") or str(names.column(0)[0].as_py())
+    return replace(segment, rows=rows, key=key)

@@ -1,0 +1,145 @@
+"""Small segments become bigger ones, in the background and in order of time.
+
+A seal every half second makes small files, and each costs a query something. Files of one level
+are merged, ``FILES_MERGED`` at a time, into one of the next; a file that is big enough stays as
+it is. Memory is bounded by one row group, and processor time by a share of one core.
+"""
+
+import os
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cotenant.errors import StoreError
+from cotenant.schema import TABLES
+from cotenant.store.durable import FILE_MODE, part_of, remove_quietly, store_error, sync_directory
+from cotenant.store.graveyard import hidden
+from cotenant.store.manifest import Segment
+from cotenant.store.segment import ROW_GROUP, TIME, conform, schema_id, write_rows, writer
+from cotenant.store.writer import StoreWriter
+
+FILES_MERGED: Final = 32
+BIG_BYTES: Final = 4 << 20  # Merging such a file gains little.
+MERGED_BYTES: Final = 64 << 20
+
+
+def _is_hidden(segment: Segment) -> bool:
+    return segment.path.rpartition("/")[2].startswith(".")
+
+
+def candidates(segments: tuple[Segment, ...], today: str) -> list[Segment]:
+    """The segments to merge next, oldest first; empty if there is nothing worth it.
+
+    What a past day has left is merged too, however few files it is.
+    """
+    groups: dict[tuple[str, int], list[Segment]] = defaultdict(list)
+    for segment in segments:
+        small = segment.bytes < BIG_BYTES and not _is_hidden(segment)
+        if small and not TABLES[segment.table].snapshot:
+            past = f"/date={today}/" not in segment.path
+            groups[segment.partition, -1 if past else segment.level].append(segment)
+    for (_, level), group in sorted(groups.items()):
+        group.sort(key=lambda segment: (segment.min_ns or 0, segment.path))
+        chosen = _fitting(group)
+        if len(chosen) >= (2 if level < 0 else FILES_MERGED):
+            return chosen
+    return []
+
+
+def _fitting(group: list[Segment]) -> list[Segment]:
+    size = 0
+    chosen: list[Segment] = []
+    for segment in group[: 16 * FILES_MERGED]:
+        size += segment.bytes
+        if chosen and size > MERGED_BYTES:
+            break
+        chosen.append(segment)
+    return chosen
+
+
+def _ordered(rows: Any) -> Any:
+    return rows.sort_by(TIME) if TIME in rows.column_names else rows
+
+
+def _merge(root: Path, old: list[Segment], sink: Path) -> int:
+    """Write the rows of all into one file, a row group at a time; how many they are."""
+    table = TABLES[old[0].table]
+    strings = [column.name for column in table.columns if column.type == "string"]
+    merged, waiting, count = 0, [], 0
+    with writer(table, str(sink)) as parquet:
+        for segment in old:
+            rows = pq.ParquetFile(root / segment.path, read_dictionary=strings).read()
+            waiting.append(conform(table, rows))
+            count += rows.num_rows
+            if count >= ROW_GROUP:
+                write_rows(parquet, table, _ordered(pa.concat_tables(waiting)))
+                merged, waiting, count = merged + count, [], 0
+        if waiting:
+            write_rows(parquet, table, _ordered(pa.concat_tables(waiting)))
+    return merged + count
+
+
+class Compactor:
+    """Merges step by step; each step is short, and rests in proportion to what it took."""
+
+    def __init__(self, store: StoreWriter, *, share: float = 0.05) -> None:
+        self._store = store
+        self._share = share
+        self._rest_until = 0.0
+        self._lock = threading.Lock()
+
+    def step(self, now_ns: int) -> bool:
+        """Do one piece of work, if there is any and it is time; whether something was done."""
+        with self._lock:
+            if time.monotonic() < self._rest_until:
+                return False
+            buried = self._store.bury(now_ns)
+            today = time.strftime("%Y-%m-%d", time.gmtime(now_ns // 1_000_000_000))
+            old = candidates(self._store.segments, today)
+            if not old:
+                return buried
+            began = time.thread_time()
+            self._replace(old, now_ns)
+            spent = time.thread_time() - began
+            self._rest_until = time.monotonic() + spent / self._share
+            return True
+
+    def _replace(self, old: list[Segment], now_ns: int) -> None:
+        number = self._store.take_number()
+        start = old[0].path.rpartition("/")[2].partition("-")[0]
+        path = hidden(f"{old[0].partition}/{start}-{number}.parquet")
+        file = self._store.root / path
+        part = part_of(file)
+        try:
+            rows = _merge(self._store.root, old, part)
+            self._publish(part, file)
+        except OSError as error:
+            remove_quietly((part,))
+            raise store_error("merge segments in", file.parent, error) from error
+        except pa.ArrowInvalid as error:
+            remove_quietly((part,))
+            raise StoreError(f"a segment in {file.parent} is damaged: {error}") from error
+        merged = Segment(
+            old[0].table,
+            path,
+            rows,
+            min((s.min_ns for s in old if s.min_ns is not None), default=None),
+            max((s.max_ns for s in old if s.max_ns is not None), default=None),
+            file.stat().st_size,
+            schema_id(TABLES[old[0].table]),
+            level=max(segment.level for segment in old) + 1,
+        )
+        self._store.supersede(old, merged, now_ns)
+
+    @staticmethod
+    def _publish(part: Path, file: Path) -> None:
+        with part.open("rb+") as content:
+            part.chmod(FILE_MODE)
+            os.fsync(content.fileno())
+        part.rename(file)
+        sync_directory(file.parent)

@@ -1,0 +1,87 @@
+"""Taking possession of a store: make it or open it, lock it, clear what a crash left behind."""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from cotenant.errors import StoreError
+from cotenant.schema import TABLES
+from cotenant.store.durable import (
+    DIRECTORY_MODE,
+    PART,
+    make_directory,
+    remove_quietly,
+    replace_file,
+    store_error,
+)
+from cotenant.store.layout import MANIFESTS, MARK, is_store, mark, node_name
+
+LOCK: Final = ".lock-"
+SET_GROUP_ID: Final = 0o2000  # What is made below inherits the group.
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith((LOCK, f".{MARK}")) or name in (MANIFESTS, "lost+found")
+
+
+def prepare(root: Path, gid: int | None) -> None:
+    """Make the store, or check that what is there is one."""
+    try:
+        root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        if not is_store(root):
+            if any(not _is_ours(entry.name) for entry in root.iterdir()):
+                raise StoreError(
+                    f"{root} is not empty and not a store; name an empty directory with --store"
+                )
+            _give_to_group(root, gid)
+            replace_file(root / MARK, mark(time.time_ns()))
+        elif gid is not None and root.stat().st_gid != gid:
+            _give_to_group(root, gid)
+        make_directory(root / MANIFESTS)
+    except FileExistsError as error:
+        raise StoreError(f"{root} is a file; name a directory with --store") from error
+    except OSError as error:
+        raise store_error("open the store", root, error) from error
+
+
+def _give_to_group(root: Path, gid: int | None) -> None:
+    if gid is not None:
+        os.chown(root, -1, gid)
+    root.chmod(DIRECTORY_MODE | (SET_GROUP_ID if gid is not None else 0))
+
+
+def lock(root: Path, node: str) -> int:
+    """Hold the store for this process; the file descriptor to close when done."""
+    path = root / f"{LOCK}{node_name(node)}"
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    except OSError as error:
+        raise store_error("lock", path, error) from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    except BlockingIOError as error:
+        holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+        os.close(fd)
+        raise StoreError(
+            f"{root} is being recorded into by process {holder}; stop it or choose another --store"
+        ) from error
+    except OSError as error:
+        os.close(fd)
+        raise store_error("lock", path, error) from error
+    return fd
+
+
+def remove_leftovers(root: Path, node: str, keep: set[str]) -> int:
+    """Remove this node's unfinished files, and segments that nothing names."""
+    gone = [file for file in (root / MANIFESTS).glob(f".{node_name(node)}.*{PART}")]
+    for table in TABLES:
+        for folder in (root / table).glob(f"date=*/node={node_name(node)}"):
+            for file in folder.iterdir():
+                if str(file.relative_to(root)) not in keep:
+                    gone.append(file)
+    remove_quietly(gone)
+    return len(gone)

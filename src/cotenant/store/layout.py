@@ -1,0 +1,85 @@
+"""Where things lie in a store.
+
+STORE/store.json                                            the mark of a store
+STORE/manifest/<node>.json                                  which segments are current
+STORE/<table>/date=<UTC date>/node=<node>/<start>-<n>.parquet
+"""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+from cotenant.errors import StoreError
+from cotenant.schema import TABLES
+from cotenant.store.durable import store_error
+
+FORMAT: Final = 1  # Readers accept this and every older one.
+MARK: Final = "store.json"
+MANIFESTS: Final = "manifest"
+
+
+def node_name(node: str) -> str:
+    """The node as it stands in paths; Hive readers undo the percent signs."""
+    return quote(node, safe="").replace(".", "%2E") if node.startswith(".") else quote(node)
+
+
+def partition(table: str, *, node: str, now_ns: int) -> str:
+    """The folder, below the store, of what is sealed now."""
+    date = datetime.fromtimestamp(now_ns // 1_000_000_000, UTC).date().isoformat()
+    return f"{table}/date={date}/node={node_name(node)}"
+
+
+def node_of(path: str) -> str:
+    """The node of a segment, by its path below the store."""
+    return unquote(path.split("/")[2].removeprefix("node="))
+
+
+def mark(created_ns: int) -> bytes:
+    """The content of a new store's mark."""
+    return json.dumps({"format": FORMAT, "created_ns": created_ns}).encode() + b"\n"
+
+
+def is_store(root: Path) -> bool:
+    """Whether this directory bears the mark; a newer format is refused, not guessed at."""
+    try:
+        text = (root / MARK).read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise store_error("read", root / MARK, error) from error
+    try:
+        version = int(json.loads(text)["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{root / MARK} is damaged; restore it from a copy of the store"
+        ) from error
+    if version > FORMAT:
+        raise StoreError(
+            f"{root} has store format {version}, and this cotenant reads up to {FORMAT}; upgrade it"
+        )
+    return True
+
+
+def check_readable(root: Path) -> None:
+    """Raise, in words, unless there is a store here that we may read."""
+    try:
+        names = {entry.name for entry in root.iterdir()}
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"no store at {root}; record one with `cotenant record` or name it with --store"
+        ) from error
+    except NotADirectoryError as error:
+        raise StoreError(f"{root} is a file, not a store; name a directory with --store") from error
+    except PermissionError as error:
+        raise StoreError(
+            f"you may not read the store {root}; join its group or ask whoever records"
+        ) from error
+    except OSError as error:
+        raise store_error("read", root, error) from error
+    if not is_store(root) and not names & set(TABLES):
+        state = "is empty" if not names else "is not a store"
+        raise StoreError(
+            f"{root} {state}; record one with `cotenant record` or name it with --store"
+        )

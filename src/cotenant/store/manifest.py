@@ -1,0 +1,158 @@
+"""Which segments are current: one small file per node, replaced by rename.
+
+A reader that has read a manifest sees one moment of the store, every table of it. Where there is
+no manifest, as in a store that was copied in part, the segments found by a walk are taken.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cotenant.errors import StoreError
+from cotenant.schema import TABLES
+from cotenant.store.durable import replace_file, store_error
+from cotenant.store.layout import FORMAT, MANIFESTS, node_name, node_of
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One file of rows, as a manifest names it."""
+
+    table: str
+    path: str  # Below the store.
+    rows: int
+    min_ns: int | None  # None where the table has no time.
+    max_ns: int | None
+    bytes: int
+    schema: str | None = None  # None where it is not known to have today's columns.
+    level: int = 0  # How often its rows were merged.
+    key: str | None = None  # Whose snapshot it is: a boot's or a recording's.
+
+    @cached_property
+    def text(self) -> str:
+        """Its line in the manifest; kept, because it is written again at every seal."""
+        given = {k: v for k, v in self.__dict__.items() if k != "text"}
+        return json.dumps({k: v for k, v in given.items() if v is not None and (v or k != "level")})
+
+    @property
+    def partition(self) -> str:
+        """The folder it lies in, below the store."""
+        return self.path.rpartition("/")[0]
+
+    @property
+    def node(self) -> str:
+        """The host that recorded it."""
+        return node_of(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one node's recorder holds current."""
+
+    next: int = 1  # The number of the next segment; never used twice.
+    segments: tuple[Segment, ...] = ()
+
+
+def manifest_path(root: Path, node: str) -> Path:
+    """Where the node's manifest lies."""
+    return root / MANIFESTS / f"{node_name(node)}.json"
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Replace the manifest; OSError leaves the one before in place."""
+    lines = ",\n".join(segment.text for segment in manifest.segments)
+    head = f'{{"format": {FORMAT}, "next": {manifest.next}, "segments": [\n'
+    replace_file(path, f"{head}{lines}\n]}}\n".encode())
+
+
+def _segment(entry: dict[str, Any]) -> Segment:
+    return Segment(
+        table=entry["table"],
+        path=entry["path"],
+        rows=entry["rows"],
+        min_ns=entry.get("min_ns"),
+        max_ns=entry.get("max_ns"),
+        bytes=entry["bytes"],
+        schema=entry.get("schema"),
+        level=entry.get("level", 0),
+        key=entry.get("key"),
+    )
+
+
+def read_manifest(path: Path) -> Manifest | None:
+    """The node's manifest; None if there is none."""
+    try:
+        content = json.loads(path.read_bytes())
+        if content["format"] > FORMAT:
+            raise StoreError(f"{path} is of a newer cotenant; upgrade this one to read it")
+        return Manifest(content["next"], tuple(_segment(e) for e in content["segments"]))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise store_error("read", path, error) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{path} is damaged; delete it, and the segments are found without"
+        ) from error
+
+
+def manifest_files(root: Path) -> list[Path]:
+    """The manifests of all nodes."""
+    try:
+        entries = sorted((root / MANIFESTS).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise store_error("read", root / MANIFESTS, error) from error
+    return [e for e in entries if e.suffix == ".json" and not e.name.startswith(".")]
+
+
+def _folders(path: Path, prefix: str) -> list[str]:
+    try:
+        return sorted(e.name for e in os.scandir(path) if e.name.startswith(prefix))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def walk(root: Path, skip: frozenset[str] = frozenset()) -> list[Segment]:
+    """Every visible segment below a store, but for those of the nodes to skip."""
+    found = []
+    for table in TABLES:
+        for date in _folders(root / table, "date="):
+            for node in _folders(root / table / date, "node="):
+                if node.removeprefix("node=") not in skip:
+                    found += _segments_in(root, f"{table}/{date}/{node}")
+    return found
+
+
+def _segments_in(root: Path, folder: str) -> list[Segment]:
+    table = folder.partition("/")[0]
+    return [
+        Segment(table, f"{folder}/{name}", 0, None, None, (root / folder / name).stat().st_size)
+        for name in _folders(root / folder, "")
+        if name.endswith(".parquet") and not name.startswith(".")
+    ]
+
+
+def stamp(root: Path) -> tuple[tuple[str, int, int], ...]:
+    """Differs when any manifest was replaced since."""
+    stamps = []
+    for path in manifest_files(root):
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        stamps.append((path.name, status.st_ino, status.st_mtime_ns))
+    return tuple(stamps)
+
+
+def current_segments(root: Path) -> list[Segment]:
+    """What a reader should read: what the manifests name, and what nodes without one left."""
+    files = manifest_files(root)
+    manifests = [read_manifest(path) for path in files]
+    named = [segment for m in manifests if m is not None for segment in m.segments]
+    found = [segment for segment in named if segment.table in TABLES]
+    return found + walk(root, frozenset(path.stem for path in files))

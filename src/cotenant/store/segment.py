@@ -1,0 +1,152 @@
+"""Segments: the immutable files that rows live in.
+
+A segment holds one table's rows of one span of time. Columns are laid out for what they hold:
+times by their differences, durations byte by byte, everything else by dictionary.
+"""
+
+import hashlib
+from functools import cache
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cotenant.errors import StoreError
+from cotenant.schema import Column, Table
+
+ROW_GROUP: Final = 1 << 17  # What one DuckDB thread takes at a time.
+TIME: Final = "timestamp_ns"
+
+_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+_DURATIONS: Final = frozenset({"duration_ns", "gpu_ns", "queue_ns", "rtt_ns"})
+# What a reader can skip a segment by; for the others statistics would cost more than they save.
+_SKIP_BY: Final = (TIME, "cgroup_id", "duration_ns")
+
+
+def _arrow_type(column: Column) -> Any:
+    if column.type == "list<int64>":
+        return pa.list_(pa.int64())
+    return pa.bool_() if column.type == "bool" else getattr(pa, column.type)()
+
+
+@cache
+def arrow_schema(table: Table) -> Any:
+    """The table's columns as Arrow fields."""
+    return pa.schema(pa.field(c.name, _arrow_type(c), nullable=c.nullable) for c in table.columns)
+
+
+@cache
+def schema_id(table: Table) -> str:
+    """Tells whether a segment has exactly the columns of today."""
+    text = ",".join(f"{c.name}:{c.type}" for c in table.columns)
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+
+
+def _repaired(strings: Any) -> Any:
+    """The same strings, readable: a tenant chooses its bytes, and a reader refuses bad UTF-8."""
+    try:
+        strings.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = strings.cast(pa.binary())
+        return pa.array(
+            [None if b is None else b.decode("utf-8", "replace") for b in raw.to_pylist()]
+        )
+    return strings
+
+
+def _text(values: Any) -> Any:
+    """Strings by dictionary: each is checked once, and written once."""
+    if pa.types.is_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
+        values = values.cast(pa.binary()).dictionary_encode()
+    elif not pa.types.is_dictionary(values.type):
+        values = values.cast(pa.string()).dictionary_encode()
+    chunks = []
+    for chunk in values.chunks:
+        words = chunk.dictionary
+        if not pa.types.is_string(words.type):
+            # Viewing bytes as text does not look at them; repairing does.
+            words = words.cast(pa.binary()).view(pa.string())
+        indices = chunk.indices.cast(pa.int32())
+        chunks.append(pa.DictionaryArray.from_arrays(indices, _repaired(words)))
+    return pa.chunked_array(chunks, type=_TEXT)
+
+
+def _column(table: Table, column: Column, data: Any) -> Any:
+    if column.name not in data.column_names:
+        if not column.nullable:
+            raise StoreError(f"{table.name}.{column.name} is missing, and may not be NULL")
+        kind = _TEXT if column.type == "string" else _arrow_type(column)
+        return pa.chunked_array([pa.nulls(data.num_rows, kind)])
+    values = data.column(column.name)
+    if not column.nullable and values.null_count:
+        raise StoreError(f"{table.name}.{column.name} is NULL in {values.null_count} rows")
+    if column.type == "string":
+        return _text(values)
+    # A number that a tenant chose may not fit; it wraps rather than cost the batch.
+    return values.cast(_arrow_type(column), safe=False)
+
+
+def conform(table: Table, data: Any) -> Any:
+    """The rows with exactly the table's columns: in order, in type, NULL where not given."""
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    known = {column.name for column in table.columns}
+    if strangers := [name for name in data.column_names if name not in known]:
+        raise StoreError(f"{table.name} has no column {strangers[0]}; see cotenant.schema")
+    columns = [_column(table, column, data) for column in table.columns]
+    return pa.table(columns, names=[column.name for column in table.columns])
+
+
+@cache
+def _layout(table: Table) -> dict[str, Any]:
+    encodings = {}
+    for column in table.columns:
+        if column.name == TIME:
+            encodings[column.name] = "DELTA_BINARY_PACKED"
+        elif column.name in _DURATIONS:
+            encodings[column.name] = "BYTE_STREAM_SPLIT"
+    plain = {*encodings, *(c.name for c in table.columns if c.type.startswith("list"))}
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": [c.name for c in table.columns if c.name not in plain],
+        "column_encoding": encodings,
+        "write_statistics": [c.name for c in table.columns if c.name in _SKIP_BY],
+        "store_schema": False,
+    }
+
+
+def writer(table: Table, sink: Any) -> Any:
+    """A Parquet writer for this table's rows; rows come as ``conform`` leaves them."""
+    return pq.ParquetWriter(sink, _written_schema(table), **_layout(table))
+
+
+@cache
+def _written_schema(table: Table) -> Any:
+    return pa.schema(
+        f.with_type(_TEXT) if pa.types.is_string(f.type) else f for f in arrow_schema(table)
+    )
+
+
+def write_rows(parquet: Any, table: Table, rows: Any) -> None:
+    """Add rows to an open writer, as row groups of their own."""
+    rows = rows.unify_dictionaries().cast(_written_schema(table))
+    parquet.write_table(rows, row_group_size=ROW_GROUP)
+
+
+def encode(table: Table, rows: Any) -> memoryview:
+    """The content of a segment of these rows."""
+    sink = pa.BufferOutputStream()
+    parquet = writer(table, sink)
+    write_rows(parquet, table, rows)
+    parquet.close()
+    return memoryview(sink.getvalue())
+
+
+def span(rows: Any) -> tuple[int | None, int | None]:
+    """First and last time in the rows; None where they have no time."""
+    if TIME not in rows.column_names or not rows.num_rows:
+        return None, None
+    bounds = pc.min_max(rows.column(TIME))
+    return bounds["min"].as_py(), bounds["max"].as_py()

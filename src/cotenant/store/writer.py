@@ -1,0 +1,292 @@
+"""The one writer of a store: rows are appended, and twice a second sealed into segments.
+
+A seal is all or nothing: every table's rows become visible with one rename of the manifest. If it
+fails, the rows stay in memory up to a bound, and the next seal tries again.
+"""
+
+import os
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from cotenant.errors import StoreError
+from cotenant.schema import TABLES, Table
+from cotenant.store import directory
+from cotenant.store.adoption import adopt
+from cotenant.store.durable import (
+    make_directory,
+    part_of,
+    remove_quietly,
+    store_error,
+    sync_directory,
+    write_part,
+)
+from cotenant.store.graveyard import GRACE_NS, Grave, graveyard_path, read_graveyard, shown
+from cotenant.store.graveyard import write_graveyard as _write_graveyard
+from cotenant.store.layout import partition
+from cotenant.store.manifest import Manifest, Segment, manifest_path, read_manifest, walk
+from cotenant.store.manifest import write_manifest as _write_manifest
+from cotenant.store.segment import conform, encode, schema_id, span
+from cotenant.store.snapshot import merged_snapshot, snapshot_key
+
+MAX_BUFFERED_BYTES: Final = 64 << 20
+
+
+def _table(name: str) -> Table:
+    try:
+        return TABLES[name]
+    except KeyError:
+        raise StoreError(f"there is no table {name}; see cotenant.schema") from None
+
+
+class StoreWriter:
+    """Holds a store for one recorder; safe to append from one thread and seal from another."""
+
+    def __init__(
+        self,
+        root: Path | str,
+        *,
+        node: str,
+        boot_id: str,
+        gid: int | None = None,
+        max_buffered_bytes: int = MAX_BUFFERED_BYTES,
+    ) -> None:
+        self.root = Path(root)
+        self.node = node
+        self.boot_id = boot_id
+        self._max_bytes = max_buffered_bytes
+        self._rows: dict[str, list[Any]] = {}
+        self._snapshots: dict[tuple[str, str], Any] = {}
+        self._buffered = 0
+        self._buffer_lock = threading.Lock()  # Held for moments: appending never waits for a disk.
+        self._commit_lock = threading.RLock()
+        directory.prepare(self.root, gid)
+        self._lock_fd: int | None = directory.lock(self.root, node)
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        try:
+            manifest = read_manifest(manifest_path(self.root, self.node))
+        except StoreError:
+            manifest = None  # Damaged: what can be found is worth more than a refusal.
+        self._graves = read_graveyard(graveyard_path(self.root, self.node))
+        if manifest is None:
+            found = adopt(self.root, [s for s in walk(self.root) if s.node == self.node])
+            manifest = Manifest(time.time_ns() if found else 1, found)
+        self._manifest = manifest
+        named = {segment.path for segment in manifest.segments}
+        waiting = {path for grave in self._graves for path in grave.remove}
+        directory.remove_leftovers(self.root, self.node, named | waiting)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """What is current."""
+        return self._manifest.segments
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Memory held by rows that are not sealed yet."""
+        return self._buffered
+
+    def append(self, table_name: str, rows: Any) -> None:
+        """Add rows to the next seal; StoreError, and none added, if too many wait already."""
+        rows = conform(_table(table_name), rows)
+        if not rows.num_rows:
+            return
+        with self._buffer_lock:
+            if self._buffered + rows.nbytes > self._max_bytes:
+                raise StoreError(
+                    f"{rows.num_rows} rows of {table_name} do not fit: {self._buffered >> 20} MiB "
+                    f"wait to be written to {self.root}; is its disk full or slow?"
+                )
+            self._rows.setdefault(table_name, []).append(rows)
+            self._buffered += rows.nbytes
+
+    def replace(self, table_name: str, rows: Any, *, key: str | None = None) -> None:
+        """Set a snapshot table's rows for this boot, or for the recording that they name."""
+        table = _table(table_name)
+        if not table.snapshot:
+            raise StoreError(f"{table_name} only grows; append to it")
+        rows = conform(table, rows)
+        with self._buffer_lock:
+            self._snapshots[table_name, key or snapshot_key(rows, self.boot_id)] = rows
+
+    def seal(self, now_ns: int) -> dict[str, int]:
+        """Make everything appended so far visible; how many rows of each table that was."""
+        with self._commit_lock:
+            with self._buffer_lock:
+                rows, self._rows = self._rows, {}
+                snapshots, self._snapshots = self._snapshots, {}
+                taken, self._buffered = self._buffered, 0
+            try:
+                return self._seal(rows, snapshots, now_ns)
+            except OSError as error:
+                self._put_back(rows, snapshots, taken)
+                raise store_error("write to", self.root, error) from error
+
+    def _put_back(self, rows: dict[str, Any], snapshots: dict[Any, Any], taken: int) -> None:
+        with self._buffer_lock:
+            for name, batches in rows.items():
+                self._rows[name] = batches + self._rows.get(name, [])
+            self._snapshots = snapshots | self._snapshots
+            self._buffered += taken
+
+    def _seal(self, rows: dict[str, Any], snapshots: dict[Any, Any], now_ns: int) -> dict[str, int]:
+        if not rows and not snapshots:
+            return {}
+        number = self._manifest.next
+        fresh: list[Segment] = []
+        parts: list[Path] = []
+        try:
+            for name, batches in rows.items():
+                whole = pa.concat_tables(batches)
+                fresh.append(self._write(name, whole, now_ns, number + len(fresh)))
+                parts.append(self.root / fresh[-1].path)
+            for (name, key), whole in snapshots.items():
+                fresh.append(self._write_snapshot(name, key, whole, now_ns, number + len(fresh)))
+                parts.append(self.root / fresh[-1].path)
+            self._reveal(fresh)
+        except OSError:
+            named = {segment.path for segment in self.segments}
+            remove_quietly(part_of(path) for path in parts)
+            remove_quietly(self.root / s.path for s in fresh if s.path not in named)
+            raise
+        sealed = {segment.table: 0 for segment in fresh}
+        for segment in fresh:
+            sealed[segment.table] += segment.rows
+        return sealed
+
+    def _write(self, name: str, rows: Any, now_ns: int, number: int) -> Segment:
+        first, last = span(rows)
+        folder = partition(name, node=self.node, now_ns=now_ns)
+        path = f"{folder}/{now_ns if first is None else first}-{number}.parquet"
+        content = encode(TABLES[name], rows)
+        self._write_part(path, content)
+        schema = schema_id(TABLES[name])
+        return Segment(name, path, rows.num_rows, first, last, len(content), schema)
+
+    def _write_snapshot(self, name: str, key: str, rows: Any, now_ns: int, number: int) -> Segment:
+        before = next((s for s in self.segments if s.table == name and s.key == key), None)
+        if before is None:
+            path = f"{partition(name, node=self.node, now_ns=now_ns)}/{now_ns}-{number}.parquet"
+        else:
+            path = before.path
+            rows = merged_snapshot(TABLES[name], self.root / path, rows)
+        content = encode(TABLES[name], rows)
+        self._write_part(path, content)
+        schema = schema_id(TABLES[name])
+        return Segment(name, path, rows.num_rows, None, None, len(content), schema, key=key)
+
+    def _write_part(self, path: str, content: memoryview) -> None:
+        file = self.root / path
+        if not file.parent.is_dir():
+            for folder in (file.parents[2], file.parents[1], file.parents[0]):
+                make_directory(folder)
+        try:
+            write_part(file, content)
+        except OSError:
+            remove_quietly((part_of(file),))
+            raise
+
+    def _reveal(self, fresh: list[Segment]) -> None:
+        for segment in fresh:
+            file = self.root / segment.path
+            part_of(file).rename(file)
+        for folder in {segment.partition for segment in fresh}:
+            sync_directory(self.root / folder)
+        again = {segment.path for segment in fresh}
+        kept = [segment for segment in self.segments if segment.path not in again]
+        self._commit([*kept, *fresh], self._manifest.next + len(fresh))
+
+    def _commit(self, segments: list[Segment], number: int) -> None:
+        manifest = Manifest(number, tuple(segments))
+        _write_manifest(manifest_path(self.root, self.node), manifest)
+        self._manifest = manifest
+
+    def take_number(self) -> int:
+        """A number for a segment that is written outside a seal."""
+        with self._commit_lock:
+            number = self._manifest.next
+            self._manifest = Manifest(number + 1, self.segments)
+            return number
+
+    def supersede(self, old: list[Segment], merged: Segment | None, now_ns: int) -> None:
+        """Let a hidden merged segment, or nothing, stand for the old ones, which stay a while."""
+        with self._commit_lock:
+            gone = {segment.path for segment in old}
+            show = merged.path if merged else None
+            self._bury([*self._graves, Grave(now_ns + GRACE_NS, tuple(sorted(gone)), show)])
+            kept = [segment for segment in self.segments if segment.path not in gone]
+            try:
+                self._commit([*kept, *([merged] if merged else [])], self._manifest.next)
+            except OSError as error:
+                raise store_error("write to", self.root, error) from error
+
+    def bury(self, now_ns: int) -> bool:
+        """Remove what has been kept long enough; whether there was any."""
+        with self._commit_lock:
+            due = [grave for grave in self._graves if grave.due_ns <= now_ns]
+            if not due:
+                return False
+            later = [grave for grave in self._graves if grave.due_ns > now_ns]
+            hidden = [self._show(grave.show) for grave in due if grave.show]
+            kept = tuple(path for path in hidden if path)
+            named = {segment.path for segment in self.segments}
+            if kept:
+                later.append(Grave(now_ns + GRACE_NS, kept))
+            gone = {path for grave in due for path in grave.remove} - named
+            self._bury(later)
+            remove_quietly(self.root / path for path in gone)
+            return True
+
+    def _show(self, path: str) -> str | None:
+        """Give a hidden segment its visible name; the hidden one, if somebody may be reading it."""
+        segment = next((s for s in self.segments if s.path == path), None)
+        if segment is None:
+            remove_quietly((self.root / path,))
+            return None
+        visible = replace(segment, path=shown(path))
+        try:
+            remove_quietly((self.root / visible.path,))
+            os.link(self.root / path, self.root / visible.path)
+            sync_directory(self.root / visible.partition)
+            self._commit(
+                [visible if s is segment else s for s in self.segments], self._manifest.next
+            )
+        except OSError as error:
+            raise store_error("rename", self.root / path, error) from error
+        return path
+
+    def _bury(self, graves: list[Grave]) -> None:
+        path = graveyard_path(self.root, self.node)
+        try:
+            _write_graveyard(path, graves)
+        except OSError as error:
+            raise store_error("write", path, error) from error
+        self._graves = graves
+
+    def close(self) -> None:
+        """Let go of the store; rows that were not sealed are gone."""
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

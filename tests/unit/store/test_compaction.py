@@ -1,0 +1,207 @@
+"""Compaction and retention: fewer and fewer bytes, never a failed or doubled answer."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cotenant.store import compaction
+from cotenant.store.compaction import Compactor
+from cotenant.store.graveyard import GRACE_NS
+from cotenant.store.manifest import walk
+from cotenant.store.retention import LONGER, Limits, Retention
+
+NOW_NS = 1_790_000_000_000_000_000
+DAY_NS = 86_400 * 10**9
+ROWS = 53
+FILES_MERGED = 5
+
+
+@pytest.fixture(autouse=True)
+def merges_of_five(monkeypatch):
+    monkeypatch.setattr(compaction, "FILES_MERGED", FILES_MERGED)
+
+
+@pytest.fixture
+def fill(store, cuda_rows):
+    """``fill(seals)``: that many segments, each later than the one before."""
+
+    def fill(seals, now_ns=NOW_NS):
+        for i in range(seals):
+            store.append("cuda_events", cuda_rows(ROWS, seed=i, start_ns=now_ns + i * 10**9))
+            store.seal(now_ns)
+        return seals * ROWS
+
+    return fill
+
+
+@pytest.fixture
+def compactor(store):
+    return Compactor(store, share=1e9)
+
+
+def rows_in_folders(root):
+    return sum(pq.ParquetFile(root / s.path).metadata.num_rows for s in walk(root))
+
+
+def test_many_small_segments_become_one_in_order_of_time(store, stored, fill, compactor):
+    made = fill(FILES_MERGED)
+    before = sorted(map(str, stored("cuda_events")))
+    assert compactor.step(NOW_NS) is True
+    (merged,) = store.segments
+    rows = stored("cuda_events")
+    times = [row["timestamp_ns"] for row in rows]
+    assert (merged.rows, merged.level, len(rows)) == (made, 1, made)
+    assert times == sorted(times)
+    assert sorted(map(str, rows)) == before
+
+
+def test_a_few_segments_of_today_are_left_alone(store, fill, compactor):
+    fill(FILES_MERGED - 1)
+    assert compactor.step(NOW_NS) is False
+    assert len(store.segments) == FILES_MERGED - 1
+
+
+def test_a_few_segments_of_yesterday_are_merged(store, fill, compactor):
+    fill(3)
+    assert compactor.step(NOW_NS + DAY_NS) is True
+    assert len(store.segments) == 1
+
+
+def test_whoever_reads_the_folders_never_meets_a_row_twice(root, store, fill, compactor):
+    made = fill(FILES_MERGED)
+    compactor.step(NOW_NS)
+    assert rows_in_folders(root) == made
+    compactor.step(NOW_NS + GRACE_NS)
+    assert rows_in_folders(root) == made
+    assert [s.path.split("/")[-1][0] for s in store.segments] != ["."]
+
+
+def test_replaced_files_stay_for_ten_minutes_and_then_go(root, store, fill, compactor):
+    fill(FILES_MERGED)
+    old = [root / s.path for s in store.segments]
+    compactor.step(NOW_NS)
+    compactor.step(NOW_NS + GRACE_NS - 1)
+    assert all(file.exists() for file in old)
+    compactor.step(NOW_NS + GRACE_NS)
+    assert not any(file.exists() for file in old)
+    compactor.step(NOW_NS + 2 * GRACE_NS)
+    folder = root / store.segments[0].partition
+    assert [str(f.relative_to(root)) for f in folder.iterdir()] == [store.segments[0].path]
+
+
+def test_the_list_of_replaced_files_survives_a_restart(root, store, fill, compactor, open_writer):
+    made = fill(FILES_MERGED)
+    old = [root / s.path for s in store.segments]
+    compactor.step(NOW_NS)
+    store.close()
+    again = open_writer()
+    assert all(file.exists() for file in old)
+    Compactor(again).step(NOW_NS + GRACE_NS)
+    assert not any(file.exists() for file in old)
+    assert rows_in_folders(root) == made
+
+
+def test_merged_segments_are_merged_again(store, fill, compactor, stored):
+    made = 0
+    for _ in range(FILES_MERGED):
+        made += fill(FILES_MERGED)
+        compactor.step(NOW_NS)
+    compactor.step(NOW_NS + GRACE_NS)
+    assert [(s.rows, s.level) for s in store.segments] == [(made, 2)]
+    assert len(stored("cuda_events")) == made
+
+
+def test_a_crash_before_the_manifest_is_replaced_loses_nothing(
+    root, store, fill, compactor, open_writer, stored, monkeypatch
+):
+    made = fill(FILES_MERGED)
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_):
+        raise Killed
+
+    monkeypatch.setattr(store, "_commit", die)
+    with pytest.raises(Killed):
+        compactor.step(NOW_NS)
+    store.close()
+    again = open_writer()
+    assert len(stored("cuda_events")) == made
+    Compactor(again).step(NOW_NS + GRACE_NS)
+    assert len(stored("cuda_events")) == made
+    assert rows_in_folders(root) == made
+
+
+def test_compaction_rests_in_proportion_to_its_work(store, fill):
+    compactor = Compactor(store, share=1e-9)
+    fill(FILES_MERGED)
+    assert compactor.step(NOW_NS) is True
+    fill(FILES_MERGED)
+    assert compactor.step(NOW_NS) is False
+
+
+def test_snapshots_are_never_merged(store, container, compactor):
+    for i in range(3):
+        store.replace("containers", container(i, "a"), key=f"boot-{i}")
+        store.seal(NOW_NS)
+    assert compactor.step(NOW_NS + DAY_NS) is False
+
+
+def test_rows_older_than_the_limit_go_and_the_rest_stays(store, fill, stored):
+    fill(3, NOW_NS - 2 * DAY_NS)
+    fresh = fill(5)
+    retention = Retention(store, Limits(keep_ns=DAY_NS))
+    assert retention.step(NOW_NS) is True
+    assert retention.step(NOW_NS) is False
+    assert len(stored("cuda_events")) == fresh
+
+
+def test_expired_files_stay_readable_for_ten_minutes(root, store, fill):
+    fill(3, NOW_NS - 2 * DAY_NS)
+    old = [root / s.path for s in store.segments]
+    Retention(store, Limits(keep_ns=DAY_NS)).step(NOW_NS)
+    assert all(file.exists() for file in old)
+    store.bury(NOW_NS + GRACE_NS)
+    assert not any(file.exists() for file in old)
+
+
+def test_the_oldest_rows_go_first_when_there_are_too_many_bytes(store, fill):
+    fill(7)
+    newest = store.segments[3:]
+    limit = sum(s.bytes for s in newest)
+    Retention(store, Limits(max_bytes=limit)).step(NOW_NS)
+    assert store.segments == newest
+
+
+def rollup(store, timestamp_ns):
+    row = {"timestamp_ns": [timestamp_ns], "cgroup_id": [1], "family": ["cuda"]}
+    store.append("rollups", pa.table(row | {"op": ["launch"], "count": [1]}))
+    store.seal(timestamp_ns)
+
+
+def test_rollups_are_kept_longer_than_rows(store, fill, container):
+    store.replace("containers", container(1, "a"))
+    fill(1, NOW_NS - 2 * DAY_NS)
+    rollup(store, NOW_NS - 2 * DAY_NS)
+    retention = Retention(store, Limits(keep_ns=DAY_NS))
+    retention.step(NOW_NS)
+    assert {s.table for s in store.segments} == {"containers", "rollups"}
+    retention.step(NOW_NS + LONGER * DAY_NS)
+    assert {s.table for s in store.segments} == {"containers"}
+
+
+def test_rollups_go_last_when_there_are_too_many_bytes(store, fill):
+    rollup(store, NOW_NS - DAY_NS)
+    fill(3)
+    Retention(store, Limits(max_bytes=store.segments[0].bytes)).step(NOW_NS)
+    assert {s.table for s in store.segments} == {"rollups"}
+
+
+def test_a_merged_segment_may_expire_before_it_is_shown(root, store, fill, compactor):
+    fill(FILES_MERGED)
+    compactor.step(NOW_NS)
+    Retention(store, Limits(max_bytes=0)).step(NOW_NS)
+    compactor.step(NOW_NS + GRACE_NS)
+    assert store.segments == ()
+    assert list((root / "cuda_events").rglob("*.parquet*")) == []
