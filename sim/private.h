@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the stand-in runtime and NCCL libraries share with the stand-in driver and
+ * nobody else. They get it the way the real ones get theirs: cuGetExportTable.
+ */
+#ifndef SIM_PRIVATE_H
+#define SIM_PRIVATE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+static const char PRIVATE_TABLE_ID[16] = "cotenant-sim-v1";
+
+/* Where several ranks meet, in memory they share. */
+struct gate_slot {
+	_Atomic uint32_t arrived;
+	uint32_t needed;
+	_Atomic int64_t latest; /* when the last to arrive was there */
+};
+
+#define GATE_SLOTS 64
+
+/* A kernel behind a gate begins to move data once every slot is complete. */
+struct gate {
+	int slots;
+	struct gate_slot *slot[GATE_SLOTS];
+	double work; /* nanoseconds once all are there */
+};
+
+/* An NCCL call, for the log; a negative number or NULL is left out. */
+struct nccl_record {
+	const char *api, *op;
+	int64_t t_begin, t_end;
+	int64_t bytes, count, group;
+	int datatype, reduce_op, root, peer, rank, nranks, result;
+	uint64_t comm, comm_hash, stream;
+};
+
+struct private_table {
+	uint64_t size;
+	/* Between these, driver calls of this thread belong to an outer call. */
+	void (*outer_begin)(const char *api, const char *op);
+	int (*outer_end)(int result);
+	/* The next launch on this thread runs behind this gate, for this operation. */
+	void (*gate_next_launch)(const struct gate *gate, const char *nccl_op);
+	void (*log_nccl)(const struct nccl_record *call);
+	int64_t (*now)(void);
+};
+
+#endif
