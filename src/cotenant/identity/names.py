@@ -1,0 +1,96 @@
+"""What a runtime, scheduler or the host's user database knows about a cgroup.
+
+Names come late and from elsewhere: they are plain data that travels between processes
+as JSON, cut to a size that no tenant can inflate.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Final, Self
+
+LABELS_MAX: Final = 64
+KEY_MAX: Final = 256
+VALUE_MAX: Final = 1024
+TEXT_MAX: Final = 512
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of one container, pod, job or user.
+
+    ``confirmed``: the source knows this very cgroup as its own, not just the id in its
+    name. ``pod_confirmed``: the source had the pod's name from the kubelet.
+    ``complete``: no other source could add anything.
+    """
+
+    source: str
+    runtime: str | None = None
+    container_id: str | None = None
+    name: str | None = None
+    image: str | None = None
+    labels: Labels = ()
+    pod: str | None = None
+    namespace: str | None = None
+    pod_uid: str | None = None
+    slurm_job: str | None = None
+    slurm_account: str | None = None
+    user: str | None = None
+    confirmed: bool = False
+    pod_confirmed: bool = False
+    complete: bool = True
+
+    def as_json(self) -> str:
+        """This, as one line of JSON."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What :meth:`as_json` wrote."""
+        values = json.loads(text)
+        values["labels"] = tuple((key, value) for key, value in values["labels"])
+        return cls(**values)
+
+    def filled_from(self, other: "Names") -> "Names":
+        """This, with what it lacks taken from another source."""
+        values = {}
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            values[field.name] = mine or theirs
+        values["complete"] = self.complete and other.complete
+        return Names(**values)
+
+    def label(self, key: str) -> str | None:
+        """The value of one label."""
+        for known, value in self.labels:
+            if known == key:
+                return value
+        return None
+
+
+def clean(value: object, limit: int = TEXT_MAX) -> str | None:
+    """Text from outside, without control characters, cut to ``limit``; None if no text."""
+    if not isinstance(value, str):
+        return None
+    if not value.isprintable():
+        value = "".join(c if c.isprintable() else "?" for c in value[: limit * 2])
+    return value[:limit] or None
+
+
+def clean_labels(raw: object) -> Labels:
+    """The first labels of a mapping, cleaned; its order decides which are kept."""
+    if not isinstance(raw, Mapping):
+        return ()
+    return _bounded((clean(key, KEY_MAX), clean(value, VALUE_MAX)) for key, value in raw.items())
+
+
+def _bounded(pairs: Iterable[tuple[str | None, str | None]]) -> Labels:
+    labels: list[tuple[str, str]] = []
+    for key, value in pairs:
+        if len(labels) == LABELS_MAX:
+            break
+        if key:
+            labels.append((key, value or ""))
+    return tuple(labels)
