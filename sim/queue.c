@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Streams on the work clock. An operation is placed when it is submitted, unless
- * it is behind a gate (ranks of a collective waiting for each other): then it is
- * pending, and placed as soon as everybody has arrived. A thread sees to that, so
- * that the device makes progress while the program computes.
- */
+/* Streams on the work clock: an operation has its place from the moment it is submitted. */
 #define _GNU_SOURCE
-#include <linux/futex.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include "driver.h"
+#include "queue.h"
 
 #define LOOK_AGAIN_NS 20000000LL /* while sleeping, somebody may have come or gone */
-#define GATE_LOOK_NS 2000000LL
 #define SPIN_NS 10000
 
 static void sleep_until(int64_t time)
@@ -27,7 +17,7 @@ static void sleep_until(int64_t time)
 		;
 }
 
-static double stream_free(const struct stream *stream)
+double stream_free(const struct stream *stream)
 {
 	const struct context *context = stream->context;
 
@@ -38,7 +28,7 @@ static double stream_free(const struct stream *stream)
 	return stream->busy;
 }
 
-static void stream_busy(struct stream *stream, double end)
+void stream_busy(struct stream *stream, double end)
 {
 	struct context *context = stream->context;
 
@@ -53,100 +43,7 @@ static void stream_busy(struct stream *stream, double end)
 		stream->ends[stream->queued++ % QUEUE_DEPTH] = end;
 }
 
-static void pending_drop(struct pending *p)
-{
-	if (p && --p->refs == 0) {
-		free(p->gate);
-		free(p);
-	}
-}
-
-static bool gate_open(const struct gate *gate, int64_t *when)
-{
-	for (int i = 0; i < gate->slots; i++) {
-		int64_t latest = atomic_load(&gate->slot[i]->latest);
-
-		if (atomic_load(&gate->slot[i]->arrived) < gate->slot[i]->needed)
-			return false;
-		if (latest > *when)
-			*when = latest;
-	}
-	return true;
-}
-
-static void gate_post(const struct gate *gate, int64_t arrival)
-{
-	for (int i = 0; i < gate->slots; i++) {
-		struct gate_slot *slot = gate->slot[i];
-		int64_t latest = atomic_load(&slot->latest);
-
-		while (latest < arrival &&
-		       !atomic_compare_exchange_weak(&slot->latest, &latest, arrival))
-			;
-		atomic_fetch_add(&slot->arrived, 1);
-		syscall(SYS_futex, &slot->arrived, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
-	}
-}
-
-/* Try to place the first pending operation of a stream; the device is locked. */
-static bool pending_place(struct device *dev, struct gpu *gpu, struct pending *p)
-{
-	double start = fmax(stream_free(p->stream), p->enqueued);
-	double begin = start;
-
-	if (p->after && !p->after->done)
-		return false;
-	if (p->after)
-		begin = start = fmax(start, p->after->end);
-	if (p->gate) {
-		int64_t when = device_time_at(dev, gpu->tenant, start);
-
-		if (!p->posted) {
-			p->posted = true;
-			gate_post(p->gate, when > p->enqueued_time ? when : p->enqueued_time);
-		}
-		if (!gate_open(p->gate, &when))
-			return false;
-		begin = fmax(start, device_work_at(dev, gpu->tenant, when));
-		if (when > dev->time)
-			begin += (double)(when - dev->time) / dev->burden;
-	}
-	p->start = start;
-	p->end = begin + p->work;
-	p->done = true;
-	return true;
-}
-
-static void pending_settle(struct device *dev, struct gpu *gpu)
-{
-	struct stream *stream = NULL;
-	bool moved = true;
-
-	while (gpu->pending && moved) {
-		moved = false;
-		while ((stream = arena_next(&streams, stream))) {
-			struct pending *p;
-
-			if (stream->context->gpu != gpu)
-				continue;
-			while ((p = stream->first) && pending_place(dev, gpu, p)) {
-				stream_busy(stream, p->end);
-				stream->first = p->next;
-				if (!p->next)
-					stream->last = NULL;
-				gpu->pending--;
-				stream->context->pending--;
-				pending_drop(p->after);
-				p->after = NULL;
-				pending_drop(p);
-				moved = true;
-			}
-		}
-	}
-	device_set_drained(dev, gpu->tenant, gpu->pending ? INFINITY : gpu->scheduled);
-}
-
-static struct device *device_now(struct gpu *gpu)
+struct device *device_now(struct gpu *gpu)
 {
 	struct device *dev = shared_lock(gpu);
 
@@ -154,91 +51,6 @@ static struct device *device_now(struct gpu *gpu)
 	if (__builtin_expect(gpu->pending != 0, 0))
 		pending_settle(dev, gpu);
 	return dev;
-}
-
-/* Some gate that has not opened yet, to sleep on. */
-static struct gate_slot *closed_slot(struct gpu *gpu)
-{
-	struct stream *stream = NULL;
-
-	while ((stream = arena_next(&streams, stream))) {
-		struct gate *gate = stream->first ? stream->first->gate : NULL;
-
-		if (!gate || stream->context->gpu != gpu)
-			continue;
-		for (int i = 0; i < gate->slots; i++)
-			if (atomic_load(&gate->slot[i]->arrived) < gate->slot[i]->needed)
-				return gate->slot[i];
-	}
-	return NULL;
-}
-
-static void gate_sleep(struct gate_slot *slot)
-{
-	struct timespec most = { 0, GATE_LOOK_NS };
-	uint32_t seen;
-
-	if (!slot) {
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &most, NULL);
-		return;
-	}
-	seen = atomic_load(&slot->arrived);
-	if (seen < slot->needed)
-		syscall(SYS_futex, &slot->arrived, FUTEX_WAIT, seen, &most, NULL, 0);
-}
-
-static void *progress(void *arg)
-{
-	struct gpu *gpu = arg;
-	struct gate_slot *slot;
-
-	for (;;) {
-		device_now(gpu);
-		slot = closed_slot(gpu);
-		shared_unlock(gpu);
-		gate_sleep(slot);
-	}
-	return NULL;
-}
-
-static void progress_start(struct gpu *gpu)
-{
-	static _Atomic bool running[GPUS];
-	sigset_t all, before;
-	pthread_t thread;
-
-	if (atomic_exchange(&running[gpu->ordinal], true))
-		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (pthread_create(&thread, NULL, progress, gpu) == 0)
-		pthread_detach(thread);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-/* Add to the pending operations of a stream; the device is locked. */
-static struct pending *pending_add(struct device *dev, struct stream *stream, double work,
-				   const struct gate *gate, struct pending *after)
-{
-	struct pending *p = calloc(1, sizeof(*p));
-
-	if (gate) {
-		p->gate = malloc(sizeof(*gate));
-		*p->gate = *gate;
-	}
-	if (after)
-		after->refs++;
-	p->after = after;
-	p->stream = stream;
-	p->work = work;
-	p->refs = 1;
-	p->enqueued = device_work(dev, stream->context->gpu->tenant);
-	p->enqueued_time = dev->time;
-	*(stream->first ? &stream->last->next : &stream->first) = p;
-	stream->last = p;
-	stream->context->pending++;
-	stream->context->gpu->pending++;
-	return p;
 }
 
 static CUresult submit_pending(struct device *dev, struct stream *stream, double work,
@@ -290,7 +102,7 @@ CUresult queue_submit(struct stream *stream, double work, struct truth *rec)
 	struct device *dev = device_now(gpu);
 	double start, end, clock;
 
-	if (__builtin_expect(gpu->pending || self_->gate, 0) && must_wait(stream)) {
+	if (__builtin_expect(gpu->pending || self()->gate, 0) && must_wait(stream)) {
 		if (!(stream->flags & STREAM_NON_BLOCKING))
 			order_behind_pending(dev, stream);
 		return submit_pending(dev, stream, work, rec);

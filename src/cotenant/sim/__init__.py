@@ -1,0 +1,49 @@
+"""The stand-in GPU: where its libraries are, and workloads that run on them."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cotenant.errors import CotenantError
+
+STORIES = ("mix", "launch", "train", "serve", "noisy")
+APIS = ("driver", "runtime12", "runtime13")
+
+
+def library_dir() -> Path:
+    """The directory of the stand-in libraries; ``COTENANT_SIM_DIR`` names another."""
+    chosen = os.environ.get("COTENANT_SIM_DIR")
+    here = Path(chosen) if chosen else Path(__file__).parents[3] / "sim" / "build"
+    if not (here / "libcuda.so.1").exists():
+        raise CotenantError(f"no stand-in libraries in {here}: run `make -C sim`")
+    return here
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment, with the stand-in libraries first on the loader's path."""
+    merged = {**os.environ, **(extra or {})}
+    paths = [str(library_dir()), merged.get("LD_LIBRARY_PATH", "")]
+    merged["LD_LIBRARY_PATH"] = ":".join(p for p in paths if p)
+    return merged
+
+
+def command(workload: str, arguments: Sequence[str] = ()) -> list[str]:
+    """The command line of a story (``train``) or of a program of one's own (``./a.out``)."""
+    if workload in STORIES:
+        return [str(library_dir() / "workload"), workload, *arguments]
+    return [workload, *arguments]
+
+
+def run(
+    workload: str, arguments: Sequence[str] = (), *, extra: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Run a story to its end and return the exact counts it reports."""
+    line = command(workload, arguments)
+    done = subprocess.run(line, env=environment(extra), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CotenantError(f"{' '.join(line)} failed: {done.stderr.strip()}")
+    counts: dict[str, Any] = json.loads(done.stdout)
+    return counts
