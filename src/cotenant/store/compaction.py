@@ -18,18 +18,14 @@ import pyarrow.parquet as pq
 from cotenant.errors import StoreError
 from cotenant.schema import TABLES
 from cotenant.store.durable import FILE_MODE, part_of, remove_quietly, store_error, sync_directory
-from cotenant.store.graveyard import hidden
-from cotenant.store.manifest import Segment
-from cotenant.store.segment import ROW_GROUP, TIME, conform, schema_id, write_rows, writer
+from cotenant.store.graveyard import hidden, is_hidden
+from cotenant.store.manifest import Segment, schema_id
+from cotenant.store.segment import ROW_GROUP, TIME, conform, write_rows, writer
 from cotenant.store.writer import StoreWriter
 
 FILES_MERGED: Final = 32
 BIG_BYTES: Final = 4 << 20  # Merging such a file gains little.
 MERGED_BYTES: Final = 64 << 20
-
-
-def _is_hidden(segment: Segment) -> bool:
-    return segment.path.rpartition("/")[2].startswith(".")
 
 
 def candidates(segments: tuple[Segment, ...], today: str) -> list[Segment]:
@@ -39,7 +35,7 @@ def candidates(segments: tuple[Segment, ...], today: str) -> list[Segment]:
     """
     groups: dict[tuple[str, int], list[Segment]] = defaultdict(list)
     for segment in segments:
-        small = segment.bytes < BIG_BYTES and not _is_hidden(segment)
+        small = segment.bytes < BIG_BYTES and not is_hidden(segment.path)
         if small and not TABLES[segment.table].snapshot:
             past = f"/date={today}/" not in segment.path
             groups[segment.partition, -1 if past else segment.level].append(segment)

@@ -1,7 +1,7 @@
 """Files that a query under way may still be reading: kept for a while, then removed.
 
-A merged segment is hidden (its name begins with a dot) as long as what it replaces is there, so
-that whoever reads the folders instead of the manifest never meets the same rows twice.
+A merged segment is hidden as long as what it replaces is there, so that whoever reads the folders
+instead of the manifest never meets the same rows twice.
 """
 
 import json
@@ -13,6 +13,7 @@ from cotenant.store.durable import replace_file
 from cotenant.store.layout import MANIFESTS, node_name
 
 GRACE_NS: Final = 600 * 1_000_000_000
+_HIDDEN: Final = ".merged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,21 @@ def write_graveyard(path: Path, graves: list[Grave]) -> None:
     replace_file(path, json.dumps([asdict(grave) for grave in graves]).encode())
 
 
+def is_hidden(path: str) -> bool:
+    """Whether the segment has not got its visible name yet."""
+    return path.endswith(_HIDDEN)
+
+
 def hidden(path: str) -> str:
-    """The name of a segment that readers of folders do not see."""
+    """The name of a segment that readers of folders do not see.
+
+    The dot hides it from Spark and Arrow, the ending from DuckDB, whose ``*`` matches a dot.
+    """
     folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name.removeprefix('.')}"
+    return f"{folder}/.{name}{_HIDDEN}"
 
 
 def shown(path: str) -> str:
     """The name that it gets in the end."""
     folder, _, name = path.rpartition("/")
-    return f"{folder}/{name.removeprefix('.')}"
+    return f"{folder}/{name.removeprefix('.').removesuffix(_HIDDEN)}"

@@ -4,17 +4,25 @@ A reader that has read a manifest sees one moment of the store, every table of i
 no manifest, as in a store that was copied in part, the segments found by a walk are taken.
 """
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from cotenant.errors import StoreError
-from cotenant.schema import TABLES
+from cotenant.schema import TABLES, Table
 from cotenant.store.durable import replace_file, store_error
 from cotenant.store.layout import FORMAT, MANIFESTS, node_name, node_of
+
+
+@cache
+def schema_id(table: Table) -> str:
+    """Tells whether a segment has exactly the columns of today."""
+    text = ",".join(f"{c.name}:{c.type}" for c in table.columns)
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True)

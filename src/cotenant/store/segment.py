@@ -4,7 +4,6 @@ A segment holds one table's rows of one span of time. Columns are laid out for w
 times by their differences, durations byte by byte, everything else by dictionary.
 """
 
-import hashlib
 from functools import cache
 from typing import Any, Final
 
@@ -34,13 +33,6 @@ def _arrow_type(column: Column) -> Any:
 def arrow_schema(table: Table) -> Any:
     """The table's columns as Arrow fields."""
     return pa.schema(pa.field(c.name, _arrow_type(c), nullable=c.nullable) for c in table.columns)
-
-
-@cache
-def schema_id(table: Table) -> str:
-    """Tells whether a segment has exactly the columns of today."""
-    text = ",".join(f"{c.name}:{c.type}" for c in table.columns)
-    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 def _repaired(strings: Any) -> Any:

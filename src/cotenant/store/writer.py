@@ -29,9 +29,16 @@ from cotenant.store.durable import (
 from cotenant.store.graveyard import GRACE_NS, Grave, graveyard_path, read_graveyard, shown
 from cotenant.store.graveyard import write_graveyard as _write_graveyard
 from cotenant.store.layout import partition
-from cotenant.store.manifest import Manifest, Segment, manifest_path, read_manifest, walk
+from cotenant.store.manifest import (
+    Manifest,
+    Segment,
+    manifest_path,
+    read_manifest,
+    schema_id,
+    walk,
+)
 from cotenant.store.manifest import write_manifest as _write_manifest
-from cotenant.store.segment import conform, encode, schema_id, span
+from cotenant.store.segment import conform, encode, span
 from cotenant.store.snapshot import merged_snapshot, snapshot_key
 
 MAX_BUFFERED_BYTES: Final = 64 << 20

@@ -1,0 +1,185 @@
+"""A read-only DuckDB in memory over a store: one view per table, and nothing else in reach."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+
+from cotenant.errors import QuestionError, StoreError
+from cotenant.query.answer import Answer, Standing
+from cotenant.query.batches import Batches, FileGone
+from cotenant.query.connection import connect
+from cotenant.query.losses import losses_of, span_of
+from cotenant.query.statement import Statement, one_line, read_only
+from cotenant.query.tables import Window, create_views
+from cotenant.query.tenant import select_tenant
+from cotenant.store.layout import check_readable
+from cotenant.store.manifest import Segment, current_segments, stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one question may cost."""
+
+    seconds: float = 300.0
+    rows: int = 1_000_000  # Of an answer that is held in memory; a stream has no such limit.
+    memory_bytes: int | None = None  # None is half of the host's memory, 4 GiB at most.
+
+
+class Session:
+    """Answers questions about one store, for as long as it is open; safe to use from threads.
+
+    ``tenant`` narrows every table to one tenant. ``since_ns`` is how far back from ``to_ns``,
+    or else from now, to look; ``from_ns`` and ``to_ns`` are moments in UTC.
+    """
+
+    def __init__(
+        self,
+        store: Path | str,
+        *,
+        tenant: str | None = None,
+        since_ns: int | None = None,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.store = Path(store).absolute()
+        self.limits = limits or Limits()
+        self._tenant = tenant
+        if since_ns is not None:
+            from_ns = (to_ns if to_ns is not None else time.time_ns()) - since_ns
+        self._window = Window(from_ns, to_ns, tenant is not None)
+        self._segments: list[Segment] = []
+        self._missing = 0
+        self._stamp: tuple[tuple[str, int, int], ...] | None = None
+        self._lock = threading.Lock()
+        check_readable(self.store)
+        self._connection = connect(self.store, self.limits.memory_bytes)
+        try:
+            self._refresh()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """What is read, as of the last question."""
+        return tuple(self._segments)
+
+    def ask(
+        self, sql: str, params: Mapping[str, Any] | None = None, *, rows: int | None = None
+    ) -> Answer:
+        """Run one read-only statement; at most ``rows`` rows of its answer."""
+        import pyarrow as pa
+
+        most = self.limits.rows if rows is None else rows
+        with self.stream(sql, params) as (batches, standing):
+            taken, count = [], 0
+            for batch in batches:
+                taken.append(batch)
+                count += batch.num_rows
+                if count > most:
+                    break
+            table = pa.Table.from_batches(taken, batches.schema)
+        return Answer(table.slice(0, most), standing, truncated=count > most)
+
+    @contextmanager
+    def stream(
+        self, sql: str, params: Mapping[str, Any] | None = None
+    ) -> Iterator[tuple[Batches, Standing]]:
+        """The answer batch by batch, and where it stands."""
+        self._refresh_if_changed()
+        cursor = self._connection.cursor()
+        deadline = threading.Timer(self.limits.seconds, cursor.interrupt)
+        deadline.daemon = True
+        deadline.start()
+        try:
+            statement = read_only(cursor, sql)
+            batches = self._run(cursor, statement.sql, dict(params) if params else None)
+            yield batches, self._standing(statement)
+        finally:
+            deadline.cancel()
+            with suppress(duckdb.Error):
+                cursor.close()
+
+    def _run(self, cursor: Any, sql: str, params: dict[str, Any] | None) -> Batches:
+        try:
+            return Batches(cursor, sql, params, self._in_words)
+        except FileGone:
+            # Merged or expired since the manifest was read.
+            self._refresh()
+        try:
+            return Batches(cursor, sql, params, self._in_words)
+        except FileGone as error:
+            raise StoreError(f"cannot read {self.store}: {error}") from error
+
+    def _in_words(self, error: Exception) -> Exception:
+        """DuckDB's error as ours; those of a stream come wrapped by Arrow."""
+        if "INTERRUPT" in str(error):
+            return QuestionError(
+                f"no answer after {self.limits.seconds:g} s; ask for less time or fewer rows"
+            )
+        return QuestionError(one_line(error))
+
+    def _standing(self, statement: Statement) -> Standing:
+        cursor = self._connection.cursor()
+        try:
+            return Standing(
+                sql=statement.sql,
+                span=span_of(self._segments, statement.tables, self._window),
+                losses=losses_of(cursor, statement.tables),
+                missing_segments=self._missing,
+            )
+        finally:
+            cursor.close()
+
+    def _refresh_if_changed(self) -> None:
+        if stamp(self.store) != self._stamp:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """Read the manifest again, and make the views over what it names."""
+        with self._lock:
+            now = stamp(self.store)
+            named = current_segments(self.store)
+            there = [s for s in named if (self.store / s.path).exists()]
+            self._create(there)
+            self._segments, self._missing = there, len(named) - len(there)
+            self._stamp = now
+
+    def _create(self, segments: list[Segment]) -> None:
+        connection = self._connection
+        connection.execute("BEGIN")
+        try:
+            if self._tenant is not None:
+                create_views(connection, self.store, segments, Window())
+                select_tenant(connection, self._tenant)
+            create_views(connection, self.store, segments, self._window)
+            connection.execute("COMMIT")
+        except duckdb.Error as error:
+            connection.execute("ROLLBACK")
+            raise StoreError(f"cannot read {self.store}: {one_line(error)}") from error
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

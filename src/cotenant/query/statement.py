@@ -1,0 +1,143 @@
+"""What may be asked: one statement that only reads the tables.
+
+DuckDB's own parser says what the text means; whatever is not known to be harmless is refused.
+A SELECT can write (a WITH clause holds COPY or INSERT) and read any file (table functions,
+and a string in place of a table), so its tree is looked at, not its first word.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import duckdb
+
+from cotenant.errors import QuestionError
+
+ALLOWED: Final = "only reading is allowed: SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, EXPLAIN"
+
+_QUERY_NODES: Final = frozenset(
+    {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
+)
+_TABLE_FUNCTIONS: Final = frozenset(
+    {
+        "duckdb_columns",
+        "duckdb_functions",
+        "duckdb_keywords",
+        "duckdb_tables",
+        "duckdb_types",
+        "duckdb_views",
+        "generate_series",
+        "json_each",
+        "json_tree",
+        "pragma_table_info",
+        "pragma_version",
+        "range",
+        "repeat",
+        "repeat_row",
+        "unnest",
+    }
+)
+# They wait, or leave a trace in the session, and tell nothing about the events.
+_REFUSED_FUNCTIONS: Final = frozenset({"nextval", "pg_sleep", "setval", "sleep_ms", "write_log"})
+_TABLE_NAME: Final = re.compile(r"\w+")
+_EXPLAIN: Final = re.compile(r"\s*explain\s+(analyze\s+|\([^)]*\)\s*)?", re.IGNORECASE)
+_COMMENT: Final = re.compile(r"\s*(--[^\n]*(\n|$)|/\*.*?\*/)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A text that may run, and the tables that it names."""
+
+    sql: str
+    tables: frozenset[str]
+
+
+def one_line(error: Exception) -> str:
+    """DuckDB's words without its picture of the text: what is wrong, and what was meant."""
+    text = str(error).partition("\nLINE ")[0]
+    words = [line.strip() for line in text.splitlines() if line.strip()]
+    line = "; ".join(words) or type(error).__name__
+    return re.sub(r"^[A-Z][A-Za-z -]* Error: ", "", line, count=1).replace("!;", ";")
+
+
+def _kind(connection: Any, sql: str) -> str:
+    """What DuckDB calls the one statement in the text."""
+    try:
+        statements = connection.extract_statements(sql)
+    except duckdb.Error as error:
+        raise QuestionError(f"this SQL cannot be read: {one_line(error)}") from error
+    if not statements:
+        raise QuestionError("there is no SQL to run; try `SELECT * FROM containers`")
+    if len(statements) > 1:
+        raise QuestionError(f"{len(statements)} statements were given; ask one at a time")
+    try:
+        return str(statements[0].type.name)
+    except ValueError as error:  # DuckDB parses statements that its Python face has no name for.
+        raise QuestionError(f"this statement is refused; {ALLOWED}") from error
+
+
+def _body(sql: str) -> str:
+    """The statement that an EXPLAIN explains."""
+    while comment := _COMMENT.match(sql):
+        sql = sql[comment.end() :]
+    return _EXPLAIN.sub("", sql, count=1)
+
+
+def _tree(connection: Any, sql: str, kind: str) -> Any:
+    ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
+    tree = json.loads(text)
+    if tree["error"]:
+        if kind == "MULTI":
+            raise QuestionError("PIVOT needs its values here: PIVOT ... ON column IN ('a', 'b')")
+        raise QuestionError(f"{kind} is refused; {ALLOWED}")
+    return tree["statements"]
+
+
+def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+
+
+def _check_function(node: dict[str, Any]) -> None:
+    name = str(node["function"]["function_name"]).lower()
+    if name not in _TABLE_FUNCTIONS:
+        raise QuestionError(
+            f"{name}() is refused: only the store's tables are read; see SHOW TABLES"
+        )
+
+
+def _check(tree: Any) -> frozenset[str]:
+    """The tables that the tree names; QuestionError if it does more than read them."""
+    tables = set()
+    for node in _dicts(tree):
+        kind = str(node.get("type", ""))
+        if kind.endswith("_NODE") and kind not in _QUERY_NODES:
+            word = kind.removesuffix("_NODE").removesuffix("_QUERY")
+            raise QuestionError(f"{word} is refused; {ALLOWED}")
+        if kind == "TABLE_FUNCTION":
+            _check_function(node)
+        elif kind == "BASE_TABLE":
+            name = str(node["table_name"])
+            if not _TABLE_NAME.fullmatch(name):
+                raise QuestionError(f"{name!r} is no table of the store; see SHOW TABLES")
+            tables.add(name.lower())
+        elif str(node.get("function_name", "")).lower() in _REFUSED_FUNCTIONS:
+            raise QuestionError(f"{node['function_name']}() is refused; {ALLOWED}")
+    return frozenset(tables)
+
+
+def read_only(connection: Any, sql: str) -> Statement:
+    """The statement, if it is one and only reads."""
+    kind = _kind(connection, sql)
+    body = _body(sql) if kind == "EXPLAIN" else sql
+    if kind == "EXPLAIN":
+        kind = _kind(connection, body)
+    return Statement(sql.strip().rstrip(";"), _check(_tree(connection, body, kind)))

@@ -1,0 +1,127 @@
+"""One view per table of the schema, over the segments that are current."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.schema import TABLES, Column, Table
+from cotenant.store.manifest import Segment, schema_id
+
+TIME: Final = "timestamp_ns"
+_SQL_TYPES: Final = {
+    "int64": "BIGINT",
+    "int32": "INTEGER",
+    "int16": "SMALLINT",
+    "int8": "TINYINT",
+    "float64": "DOUBLE",
+    "string": "VARCHAR",
+    "bool": "BOOLEAN",
+    "list<int64>": "BIGINT[]",
+}
+# What a recording says of every process on the host is not one tenant's to read.
+_HOST_ONLY: Final = frozenset({"libraries", "coverage", "notes"})
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which rows a session sees."""
+
+    from_ns: int | None = None
+    to_ns: int | None = None
+    tenant_only: bool = False
+
+    def covers(self, segment: Segment) -> bool:
+        """Whether the segment may hold rows of the window."""
+        if segment.min_ns is None or segment.max_ns is None:
+            return True
+        after = self.to_ns is not None and segment.min_ns >= self.to_ns
+        before = self.from_ns is not None and segment.max_ns < self.from_ns
+        return not after and not before
+
+    def conditions(self, table: Table) -> list[str]:
+        """SQL conditions on the table's rows."""
+        names = {column.name for column in table.columns}
+        found = []
+        if TIME in names and self.from_ns is not None:
+            found.append(f"{TIME} >= {self.from_ns}")
+        if TIME in names and self.to_ns is not None:
+            found.append(f"{TIME} < {self.to_ns}")
+        if self.tenant_only and "cgroup_id" in names:
+            found.append("cgroup_id IN (SELECT cgroup_id FROM tenant.cgroups)")
+        return found
+
+
+def quoted(text: str) -> str:
+    """A SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def has_node(table: Table) -> bool:
+    """Whether the node is a column of the table itself, not only of its path."""
+    return any(column.name == "node" for column in table.columns)
+
+
+def _hidden(column: Column, window: Window) -> bool:
+    return window.tenant_only and column.name in _HOST_ONLY
+
+
+def _empty(table: Table) -> str:
+    columns = [f"NULL::{_SQL_TYPES[c.type]} AS {c.name}" for c in table.columns]
+    if not has_node(table):
+        columns.append("NULL::VARCHAR AS node")
+    return f"SELECT {', '.join(columns)} WHERE false"
+
+
+def _scan(table: Table, root: Path, segments: Sequence[Segment], *, mixed: bool) -> str:
+    files = ", ".join(quoted(str(root / segment.path)) for segment in segments)
+    hive = "false" if has_node(table) else "true"
+    return (
+        f"read_parquet([{files}], union_by_name = {str(mixed).lower()}, "
+        f"hive_partitioning = {hive}, hive_types_autocast = false)"
+    )
+
+
+def _selected(table: Table, window: Window, present: frozenset[str] | None) -> str:
+    columns = []
+    for c in table.columns:
+        if _hidden(c, window) or (present is not None and c.name not in present):
+            columns.append(f"NULL::{_SQL_TYPES[c.type]} AS {c.name}")
+        elif present is not None:
+            columns.append(f"{c.name}::{_SQL_TYPES[c.type]} AS {c.name}")
+        else:
+            columns.append(c.name)
+    if not has_node(table):
+        columns.append("node")
+    return ", ".join(columns)
+
+
+def _present(connection: Any, scan: str) -> frozenset[str]:
+    found = connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()
+    return frozenset(name for name, *_ in found)
+
+
+def view(
+    connection: Any, table: Table, root: Path, segments: Sequence[Segment], window: Window
+) -> str:
+    """The SELECT that a table's view is; it has the table's columns whatever the files have."""
+    segments = [segment for segment in segments if window.covers(segment)]
+    if not segments:
+        return _empty(table)
+    # Segments with exactly today's columns need no look into each file's footer.
+    mixed = any(segment.schema != schema_id(table) for segment in segments)
+    scan = _scan(table, root, segments, mixed=mixed)
+    columns = _selected(table, window, _present(connection, scan) if mixed else None)
+    conditions = window.conditions(table)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT {columns} FROM {scan}{where}"
+
+
+def create_views(connection: Any, root: Path, segments: Sequence[Segment], window: Window) -> None:
+    """Make every table's view anew."""
+    by_table: dict[str, list[Segment]] = {name: [] for name in TABLES}
+    for segment in segments:
+        by_table[segment.table].append(segment)
+    for name, table in TABLES.items():
+        select = view(connection, table, root, by_table[name], window)
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
