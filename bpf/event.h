@@ -17,6 +17,8 @@
 #ifndef COTENANT_EVENT_H
 #define COTENANT_EVENT_H
 
+#include "layout.h"
+
 #define TAG(text) __attribute__((btf_decl_tag(text)))
 #define DOC(text) TAG("doc:" text)
 #define AS(maker) TAG("as:" maker)
@@ -24,12 +26,6 @@
 #define KNOWN_(bit) TAG("known:" #bit)
 #define KNOWN(bit) KNOWN_(bit)
 #define DERIVED(name) char name[0]
-
-/* Clang drops the BTF of types that no global mentions; a family mentions its own. */
-#define RECORDS(event)                                                                             \
-	const struct event *records_##event __attribute__((unused));                               \
-	const enum event_kind *kind_of_##event __attribute__((unused))
-#define VALUES(enumeration) const enum enumeration *values_##enumeration __attribute__((unused))
 
 /* Stored in every file ever written: append only, never renumber. */
 enum event_kind {
@@ -130,8 +126,10 @@ struct cuda_event {
 		KNOWN(CUDA_KNOWN_NCCL);
 	DERIVED(graph) DOC("the CUDA graph launched; joins graph_kernels") AS("graph");
 	__u32 weight DOC("how many events this row stands for");
-	/* Memory the call is about: what was allocated, freed, copied to. */
+	/* What the call is about besides: memory allocated, freed, copied to; an event. */
 	__u64 address;
+	/* The caller's own handle of the kernel, where the runtime was given one. */
+	__u64 stub;
 };
 
 enum nccl_op {
@@ -217,7 +215,7 @@ struct nccl_event {
 };
 
 _Static_assert(sizeof(struct event_head) == 64, "event_head has holes");
-_Static_assert(sizeof(struct cuda_event) == 64 + 104, "cuda_event has holes");
+_Static_assert(sizeof(struct cuda_event) == 64 + 112, "cuda_event has holes");
 _Static_assert(sizeof(struct nccl_event) == 64 + 72, "nccl_event has holes");
 
 #endif /* COTENANT_EVENT_H */

@@ -1,0 +1,1 @@
+"""Where we look: which functions, in which files, by which means."""

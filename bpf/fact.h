@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Facts: what later rows depend on. They travel in a small ring of their own, so that a flood
+ * of launches may cost rows, never names or identities.
+ */
+#ifndef COTENANT_FACT_H
+#define COTENANT_FACT_H
+
+#define FACT_TEXT_MAX 4096
+
+enum fact_kind {
+	FACT_NAME = 1,		/* handle is called text */
+	FACT_ALIAS = 2,		/* handle is another handle for `other` */
+	FACT_UNREADABLE = 3,	/* handle has a name at address `other` that could not be read */
+	FACT_FORGET = 4,	/* handles of module `handle` are gone */
+	FACT_CGROUP_BORN = 5,	/* cgroup `handle` of hierarchy `other` is at path text */
+	FACT_CGROUP_GONE = 6,
+	FACT_CGROUP_MOVED = 7,	/* renamed: text is its new path */
+	FACT_PROCESS_EXEC = 8,
+	FACT_PROCESS_GONE = 9,
+	FACT_COMMUNICATOR = 10, /* handle is rank `rank` of `nranks`; `other` is its hash */
+	FACT_COMM_SPLIT = 11,	/* handle was split off `other` */
+	FACT_TASK_MOVED = 12,	/* task pid entered cgroup `handle` of hierarchy `other` */
+	FACT_DEVICE = 13,	/* device ordinal `handle` has the uuid in text */
+	FACT_CONTEXT = 14,	/* context `handle` is on device ordinal `other` */
+	FACT_POINTER = 15,	/* function text of version `other` was handed out at `handle` */
+	FACT_GRAPH = 16,	/* a step in the life of a graph; see cuda.bpf.c */
+	FACT_MEMORY = 17,
+};
+
+struct fact {
+	__u64 timestamp_ns;
+	__u64 process_start_ns;
+	__u64 cgroup_id;
+	__u64 cgroup_v1_id;
+	__u32 pid;
+	__u32 tid;
+	__u16 kind;
+	__u16 function;
+	__u32 size;		/* bytes of text, without a final NUL */
+	__u64 handle;
+	__u64 other;
+	__s32 rank;
+	__s32 nranks;
+};
+
+_Static_assert(sizeof(struct fact) == 72, "fact has holes");
+
+#endif /* COTENANT_FACT_H */

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a thread remembers between the entry of a probed call and its return, and how nested
+ * calls become rows.
+ *
+ * A row is one GPU operation. Each probed call under way is a frame:
+ *
+ *     enter -> frame { own arguments, operations seen inside, the one that waits }
+ *     leave -> nothing inside          the call itself is the row
+ *              one operation inside    it and the call are one row: the call's name and time
+ *              several                 each keeps its own time, and is named after the outermost
+ *
+ * A row therefore waits in the frame around it until that one returns or a second one comes.
+ */
+#ifndef COTENANT_THREAD_BPF_H
+#define COTENANT_THREAD_BPF_H
+
+#include "probe.bpf.h"
+#include "call.h"
+
+#define FRAMES_MAX 4
+#define BODY_WORDS 14
+
+/* An event without its head. */
+struct body {
+	__u64 words[BODY_WORDS];
+};
+
+/* A row that waits for the call around it. */
+struct row {
+	__u64 began_ns;
+	struct body body;
+};
+
+struct frame {
+	__u64 sp;
+	__u64 began_ns;
+	__u64 out;		/* user address read at return */
+	__u16 function;
+	__u16 operations;
+	__u32 waiting;
+	struct body own;
+	struct row row;
+};
+
+struct stack {
+	__u64 depth;
+	struct frame frames[FRAMES_MAX];
+};
+
+struct thread {
+	__u64 process_start_ns;
+	__u64 cgroups;		/* the css_set that v1_id was read from */
+	__u64 migrations;
+	__u64 v1_id;
+	__u64 context;
+	__u64 not_ready;	/* what the last query found unfinished */
+	__u64 group_id;
+	__u32 group_depth;
+	__u16 nccl_op;
+	__u16 nccl_ops_mixed;
+	__u64 args[24];		/* scratch, by slot */
+	struct stack cuda;
+	struct stack nccl;
+	struct stack names;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FUNCTIONS_MAX);
+	__type(key, __u32);
+	__type(value, struct call_spec);
+} functions SEC(".maps");
+
+/* Processes that called a probed function: their end is a fact, others' is not. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, __u64);
+} processes SEC(".maps");
+
+static __always_inline struct thread *thread_of_current(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	struct thread *thread = bpf_task_storage_get(&threads, (void *)task, 0, 0);
+
+	if (thread)
+		return thread;
+	thread = bpf_task_storage_get(&threads, (void *)task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread) {
+		count(COUNTER_NO_THREAD);
+		return NULL;
+	}
+	thread->process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+
+	bpf_map_update_elem(&processes, &pid, &thread->process_start_ns, BPF_ANY);
+	return thread;
+}
+
+/* The version 1 id costs five reads; a thread changes its cgroup about never. */
+static __always_inline void refresh_v1(struct thread *thread)
+{
+	struct task_struct *task;
+	struct css_set *set;
+	__u32 zero = 0;
+	__u64 *moved;
+
+	if (v1_controller < 0)
+		return;
+	task = (struct task_struct *)bpf_get_current_task_btf();
+	set = BPF_CORE_READ(task, cgroups);
+	moved = bpf_map_lookup_elem(&migrations, &zero);
+	if (!moved || (thread->cgroups == (__u64)set && thread->migrations == *moved))
+		return;
+	thread->cgroups = (__u64)set;
+	thread->migrations = *moved;
+	thread->v1_id = v1_cgroup_id(set);
+}
+
+static __always_inline void head_fill(struct event_head *head, struct thread *thread,
+				      enum event_kind kind, __u32 size, __u64 began_ns)
+{
+	__u64 pid_tid = bpf_get_current_pid_tgid();
+
+	head->timestamp_ns = began_ns;
+	head->pid = pid_tid >> 32;
+	head->tid = (__u32)pid_tid;
+	head->cgroup_id = bpf_get_current_cgroup_id();
+	bpf_get_current_comm(head->comm, sizeof(head->comm));
+	head->cgroup_v1_id = thread->v1_id;
+	head->process_start_ns = thread->process_start_ns;
+	head->kind = kind;
+	head->cpu = bpf_get_smp_processor_id();
+	head->size = size;
+}
+
+/* Frames at or below the stack pointer belong to calls that will never return here. */
+static __always_inline void drop_stale(struct stack *stack, __u64 sp)
+{
+	for (int i = 0; i < FRAMES_MAX; i++) {
+		__u64 top = stack->depth - 1;
+
+		if (stack->depth == 0 || top >= FRAMES_MAX)
+			return;
+		if (stack->frames[top].sp > sp)
+			return;
+		stack->depth = top;
+		count(COUNTER_STALE_FRAME);
+	}
+}
+
+static __always_inline struct frame *frame_push(struct stack *stack, __u64 sp, __u16 function)
+{
+	struct frame *frame;
+	__u64 depth;
+
+	drop_stale(stack, sp);
+	depth = stack->depth;
+	if (depth >= FRAMES_MAX) {
+		count(COUNTER_DEEP_CALL);
+		return NULL;
+	}
+	frame = &stack->frames[depth];
+	stack->depth = depth + 1;
+	frame->sp = sp;
+	frame->function = function;
+	frame->operations = 0;
+	frame->waiting = 0;
+	frame->out = 0;
+	return frame;
+}
+
+/* At return the stack pointer is one word above where it was at entry. */
+static __always_inline struct frame *frame_pop(struct stack *stack, __u64 sp_at_return)
+{
+	__u64 sp = sp_at_return - 8;
+	__u64 top;
+
+	drop_stale(stack, sp - 8);
+	top = stack->depth - 1;
+	if (stack->depth == 0 || top >= FRAMES_MAX || stack->frames[top].sp != sp) {
+		count(COUNTER_UNDER_WAY);
+		return NULL;
+	}
+	stack->depth = top;
+	return &stack->frames[top];
+}
+
+static __always_inline struct frame *frame_below(struct stack *stack)
+{
+	__u64 top = stack->depth - 1;
+
+	if (stack->depth == 0 || top >= FRAMES_MAX)
+		return NULL;
+	return &stack->frames[top];
+}
+
+/* Registers and stack words into the thread's slots, then the struct that one points at. */
+static __always_inline void read_arguments(struct pt_regs *ctx, struct thread *thread,
+					   const struct call_spec *spec)
+{
+	__u64 *args = thread->args;
+	__u64 pointer;
+
+	args[1] = ctx->di;
+	args[2] = ctx->si;
+	args[3] = ctx->dx;
+	args[4] = ctx->cx;
+	args[5] = ctx->r8;
+	args[6] = ctx->r9;
+	if (spec->stack) {
+		if (bpf_probe_read_user(&args[SLOT_STACK], 6 * 8, (void *)(ctx->sp + 8))) {
+			count(COUNTER_UNREADABLE);
+			__builtin_memset(&args[SLOT_STACK], 0, 6 * 8);
+		}
+	}
+	if (spec->in) {
+		__u32 words = spec->in_words & 7;
+
+		pointer = args[spec->in & 7] + spec->in_offset;
+		if (bpf_probe_read_user(&args[SLOT_STRUCT], words * 8, (void *)pointer)) {
+			count(COUNTER_UNREADABLE);
+			args[0] = 1;
+			return;
+		}
+	}
+	args[0] = 0;
+}
+
+/* A slot's value; slots past the struct read as nothing. */
+static __always_inline __u64 slot(const struct thread *thread, __u8 number)
+{
+	return number < SLOT_END ? thread->args[number] : 0;
+}
+
+/* A value that came out of memory we could not read is unknown. */
+static __always_inline bool_t slot_known(const struct thread *thread, __u8 number)
+{
+	return number && (number < SLOT_STRUCT || !thread->args[0]);
+}
+
+#endif /* COTENANT_THREAD_BPF_H */

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Exact totals beside the rows, and what the programs could not do: counted, never hidden.
+ */
+#ifndef COTENANT_TOTAL_H
+#define COTENANT_TOTAL_H
+
+#define TOTAL_BUCKETS 40	/* the last one holds everything from 2^39 ns, nine minutes */
+
+struct total_key {
+	__u64 cgroup_id;
+	__u64 cgroup_v1_id;
+	__u16 function;
+	__u16 reserved[3];
+};
+
+struct total {
+	__u64 count;
+	__u64 sum_ns;
+	__u64 max_ns;
+	__u64 bytes;
+	__u64 window;
+	/* Events that were to become rows = those sent + shed + lost. */
+	__u64 rows;
+	__u64 shed;
+	__u64 lost;
+	__u32 histogram[TOTAL_BUCKETS];
+};
+
+/* Append only: a number in an old note must keep its meaning. */
+enum counter {
+	COUNTER_TOTALS_FULL = 0,	/* no total for a new tenant and function */
+	COUNTER_STALE_FRAME = 1,	/* left by longjmp, or by a return we never saw */
+	COUNTER_DEEP_CALL = 2,		/* nested deeper than we follow */
+	COUNTER_UNDER_WAY = 3,		/* returned from a call that began before the probe */
+	COUNTER_NO_THREAD = 4,		/* no room for what a thread remembers */
+	COUNTER_UNREADABLE = 5,		/* an argument's memory could not be read */
+	COUNTER_FACT_LOST = 6,		/* the ring of facts was full */
+	COUNTER_ORPHAN_ROWS = 7,	/* rows for which no total could be kept */
+	COUNTER_ORPHAN_LOST = 8,
+	COUNTER_DIED_INSIDE = 9,	/* the thread ended inside a call */
+	COUNTER_END,
+};
+
+struct control {
+	__u64 window;
+	__u32 excludes;
+	__u32 paused;
+	/* Rows are shed above this fill of the ring, by those who use more than their share. */
+	__u64 shed_above;
+	__u64 reserved[5];
+};
+
+#endif /* COTENANT_TOTAL_H */

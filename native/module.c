@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The Python face of the native module: converts arguments and errors, holds no logic. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "faces.h"
+
+/*
+ * A place to try a probe on. Exported and starting with a push, as what we probe does.
+ */
+__attribute__((noinline, visibility("default"), optimize("no-omit-frame-pointer")))
+int cotenant_probe_here(void)
+{
+	__asm__ volatile("");
+	return 0;
+}
+
+static PyObject *probe_here(PyObject *self, PyObject *unused)
+{
+	return PyLong_FromLong(cotenant_probe_here());
+}
+
+static PyMethodDef functions[] = {
+	{"load", (PyCFunction)(void (*)(void))face_load, METH_VARARGS | METH_KEYWORDS,
+	 "load(path, programs, shared, sizes, constants) -> (program fds, map fds)"},
+	{"probe_here", probe_here, METH_NOARGS, "call the function that exists to be probed"},
+	{NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+	PyModuleDef_HEAD_INIT,
+	.m_name = "cotenant._native._drain",
+	.m_doc = "BPF objects into the kernel, and their rings out of it.",
+	.m_size = -1,
+	.m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__drain(void)
+{
+	PyObject *module = PyModule_Create(&definition);
+
+	if (!module)
+		return NULL;
+	if (face_add_types(module)) {
+		Py_DECREF(module);
+		return NULL;
+	}
+	return module;
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A BPF object file into the kernel: choose its programs, set its constants, share its maps.
+ */
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "object.h"
+
+/* libbpf speaks through one function; what it says last is the reason of a failure. */
+static char *spoken;
+static size_t spoken_used;
+#define SPOKEN_MAX 65536
+
+static int listen(enum libbpf_print_level level, const char *format, va_list args)
+{
+	int wrote;
+
+	if (level == LIBBPF_DEBUG)
+		return 0;
+	if (!spoken)
+		spoken = calloc(1, SPOKEN_MAX);
+	if (!spoken || spoken_used >= SPOKEN_MAX - 1)
+		return 0;
+	wrote = vsnprintf(spoken + spoken_used, SPOKEN_MAX - spoken_used, format, args);
+	if (wrote > 0)
+		spoken_used += wrote;
+	if (spoken_used >= SPOKEN_MAX)
+		spoken_used = SPOKEN_MAX - 1;
+	return wrote;
+}
+
+const char *object_spoken(void)
+{
+	return spoken ? spoken : "";
+}
+
+struct bpf_object *object_open(const char *path)
+{
+	libbpf_set_strict_mode(LIBBPF_STRICT_ALL);
+	libbpf_set_print(listen);
+	spoken_used = 0;
+	if (spoken)
+		spoken[0] = 0;
+	return bpf_object__open_file(path, NULL);
+}
+
+int object_choose(struct bpf_object *object, const char *program, int attach_type)
+{
+	struct bpf_program *found = bpf_object__find_program_by_name(object, program);
+
+	if (!found)
+		return -ENOENT;
+	bpf_program__set_autoload(found, true);
+	if (attach_type >= 0)
+		bpf_program__set_expected_attach_type(found, attach_type);
+	return 0;
+}
+
+/* A constant of the object, found by name in the BTF of its read-only data. */
+int object_set(struct bpf_object *object, const char *name, long long value)
+{
+	struct bpf_map *map = bpf_object__find_map_by_name(object, ".rodata");
+	const struct btf *btf = bpf_object__btf(object);
+	int section = btf ? btf__find_by_name_kind(btf, ".rodata", BTF_KIND_DATASEC) : -ENOENT;
+	const struct btf_var_secinfo *info;
+	const struct btf_type *type;
+	size_t size = 0;
+	char *data;
+
+	data = map ? (char *)bpf_map__initial_value(map, &size) : NULL;
+	if (!data || section < 0)
+		return -ENOENT;
+	type = btf__type_by_id(btf, section);
+	info = btf_var_secinfos(type);
+	for (int i = 0; i < btf_vlen(type); i++) {
+		const struct btf_type *var = btf__type_by_id(btf, info[i].type);
+
+		if (strcmp(btf__name_by_offset(btf, var->name_off), name))
+			continue;
+		if (info[i].size > sizeof(value) || info[i].offset + info[i].size > size)
+			return -EINVAL;
+		memcpy(data + info[i].offset, &value, info[i].size);
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int object_share(struct bpf_object *object, const char *map, int fd)
+{
+	struct bpf_map *found = bpf_object__find_map_by_name(object, map);
+
+	return found ? bpf_map__reuse_fd(found, fd) : 0;
+}
+
+int object_resize(struct bpf_object *object, const char *map, unsigned int entries)
+{
+	struct bpf_map *found = bpf_object__find_map_by_name(object, map);
+
+	return found ? bpf_map__set_max_entries(found, entries) : 0;
+}

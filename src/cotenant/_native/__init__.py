@@ -1,0 +1,10 @@
+"""BPF objects into the kernel, and their rings out of it: the part written in C."""
+
+from pathlib import Path
+from typing import Final
+
+from cotenant._native._drain import Ring, load, probe_here
+
+OBJECTS: Final = Path(__file__).parent / "objects"
+
+__all__ = ["OBJECTS", "Ring", "load", "probe_here"]

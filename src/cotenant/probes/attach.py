@@ -1,0 +1,138 @@
+"""Functions of a file into links in the kernel: the only code that places probes.
+
+Three ways, best first: a *session* (one program sees entry and return), *multi* (a link for
+entries and one for returns), *pair* (a perf event for each end of each function). All are links
+held by a descriptor: when the process ends, however it ends, the probes are gone.
+"""
+
+import ctypes
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from cotenant.errors import ProbeError
+from cotenant.probes import syscalls
+from cotenant.probes.function import Family, Flag, Function
+
+
+class Method(StrEnum):
+    """How entry and return of a function reach a program."""
+
+    SESSION = "session"
+    MULTI = "multi"
+    PAIR = "pair"
+
+
+# For each method, the programs of a family and the attach type they are loaded with.
+PROGRAMS: Final = {
+    Method.SESSION: {"session": syscalls.ATTACH_UPROBE_SESSION},
+    Method.MULTI: {
+        "enter": syscalls.ATTACH_UPROBE_MULTI,
+        "return": syscalls.ATTACH_UPROBE_MULTI,
+    },
+    Method.PAIR: {"enter": -1, "return": -1},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A function and the file offset at which its probe sits."""
+
+    function: Function
+    offset: int
+
+
+@dataclass(slots=True)
+class Attachment:
+    """Links on one file; closing them removes the probes."""
+
+    links: list[int] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Remove the probes. Each removal waits for the kernel, so many wait together."""
+        with ThreadPoolExecutor(max_workers=min(32, len(self.links) or 1)) as pool:
+            list(pool.map(os.close, self.links))
+        self.links.clear()
+
+
+class Attacher:
+    """Places probes by one method, with programs that are already loaded."""
+
+    def __init__(self, method: Method, programs: Mapping[str, int]) -> None:
+        self.method = method
+        self._programs = programs
+
+    def attach(self, path: str, placed: Sequence[Placed], *, pid: int = 0) -> Attachment:
+        """Probe these functions of the file at ``path``, in one process or in all."""
+        done = Attachment()
+        try:
+            for family in Family:
+                mine = [p for p in placed if p.function.family == family]
+                if mine and self.method is Method.PAIR:
+                    self._attach_pairs(done, path, mine, pid)
+                elif mine:
+                    self._attach_links(done, path, mine, pid)
+        except OSError as error:
+            done.close()
+            raise ProbeError(f"cannot probe {path}: {error.strerror}") from error
+        return done
+
+    def _attach_links(self, done: Attachment, path: str, placed: list[Placed], pid: int) -> None:
+        family = placed[0].function.family
+        sites = [(p.offset, p.function.id) for p in placed]
+        for name, attach_type in PROGRAMS[self.method].items():
+            returns = name == "return"
+            if returns:
+                sites = [(p.offset, p.function.id) for p in placed if _has_return(p.function)]
+            if sites:
+                done.links.append(
+                    syscalls.attach_uprobes(
+                        self._programs[f"{family}_{name}"],
+                        path,
+                        sites,
+                        attach_type=attach_type,
+                        returns=returns,
+                        pid=pid,
+                    )
+                )
+
+    def _attach_pairs(self, done: Attachment, path: str, placed: list[Placed], pid: int) -> None:
+        for p in placed:
+            done.links += self._pair(p, path, returns=False, pid=pid)
+            if _has_return(p.function):
+                done.links += self._pair(p, path, returns=True, pid=pid)
+
+    def _pair(self, placed: Placed, path: str, *, returns: bool, pid: int) -> list[int]:
+        program = self._programs[f"{placed.function.family}_{'return' if returns else 'enter'}"]
+        event = _open_uprobe(path, placed.offset, returns=returns, pid=pid)
+        try:
+            link = syscalls.attach_perf(program, event, placed.function.id)
+        except OSError:
+            os.close(event)
+            raise
+        # The event stays open as long as its link.
+        return [link, event]
+
+
+def _has_return(function: Function) -> bool:
+    return not function.flags & Flag.AT_ENTRY
+
+
+def _open_uprobe(path: str, offset: int, *, returns: bool, pid: int) -> int:
+    """A perf event for one end of one function, in every process on every CPU."""
+    source = Path("/sys/bus/event_source/devices/uprobe")
+    kind = int((source / "type").read_text())
+    # "config:0" names the bit that asks for the return.
+    bit = int((source / "format/retprobe").read_text().partition(":")[2])
+    name = ctypes.create_string_buffer(path.encode())
+    attributes = bytearray(136)
+    struct.pack_into("IIQ", attributes, 0, kind, len(attributes), (1 << bit) if returns else 0)
+    struct.pack_into("QQ", attributes, 56, ctypes.addressof(name), offset)
+    if pid:
+        return syscalls.perf_event_open(bytes(attributes), pid=pid, cpu=-1)
+    return syscalls.perf_event_open(bytes(attributes), pid=-1, cpu=0)

@@ -1,0 +1,220 @@
+"""ELF files, as far as probes need them, from whoever wrote them.
+
+The files belong to tenants: every number in them may be a lie. Reads go through bounds, tables
+are capped, and what does not fit raises ``BadElf``; nothing here trusts a count or an offset.
+"""
+
+import mmap
+import os
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from cotenant.errors import ProbeError
+
+SYMBOL: Final = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+)
+_FUNCTION: Final = 2
+_X86_64: Final = 62
+_MAX_SYMBOLS: Final = 4_000_000
+_MAX_HEADERS: Final = 4096
+_SECTION_SYMTAB: Final = 2
+_SECTION_NOTE: Final = 7
+_SECTION_DYNSYM: Final = 11
+
+
+class BadElf(ProbeError):
+    """The file is not an ELF file that probes can be placed in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    type: int
+    address: int
+    offset: int
+    size: int
+    link: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    type: int
+    flags: int
+    offset: int
+    address: int
+    file_size: int
+
+
+class Elf:
+    """An open ELF file: where its functions are, and which build it is."""
+
+    def __init__(self, fd: int) -> None:
+        size = os.fstat(fd).st_size
+        if size < 64:
+            raise BadElf("shorter than an ELF header")
+        try:
+            self._data = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise BadElf(f"cannot be read: {error}") from error
+        self._size = size
+        self._segments, self._sections = self._headers()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._data.close()
+
+    def bytes_at(self, offset: int, count: int) -> bytes:
+        """Bytes of the file; BadElf where it has none."""
+        if offset < 0 or count < 0 or offset + count > self._size:
+            raise BadElf(f"ends before offset {offset:#x}+{count}")
+        return self._data[offset : offset + count]
+
+    def _headers(self) -> tuple[list[_Segment], list[_Section]]:
+        head = self.bytes_at(0, 64)
+        if head[:6] != b"\x7fELF\x02\x01":
+            raise BadElf("not a 64-bit little-endian ELF file")
+        machine = struct.unpack_from("<H", head, 18)[0]
+        if machine != _X86_64:
+            raise BadElf(f"built for machine {machine}, not x86-64")
+        segments_at, sections_at = struct.unpack_from("<QQ", head, 32)
+        segment_size, segment_count, section_size, section_count = struct.unpack_from("<HHHH", head, 54)
+        if segment_count > _MAX_HEADERS or section_count > _MAX_HEADERS:
+            raise BadElf("has an absurd number of headers")
+        segments = []
+        if segment_size == 56:
+            for index in range(segment_count):
+                raw = self.bytes_at(segments_at + index * 56, 56)
+                kind, flags, offset, address, _, file_size = struct.unpack_from("<IIQQQQ", raw)
+                segments.append(_Segment(kind, flags, offset, address, file_size))
+        sections = []
+        if section_size == 64:
+            for index in range(section_count):
+                raw = self.bytes_at(sections_at + index * 64, 64)
+                _, kind, _, address, offset, size, link = struct.unpack_from("<IIQQQQI", raw)
+                sections.append(_Section(kind, address, offset, size, link))
+        return segments, sections
+
+    def file_offset(self, address: int) -> int | None:
+        """Where the code at this address lies in the file; None if it is no code of this file."""
+        for segment in self._segments:
+            inside = address - segment.address
+            if segment.type == 1 and segment.flags & 1 and 0 <= inside < segment.file_size:
+                offset = segment.offset + inside
+                return offset if offset < self._size else None
+        return None
+
+    def address_of(self, offset: int) -> int | None:
+        """The address that the byte at this file offset has in the file's own numbering."""
+        for segment in self._segments:
+            inside = offset - segment.offset
+            if segment.type == 1 and 0 <= inside < segment.file_size:
+                return segment.address + inside
+        return None
+
+    def _tables(self) -> Iterable[tuple[npt.NDArray[np.void], bytes]]:
+        """Symbol tables with their strings: what is exported first, then what is local."""
+        for wanted in (_SECTION_DYNSYM, _SECTION_SYMTAB):
+            for section in self._sections:
+                if section.type != wanted or section.link >= len(self._sections):
+                    continue
+                count = min(section.size // SYMBOL.itemsize, _MAX_SYMBOLS)
+                raw = self.bytes_at(section.offset, count * SYMBOL.itemsize)
+                strings = self._sections[section.link]
+                yield np.frombuffer(raw, SYMBOL), self.bytes_at(strings.offset, strings.size)
+
+    def find(self, names: Iterable[str]) -> dict[str, int]:
+        """File offsets of the functions of these names that the file defines."""
+        wanted = {name.encode() for name in names}
+        found: dict[str, int] = {}
+        for symbols, strings in self._tables():
+            places = _string_places(strings, wanted)
+            if not places:
+                continue
+            defined = symbols[(symbols["info"] & 15 == _FUNCTION) & (symbols["section"] != 0)]
+            hits = defined[np.isin(defined["name"], list(places))]
+            for symbol in hits:
+                offset = self.file_offset(int(symbol["value"]))
+                if offset is not None:
+                    found.setdefault(places[int(symbol["name"])].decode(), offset)
+        return found
+
+    def exports(self, markers: Iterable[str]) -> bool:
+        """Whether any of these names may be in here: a quick look at the strings."""
+        wanted = [name.encode() + b"\0" for name in markers]
+        for section in self._sections:
+            if section.type not in (_SECTION_DYNSYM, _SECTION_SYMTAB):
+                continue
+            if section.link >= len(self._sections):
+                continue
+            strings = self._sections[section.link]
+            if strings.offset + strings.size > self._size:
+                continue
+            end = strings.offset + strings.size
+            if any(self._data.find(name, strings.offset, end) >= 0 for name in wanted):
+                return True
+        return False
+
+    def functions(self) -> npt.NDArray[np.void]:
+        """Every function that the file defines, sorted by address; with name offsets dropped."""
+        parts = []
+        for symbols, _ in self._tables():
+            parts.append(symbols[(symbols["info"] & 15 == _FUNCTION) & (symbols["section"] != 0)])
+        joined = np.concatenate(parts) if parts else np.empty(0, SYMBOL)
+        return np.sort(joined, order="value")
+
+    def name_at(self, address: int) -> str | None:
+        """The function that starts at this address."""
+        for symbols, strings in self._tables():
+            hits = symbols[(symbols["value"] == address) & (symbols["info"] & 15 == _FUNCTION)]
+            for symbol in hits:
+                start = int(symbol["name"])
+                end = strings.find(b"\0", start, start + 65536)
+                if 0 < start < end:
+                    return strings[start:end].decode("utf-8", "replace")
+        return None
+
+    def build_id(self) -> str | None:
+        """The build's fingerprint, as the linker wrote it."""
+        for section in self._sections:
+            if section.type != _SECTION_NOTE or section.size > 65536:
+                continue
+            try:
+                raw = self.bytes_at(section.offset, section.size)
+            except BadElf:
+                continue
+            found = _gnu_build_id(raw)
+            if found:
+                return found
+        return None
+
+
+def _string_places(strings: bytes, wanted: set[bytes]) -> dict[int, bytes]:
+    """Where each wanted string starts: also inside a longer one, whose end linkers share."""
+    places = {}
+    for name in wanted:
+        at = strings.find(name + b"\0")
+        while at >= 0:
+            places[at] = name
+            at = strings.find(name + b"\0", at + 1)
+    return places
+
+
+def _gnu_build_id(notes: bytes) -> str | None:
+    at = 0
+    while at + 12 <= len(notes):
+        name_size, text_size, kind = struct.unpack_from("<III", notes, at)
+        name = notes[at + 12 : at + 12 + name_size]
+        text_at = at + 12 + (name_size + 3 & ~3)
+        if kind == 3 and name == b"GNU\0" and 0 < text_size <= 64:
+            return notes[text_at : text_at + text_size].hex()
+        at = text_at + (text_size + 3 & ~3)
+        if name_size > 4096 or text_size > 65536:
+            return None
+    return None

@@ -1,0 +1,116 @@
+"""A probed function as data: which it is, and where its arguments are.
+
+A *slot* says where a value lies when the function is entered: 1-6 a register argument, 7-12 an
+argument on the stack, 13-19 a word of the struct that ``struct`` points at. 0 is nowhere.
+"""
+
+from dataclasses import dataclass
+from enum import IntFlag, StrEnum
+from typing import Final
+
+import numpy as np
+
+from cotenant.schema.events import ENUMS
+from cotenant.schema.layouts import CALL_SPEC
+
+STRUCT: Final = 13  # Slot of the first word of the struct.
+
+
+class Library(StrEnum):
+    """Where a function lives, by what it is and not by its file's name."""
+
+    CUDA = "cuda"
+    CUDART = "cudart"
+    NCCL = "nccl"
+
+
+class Family(StrEnum):
+    """Which BPF programs serve a function; also the stem of the table it fills."""
+
+    CUDA = "cuda"
+    NCCL = "nccl"
+    NAMES = "names"
+
+
+class Flag(IntFlag):
+    """As ``enum call_flags`` in bpf/call.h."""
+
+    OPERATION = 1
+    ROW = 2
+    HANDLE_STUB = 4
+    READY = 8
+    OUT_BYTES = 16
+    CONTEXT = 32
+    CONTEXT_POP = 64
+    AT_ENTRY = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A library function, traced from entry to return."""
+
+    id: int  # Stored in every file ever written: append only, never reuse.
+    library: Library
+    symbol: str
+    op: str = ""
+    family: Family = Family.CUDA
+    flags: Flag = Flag(0)
+    shape: str = "NONE"
+    stack: bool = False  # Whether any argument is read from the stack.
+    struct: int = 0  # Slot of a pointer to a struct.
+    struct_offset: int = 0
+    struct_words: int = 0
+    out: int = 0  # Slot of a pointer that the call writes through.
+    handle: int = 0
+    stream: int = 0
+    address: int = 0
+    bytes: tuple[int, ...] = ()  # Slots that are multiplied.
+    bytes_shift: int = 0
+    direction: str = ""
+    direction_slot: int = 0
+    datatype: int = 0
+    reduce_op: int = 0
+    root: int = 0
+    peer: int = 0
+    communicator: int = 0
+    fact: str = ""
+    text: int = 0
+    text_out: bool = False
+    other: int = 0
+    rank: int = 0
+    nranks: int = 0
+    config: int = 0
+
+
+def _number(enum: str, text: str) -> int:
+    for value, name in ENUMS[enum].items():
+        if name == text:
+            return value
+    raise KeyError(f"{enum} has no {text}")
+
+
+def encode(function: Function) -> bytes:
+    """The function as ``struct call_spec``, for its BPF program."""
+    spec = np.zeros((), CALL_SPEC)
+    spec["flags"] = int(function.flags)
+    if function.op:
+        spec["op"] = _number(f"{function.family}_op", function.op)
+    spec["shape"] = _number("call_shape", function.shape)
+    spec["stack"] = function.stack
+    spec["in"] = function.struct
+    spec["in_offset"] = function.struct_offset
+    spec["in_words"] = function.struct_words
+    if function.direction_slot:
+        spec["direction"] = 128 + function.direction_slot
+    elif function.direction:
+        spec["direction"] = 1 + _number("cuda_direction", function.direction)
+    for index, slot in enumerate(function.bytes):
+        spec["bytes"][index] = slot
+    if function.fact:
+        spec["fact"] = _number("fact_kind", function.fact)
+    for field in (
+        "out", "handle", "stream", "address", "bytes_shift", "datatype", "reduce_op", "root", "peer",
+        "communicator", "text", "text_out", "other", "rank", "nranks", "config",
+    ):  # fmt: skip
+        spec[field] = getattr(function, field)
+    return spec.tobytes()

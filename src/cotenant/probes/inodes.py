@@ -1,0 +1,51 @@
+"""Files by the inode that a uprobe is really on.
+
+One library in the image of two containers is one inode below two overlay mounts. ``stat`` shows
+each mount's own device; the kernel's mappings show the file beneath.
+"""
+
+import ctypes
+import mmap
+import os
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from cotenant.probes import syscalls
+from cotenant.schema.layouts import MAPPING
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+@dataclass(frozen=True, slots=True)
+class Inode:
+    """A file for as long as the host runs, whatever it is called and wherever it is mounted."""
+
+    device: int
+    number: int
+    generation: int
+
+
+def real_inode(program: int, fd: int) -> Inode | None:
+    """The inode beneath an open file; None if it cannot be mapped."""
+    size = mmap.PAGESIZE
+    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_PRIVATE, fd, 0)
+    if address is None or address == ctypes.c_void_p(-1).value:
+        return None
+    try:
+        found = np.frombuffer(syscalls.run_iterator(program, pid=os.getpid()), MAPPING)
+    finally:
+        _libc.munmap(address, size)
+    for mapping in found[found["start"] == address]:
+        return Inode(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
+    return None
+
+
+def code_mappings(program: int, pid: int = 0) -> npt.NDArray[np.void]:
+    """Every file mapped as code, in one process or in all."""
+    return np.frombuffer(syscalls.run_iterator(program, pid=pid), MAPPING)

@@ -1,0 +1,58 @@
+"""A file into its probes: what it defines, where each probe sits, what is refused."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from cotenant.probes.attach import Placed
+from cotenant.probes.elf import BadElf, Elf
+from cotenant.probes.function import Function
+from cotenant.probes.sites import choose_site
+from cotenant.probes.tables import MARKERS
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The probes of one file, before any is placed."""
+
+    kinds: tuple[str, ...]
+    build_id: str | None
+    placed: tuple[Placed, ...]
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def plan(fd: int, functions: Iterable[Function]) -> Plan | None:
+    """What to probe in an open file; None if it is no library of ours or no ELF file."""
+    try:
+        with Elf(fd) as elf:
+            return _plan(elf, functions)
+    except BadElf:
+        return None
+
+
+def _plan(elf: Elf, functions: Iterable[Function]) -> Plan | None:
+    if not elf.exports(MARKERS.values()):
+        return None
+    markers = elf.find(MARKERS.values())
+    kinds = tuple(str(kind) for kind, symbol in MARKERS.items() if symbol in markers)
+    if not kinds:
+        return None
+    wanted = {f.symbol: f for f in functions if str(f.library) in kinds}
+    offsets = elf.find(wanted)
+    refused: dict[str, str] = {}
+    taken: dict[int, Placed] = {}
+    # In the table's order, so that of two names for one address the first stands.
+    for symbol, function in wanted.items():
+        if symbol not in offsets:
+            continue
+        site = choose_site(elf, offsets[symbol])
+        if site.refused:
+            refused[symbol] = site.refused
+        else:
+            taken.setdefault(site.offset, Placed(function, site.offset))
+    return Plan(kinds, elf.build_id(), tuple(taken.values()), refused)
+
+
+def held_path(fd: int) -> str:
+    """A path to an open file that no rename or unmount can change."""
+    return f"/proc/{os.getpid()}/fd/{fd}"

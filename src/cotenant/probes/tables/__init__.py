@@ -1,0 +1,21 @@
+"""Every user-space function we trace, as data: a row is one function.
+
+A row states a fact: *this symbol of this library is worth an event, and here are its
+arguments*. Attaching is ``attach.py``'s job; the event itself is declared in bpf/event.h.
+"""
+
+from typing import Final
+
+from cotenant.probes.function import Function, Library
+from cotenant.probes.tables import driver, names, runtime
+
+FUNCTIONS: Final[tuple[Function, ...]] = (*driver.FUNCTIONS, *runtime.FUNCTIONS, *names.FUNCTIONS)
+
+BY_ID: Final = {function.id: function for function in FUNCTIONS}
+
+# A file that defines one of these is a library of that kind, whatever it is called.
+MARKERS: Final = {
+    Library.CUDA: "cuLaunchKernel",
+    Library.CUDART: "cudaLaunchKernel",
+    Library.NCCL: "ncclAllReduce",
+}
