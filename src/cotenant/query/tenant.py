@@ -4,11 +4,13 @@ import difflib
 from typing import Any
 
 from cotenant.errors import QuestionError
-from cotenant.identity.select import tenant_predicate
 
 
 def select_tenant(connection: Any, text: str) -> None:
     """Fill ``tenant.cgroups`` with the cgroups that the text means; QuestionError if none."""
+    # Most questions are about all tenants, and should not wait for what this one needs.
+    from cotenant.identity.select import tenant_predicate
+
     predicate, params = tenant_predicate(text)
     found = connection.execute(
         f"SELECT cgroup_id FROM containers WHERE {predicate}", params

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cotenant.errors import StoreError
@@ -59,7 +60,9 @@ def _fitting(group: list[Segment]) -> list[Segment]:
 
 
 def _ordered(rows: Any) -> Any:
-    return rows.sort_by(TIME) if TIME in rows.column_names else rows
+    times = rows.column(TIME).combine_chunks()
+    in_order = pc.all(pc.less_equal(times.slice(0, len(times) - 1), times.slice(1))).as_py()
+    return rows if in_order is not False else rows.sort_by(TIME)
 
 
 def _merge(root: Path, old: list[Segment], sink: Path) -> int:

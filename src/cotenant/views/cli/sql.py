@@ -1,0 +1,78 @@
+"""``cotenant sql``: put read-only SQL to a store and print the answer."""
+
+import argparse
+import sys
+
+from cotenant.errors import UsageError
+from cotenant.query.answer import Standing
+from cotenant.query.session import Session
+from cotenant.views import rows, text
+from cotenant.views.cli import store_argument
+from cotenant.views.window import add_window_arguments, window
+
+HELP = "Put read-only SQL to a store; it works while a recording runs, and needs no privilege."
+EXAMPLES = """
+examples:
+  cotenant sql "SHOW TABLES"
+  cotenant sql "DESCRIBE cuda_events"
+  cotenant sql "SELECT tenant, count(*) FROM cuda_events JOIN containers USING (cgroup_id)
+                GROUP BY tenant"
+  cotenant sql --since 5m --format json "FROM cuda_events"
+  cotenant sql --format parquet "FROM nccl_events" > nccl.parquet
+  cotenant sql - < question.sql
+"""
+TABLE_ROWS = 10_000  # More than anyone reads; the other formats have no limit.
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this verb."""
+    parser.add_argument(
+        "sql", metavar="SQL", help="one statement that reads; - takes it from stdin"
+    )
+    parser.add_argument("--format", choices=rows.FORMATS, default="table", help="default: table")
+    add_window_arguments(parser)
+    store_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, print, and say on stderr what the answer lacks."""
+    question = _question(args.sql)
+    with Session(args.store, **window(args)) as session:
+        if args.format == "table":
+            standing = _print_table(session, question)
+        else:
+            with session.stream(question) as (batches, standing):
+                rows.write(batches, args.format, sys.stdout)
+        empty = not session.segments
+    for line in text.incompleteness(standing):
+        print(line, file=sys.stderr)
+    if empty:
+        print(f"the store {args.store} is empty: nothing was recorded yet", file=sys.stderr)
+    return 0
+
+
+def _question(words: str) -> str:
+    if words != "-":
+        return words
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise UsageError("the SQL on stdin is not UTF-8 text") from error
+
+
+def _print_table(session: Session, question: str) -> Standing:
+    answer = session.ask(question, rows=TABLE_ROWS)
+    columns = [column.to_pylist() for column in answer.table.columns]
+    if answer.table.column_names == ["explain_key", "explain_value"]:
+        print(*columns[1], sep="\n")
+        return answer.standing
+    names = rows.unique(answer.table.column_names)
+    lines = text.table(names, zip(*columns, strict=True), text.width_of_output())
+    print(*lines, sep="\n")
+    print(text.summary(answer.table.num_rows, answer.standing))
+    if answer.truncated:
+        print(
+            f"only the first {text.count(TABLE_ROWS)} rows; --format csv prints all",
+            file=sys.stderr,
+        )
+    return answer.standing

@@ -1,0 +1,95 @@
+"""``cotenant tenants``: who is here, and what each did."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from cotenant.query.session import Session
+from cotenant.query.tenants import FAMILIES, silent_cgroups, tenants
+from cotenant.views import text
+from cotenant.views.cli import store_argument
+from cotenant.views.window import add_window_arguments, window
+
+HELP = "Who is here: every tenant with events, by its container, pod, unit or job."
+EXAMPLES = """
+examples:
+  cotenant tenants
+  cotenant tenants --since 5m
+  cotenant tenants --all --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this verb."""
+    parser.add_argument("--all", action="store_true", help="cgroups without events too")
+    parser.add_argument("--json", action="store_true", help="an array of objects, exact numbers")
+    add_window_arguments(parser)
+    store_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, print, and say on stderr what the counts lack."""
+    with Session(args.store, **window(args)) as session:
+        answer = tenants(session, everyone=args.all)
+        found = answer.rows()
+        silent = silent_cgroups(session, len(found))
+        empty = not session.segments
+    if args.json:
+        print(json.dumps([_plain(row) for row in found], indent=1, ensure_ascii=False))
+    elif found:
+        print(*_lines(found), sep="\n")
+        print(text.summary(len(found), answer.standing))
+    if not args.json and not found:
+        print("nobody did anything that was recorded" if not empty else "nothing was recorded yet")
+    if silent and not args.json:
+        print(f"{text.count(silent)} cgroups without events; --all lists them", file=sys.stderr)
+    for line in text.incompleteness(answer.standing):
+        print(line, file=sys.stderr)
+    return 0
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    counts = {family: row.pop(family) for family in FAMILIES}
+    return {**row, "events": counts}
+
+
+def _lines(found: list[dict[str, Any]]) -> list[str]:
+    active = [family for family in FAMILIES if any(row[family] for row in found)]
+    names = ["tenant", "container", "cgroup_id", *active, "first seen", "last seen", "where"]
+    latest = max((row["last_seen_ns"] or 0 for row in found), default=0)
+    rows = [
+        [
+            row["tenant"],
+            _short(row["container_id"]),
+            row["cgroup_id"],
+            *(row[family] for family in active),
+            _when(row["first_seen_ns"], latest),
+            _when(row["last_seen_ns"], latest),
+            _where(row),
+        ]
+        for row in found
+    ]
+    return text.table(names, rows, text.width_of_output())
+
+
+def _short(container_id: str) -> str:
+    """The twelve characters that container tools show; a name stays a name."""
+    is_id = len(container_id) == 64 and all(c in "0123456789abcdef" for c in container_id)
+    return container_id[:12] if is_id else container_id
+
+
+def _when(ns: int | None, latest: int) -> str | None:
+    """The time of day; with the date where it is not the day of the latest event."""
+    if ns is None:
+        return None
+    shown = text.moment(ns)
+    return shown[11:] if shown[:10] == text.moment(latest)[:10] else shown
+
+
+def _where(row: dict[str, Any]) -> str | None:
+    if row["pod"]:
+        return f"pod {row['namespace']}/{row['pod']}" if row["namespace"] else f"pod {row['pod']}"
+    if row["slurm_job"]:
+        return f"job {row['slurm_job']}"
+    return f"unit {row['unit']}" if row["unit"] else row["name"]

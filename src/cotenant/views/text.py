@@ -1,0 +1,190 @@
+"""Text for people: tables that fit the screen, and numbers in the units one thinks in."""
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+from cotenant.query.answer import Span, Standing
+
+PLAIN_WIDTH: Final = 80
+NULL: Final = "NULL"
+_GAP: Final = "  "
+_NARROWEST: Final = 8  # Below this an elided text says nothing.
+_ELLIPSIS: Final = "…"
+
+
+def width_of_output() -> int:
+    """The terminal's width; where there is none, what fits everywhere."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return PLAIN_WIDTH
+
+
+def count(number: int) -> str:
+    """``1,234``."""
+    return f"{number:,}"
+
+
+def duration(ns: float) -> str:
+    """``1.23 ms``: three digits and the unit that makes them few."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        # What rounds up to 1000 of a unit is 1 of the next.
+        if abs(ns) >= size * 0.9995:
+            return f"{_three_digits(ns / size)} {unit}"
+    return f"{_three_digits(ns)} ns"
+
+
+def size(number: float) -> str:
+    """``1.50 GiB``."""
+    for unit, of in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if abs(number) >= of:
+            return f"{_three_digits(number / of)} {unit}"
+    return f"{number:.0f} B"
+
+
+def _three_digits(number: float) -> str:
+    if number == int(number) and abs(number) < 1000:
+        return str(int(number))
+    digits = max(0, 2 - int(math.log10(abs(number)))) if abs(number) >= 1 else 2
+    return f"{number:,.{digits}f}"
+
+
+def moment(ns: int) -> str:
+    """``2026-09-21 14:13:20`` in UTC."""
+    return f"{datetime.fromtimestamp(ns // 1_000_000_000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def span(covered: Span) -> str:
+    """``2026-09-21 14:13:20 to 14:15:01 UTC``."""
+    start, end = moment(covered.start_ns), moment(covered.end_ns)
+    if start[:10] == end[:10]:
+        end = end[11:]
+    return f"{start} to {end} UTC"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON knows it: exact numbers, text for the rest, None for what is no number."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return str(value)
+
+
+def cell(value: Any) -> str:
+    """A value as it stands in a table: on one line, and NULL apart from an empty text."""
+    value = plain(value)
+    if value is None:
+        return NULL
+    if isinstance(value, float):
+        return f"{value:.3f}" if 0.001 <= abs(value) < 1e9 or value == 0 else f"{value:.6g}"
+    if isinstance(value, str):
+        # A tenant chooses its names; what it writes must not move our cursor.
+        return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in value)
+    return json.dumps(value) if isinstance(value, list | dict) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _fitted(widths: list[int], elastic: list[bool], room: int) -> list[int]:
+    """Widths that fit, by eliding the widest texts first; as they are, if that is not enough."""
+    fitted = list(widths)
+    while sum(fitted) > room:
+        widest = max(
+            (i for i in range(len(fitted)) if elastic[i] and fitted[i] > _NARROWEST),
+            key=lambda i: fitted[i],
+            default=None,
+        )
+        if widest is None:
+            return fitted
+        fitted[widest] -= 1
+    return fitted
+
+
+def _shown(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + _ELLIPSIS
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int) -> list[str]:
+    """Lines of a table, none wider than ``width``: numbers right, long texts elided.
+
+    Columns that do not fit even so are left out from the right, and the last line says so.
+    """
+    rows = [list(row) for row in rows]
+    numeric = [_numeric(row[i] for row in rows) for i in range(len(names))]
+    cells = [[cell(value) for value in row] for row in rows]
+    widths = [max([len(n), *(len(row[i]) for row in cells)]) for i, n in enumerate(names)]
+    elastic = [not number for number in numeric]
+    columns = len(names)
+    while True:
+        room = width - len(_GAP) * (columns - 1)
+        fitted = _fitted(widths[:columns], elastic[:columns], room)
+        if sum(fitted) <= room or columns == 1:
+            break
+        columns -= 1
+    fitted = [min(w, width) for w in fitted]
+    lines = [_line(names[:columns], fitted, numeric), _GAP.join("-" * w for w in fitted)]
+    lines += [_line(row[:columns], fitted, numeric) for row in cells]
+    if columns < len(names):
+        lines.append(f"({len(names) - columns} more columns do not fit: {names[columns]}, ...)")
+    return lines
+
+
+def _numeric(values: Iterable[Any]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(_is_number(value) for value in known)
+
+
+def _line(texts: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    parts = []
+    for text, width, number in zip(texts, widths, numeric, strict=False):
+        shown = _shown(text, width)
+        parts.append(shown.rjust(width) if number else shown.ljust(width))
+    return _GAP.join(parts).rstrip()
+
+
+def incompleteness(standing: Standing) -> list[str]:
+    """One line for each thing that an answer lacks; none where it lacks nothing."""
+    lines = []
+    for loss in standing.losses:
+        if loss.lost:
+            lines.append(
+                f"incomplete: {count(loss.lost)} of {count(loss.seen)} {loss.family} events "
+                "were lost"
+            )
+        if loss.shed:
+            lines.append(
+                f"incomplete: {count(loss.shed)} of {count(loss.seen)} {loss.family} events have "
+                "no row of their own, but count in the weight of others"
+            )
+    if standing.missing_segments:
+        lines.append(f"incomplete: {count(standing.missing_segments)} segments are missing")
+    return lines
+
+
+def summary(rows: int, standing: Standing) -> str:
+    """The last line of a table: how many rows, of which time, and whether that is all."""
+    parts = [f"{count(rows)} row" if rows == 1 else f"{count(rows)} rows"]
+    if standing.span:
+        parts.append(span(standing.span))
+    if standing.losses and standing.complete:
+        parts.append("complete")
+    return f"({'; '.join(parts)})"

@@ -1,0 +1,104 @@
+"""A small store with two tenants, made anew for each test."""
+
+import pyarrow as pa
+import pytest
+
+from cotenant.query.session import Session
+from cotenant.store.writer import StoreWriter
+
+NOW_NS = 1_790_000_000_000_000_000
+SECOND_NS = 1_000_000_000
+
+
+class Recorded:
+    """Two tenants: ``train`` launches 7 kernels, ``serve`` 3 and copies twice; nccl by train."""
+
+    def __init__(self, root):
+        self.root = root
+        self.writer = StoreWriter(root, node="node-a", boot_id="boot-1")
+
+    def containers(self):
+        self.writer.replace(
+            "containers",
+            pa.table(
+                {
+                    "cgroup_id": [11, 22],
+                    "container_id": ["a" * 64, "b" * 64],
+                    "tenant": ["train", "ml/serve"],
+                    "name": ["train", None],
+                    "pod": [None, "serve"],
+                    "namespace": [None, "ml"],
+                    "node": ["node-a"] * 2,
+                    "boot_id": ["boot-1"] * 2,
+                }
+            ),
+        )
+
+    def launches(self, cgroup_id, count, *, at_ns=NOW_NS, name="gemm", op="launch"):
+        self.writer.append(
+            "cuda_events",
+            pa.table(
+                {
+                    "timestamp_ns": [at_ns + i for i in range(count)],
+                    "pid": [cgroup_id] * count,
+                    "tid": [cgroup_id] * count,
+                    "cgroup_id": [cgroup_id] * count,
+                    "comm": ["python"] * count,
+                    "op": [op] * count,
+                    "api": ["cuLaunchKernel"] * count,
+                    "kernel_name": [name] * count,
+                    "duration_ns": [1_000_000] * count,
+                    "weight": [1] * count,
+                }
+            ),
+        )
+
+    def all_reduces(self, cgroup_id, count, *, at_ns=NOW_NS):
+        self.writer.append(
+            "nccl_events",
+            pa.table(
+                {
+                    "timestamp_ns": [at_ns + i for i in range(count)],
+                    "pid": [cgroup_id] * count,
+                    "tid": [cgroup_id] * count,
+                    "cgroup_id": [cgroup_id] * count,
+                    "comm": ["python"] * count,
+                    "op": ["AllReduce"] * count,
+                    "api": ["ncclAllReduce"] * count,
+                    "duration_ns": [2_000_000 * (i + 1) for i in range(count)],
+                    "weight": [1] * count,
+                }
+            ),
+        )
+
+    def losses(self, cgroup_id, *, seen, lost=0, shed=0, family="cuda", at_ns=NOW_NS):
+        row = {"seen": seen, "stored": seen - lost - shed, "shed": shed, "lost": lost, "queued": 0}
+        row |= {"timestamp_ns": at_ns, "family": family, "cgroup_id": cgroup_id}
+        self.writer.append("losses", pa.Table.from_pylist([row]))
+
+    def seal(self):
+        self.writer.seal(NOW_NS)
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    store = Recorded(tmp_path / "store")
+    store.containers()
+    store.launches(11, 7)
+    store.launches(22, 3, at_ns=NOW_NS + SECOND_NS)
+    store.launches(22, 2, at_ns=NOW_NS + 2 * SECOND_NS, name="[memcpy HtoD]", op="memcpy")
+    store.all_reduces(11, 3)
+    store.seal()
+    yield store
+    store.writer.close()
+
+
+@pytest.fixture
+def ask(recorded):
+    """``ask(sql, **session options)``: the rows as tuples."""
+
+    def ask(sql, params=None, **options):
+        with Session(recorded.root, **options) as session:
+            return [tuple(row.values()) for row in session.ask(sql, params).rows()]
+
+    return ask

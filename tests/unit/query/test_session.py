@@ -1,0 +1,268 @@
+"""A session: the promised queries, windows, tenants, limits, and stores that change under it."""
+
+import shutil
+import threading
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from cotenant.errors import QuestionError, StoreError
+from cotenant.query.answer import Loss, Span
+from cotenant.query.session import Limits, Session
+from cotenant.schema import TABLES
+from cotenant.store.writer import StoreWriter
+
+NOW_NS = 1_790_000_000_000_000_000
+SECOND_NS = 1_000_000_000
+
+TOP_KERNELS = """
+SELECT container_id,
+       kernel_name,
+       COUNT(*)                AS launches,
+       SUM(duration_ns)/1e6    AS total_ms
+  FROM cuda_events e
+  JOIN containers  c ON c.cgroup_id = e.cgroup_id
+ GROUP BY container_id, kernel_name
+ ORDER BY total_ms DESC
+ LIMIT 20;
+"""
+NCCL_COST = """
+SELECT container_id,
+       op,
+       COUNT(*)                AS calls,
+       AVG(duration_ns)/1e6    AS avg_ms,
+       MAX(duration_ns)/1e6    AS p100_ms
+  FROM nccl_events e
+  JOIN containers  c ON c.cgroup_id = e.cgroup_id
+ GROUP BY container_id, op;
+"""
+
+
+def test_the_first_promised_query_runs_as_written(ask):
+    assert ask(TOP_KERNELS) == [
+        ("a" * 64, "gemm", 7, 7.0),
+        ("b" * 64, "gemm", 3, 3.0),
+        ("b" * 64, "[memcpy HtoD]", 2, 2.0),
+    ]
+
+
+def test_the_second_promised_query_runs_as_written(ask):
+    assert ask(NCCL_COST) == [("a" * 64, "AllReduce", 3, 4.0, 6.0)]
+
+
+def test_every_table_of_the_schema_is_there_with_its_columns(recorded):
+    with Session(recorded.root) as session:
+        for name, table in TABLES.items():
+            columns = [row["column_name"] for row in session.ask(f"DESCRIBE {name}").rows()]
+            declared = [column.name for column in table.columns]
+            assert columns == declared + ([] if "node" in declared else ["node"])
+
+
+def test_an_empty_table_has_the_types_of_a_full_one(recorded, tmp_path):
+    StoreWriter(tmp_path / "new", node="n", boot_id="b").close()
+    with Session(recorded.root) as full, Session(tmp_path / "new") as empty:
+        for name in ("cuda_events", "nccl_events", "containers"):
+            schema = full.ask(f"FROM {name} LIMIT 0").table.schema
+            assert empty.ask(f"FROM {name}").table.schema == schema
+
+
+def test_no_event_table_shares_a_column_with_containers_but_the_join_and_the_node(recorded):
+    containers = {column.name for column in TABLES["containers"].columns} - {"cgroup_id", "node"}
+    for name, table in TABLES.items():
+        if name.endswith("_events"):
+            assert {column.name for column in table.columns} & containers == set()
+
+
+def test_the_node_of_an_event_is_a_column(ask):
+    assert ask("SELECT DISTINCT node FROM cuda_events") == [("node-a",)]
+
+
+def test_parameters_are_bound_by_name(ask):
+    assert ask("SELECT count(*) FROM cuda_events WHERE pid = $pid", {"pid": 22}) == [(5,)]
+
+
+@pytest.mark.parametrize(
+    "tenant", ["ml/serve", "serve", "b" * 64, "bbbb", pytest.param("b" * 12, id="short id")]
+)
+def test_a_session_of_a_tenant_sees_only_that_tenant(ask, tenant):
+    assert ask("SELECT count(*) FROM cuda_events", tenant=tenant) == [(5,)]
+    assert ask("SELECT count(*) FROM nccl_events", tenant=tenant) == [(0,)]
+    assert ask("SELECT cgroup_id FROM containers", tenant=tenant) == [(22,)]
+
+
+def test_a_tenant_cannot_read_the_files_past_its_views(ask, recorded):
+    with pytest.raises(QuestionError, match="read_parquet"):
+        ask(f"FROM read_parquet('{recorded.root}/**/*.parquet')", tenant="serve")
+    with pytest.raises(QuestionError, match="is no table"):
+        ask(f"FROM '{recorded.root}/cuda_events/**/*.parquet'", tenant="serve")
+
+
+def test_a_tenant_that_does_not_exist_is_answered_with_the_nearest(ask):
+    with pytest.raises(QuestionError, match="there is no tenant trian; did you mean train"):
+        ask("SELECT 1", tenant="trian")
+
+
+def test_a_window_begins_inclusive_and_ends_exclusive(ask):
+    sql = "SELECT count(*) FROM cuda_events"
+    assert ask(sql, from_ns=NOW_NS + SECOND_NS) == [(5,)]
+    assert ask(sql, to_ns=NOW_NS + SECOND_NS) == [(7,)]
+    assert ask(sql, from_ns=NOW_NS, to_ns=NOW_NS + 1) == [(1,)]
+
+
+def test_since_looks_back_from_the_end_of_the_window(ask):
+    end = NOW_NS + 2 * SECOND_NS + 1_000
+    assert ask("SELECT count(*) FROM cuda_events", since_ns=SECOND_NS + 1_000, to_ns=end) == [(5,)]
+
+
+def test_a_window_in_which_nothing_happened_is_empty(ask):
+    assert ask("SELECT count(*) FROM cuda_events", from_ns=NOW_NS + 60 * SECOND_NS) == [(0,)]
+
+
+def test_an_answer_says_which_time_it_covers(recorded):
+    with Session(recorded.root) as session:
+        assert session.ask("FROM cuda_events").span == Span(NOW_NS, NOW_NS + 2 * SECOND_NS + 1)
+        assert session.ask("FROM nccl_events").span == Span(NOW_NS, NOW_NS + 2)
+        assert session.ask("FROM containers").span is None
+
+
+def test_an_answer_says_what_was_lost_of_what_it_touches(recorded):
+    recorded.losses(11, seen=1_234, lost=12)
+    recorded.losses(22, seen=100, shed=5)
+    recorded.losses(11, seen=3, family="nccl")
+    recorded.seal()
+    with Session(recorded.root) as session:
+        cuda = session.ask("SELECT count(*) FROM cuda_events")
+        nccl = session.ask("WITH a AS (FROM nccl_events) FROM a")
+        who = session.ask("FROM containers")
+    assert cuda.losses == (Loss("cuda", seen=1_334, lost=12, shed=5),)
+    assert nccl.losses == (Loss("nccl", seen=3, lost=0, shed=0),)
+    assert (cuda.complete, nccl.complete, who.losses) == (False, True, ())
+
+
+def test_what_another_tenant_lost_is_not_counted(recorded):
+    recorded.losses(11, seen=1_234, lost=12)
+    recorded.losses(22, seen=100)
+    recorded.seal()
+    with Session(recorded.root, tenant="serve") as session:
+        assert session.ask("FROM cuda_events").losses == (Loss("cuda", seen=100, lost=0, shed=0),)
+
+
+def test_an_answer_is_cut_at_the_row_limit_and_says_so(recorded):
+    with Session(recorded.root, limits=Limits(rows=5)) as session:
+        answer = session.ask("FROM cuda_events")
+        assert (answer.table.num_rows, answer.truncated) == (5, True)
+        answer = session.ask("FROM nccl_events")
+        assert (answer.table.num_rows, answer.truncated) == (3, False)
+
+
+def test_a_question_that_takes_too_long_is_stopped(recorded):
+    with Session(recorded.root, limits=Limits(seconds=0.1)) as session:
+        with pytest.raises(QuestionError, match=r"no answer after 0\.1 s; ask for less time"):
+            session.ask("SELECT count(*) FROM range(1000000000000) WHERE random() < 0")
+        assert session.ask("SELECT 1 AS one").rows() == [{"one": 1}]
+
+
+def test_a_question_that_needs_too_much_memory_is_refused_in_one_line(recorded):
+    with Session(recorded.root, limits=Limits(memory_bytes=20 << 20)) as session:
+        with pytest.raises(QuestionError) as caught:
+            session.ask("SELECT list(a) FROM range(100000000) t(a)")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_sealed_after_the_session_opened_is_seen(recorded):
+    with Session(recorded.root) as session:
+        recorded.launches(11, 13)
+        recorded.seal()
+        assert session.ask("SELECT count(*) AS n FROM cuda_events").rows() == [{"n": 25}]
+
+
+def test_a_file_that_goes_after_the_manifest_was_read_is_answered_without(recorded, monkeypatch):
+    with Session(recorded.root) as session:
+        victim = next(s for s in session.segments if s.table == "nccl_events")
+        (recorded.root / victim.path).unlink()
+        monkeypatch.setattr(session, "_refresh_if_changed", lambda: None)
+        answer = session.ask("SELECT count(*) AS n FROM nccl_events")
+    assert answer.rows() == [{"n": 0}]
+    assert (answer.standing.missing_segments, answer.complete) == (1, False)
+
+
+def test_a_copied_store_answers_the_same(recorded, ask, tmp_path):
+    expected = ask(TOP_KERNELS)
+    copy = shutil.copytree(recorded.root, tmp_path / "copy")
+    with Session(copy) as session:
+        assert [tuple(row.values()) for row in session.ask(TOP_KERNELS).rows()] == expected
+
+
+def test_a_store_without_manifest_answers_the_same(recorded, ask):
+    expected = ask(TOP_KERNELS)
+    shutil.rmtree(recorded.root / "manifest")
+    hidden = next((recorded.root / "cuda_events").rglob("*.parquet")).with_name(".1-1.parquet.part")
+    hidden.write_bytes(b"half")
+    assert ask(TOP_KERNELS) == expected
+
+
+def test_two_nodes_under_one_prefix_are_one_fleet(recorded, ask):
+    rows = pq.ParquetFile(next((recorded.root / "cuda_events").rglob("*.parquet"))).read()
+    with StoreWriter(recorded.root, node="node-b", boot_id="boot-9") as other:
+        other.append("cuda_events", rows)
+        other.seal(NOW_NS)
+    assert ask("SELECT node, count(*) FROM cuda_events GROUP BY node ORDER BY node") == [
+        ("node-a", 12),
+        ("node-b", 12),
+    ]
+
+
+def test_a_segment_of_an_older_schema_has_null_in_newer_columns(recorded, ask):
+    file = next((recorded.root / "nccl_events").rglob("*.parquet"))
+    older = pq.ParquetFile(file).read().drop_columns(["group_id", "weight"])
+    pq.write_table(older, file)
+    shutil.rmtree(recorded.root / "manifest")
+    assert ask("SELECT DISTINCT group_id, weight, op FROM nccl_events") == [
+        (None, None, "AllReduce")
+    ]
+
+
+def test_spark_style_readers_find_the_promised_columns_by_folder(recorded):
+    found = duckdb.sql(
+        f"SELECT node, date::VARCHAR, count(*) FROM '{recorded.root}/cuda_events/**/*.parquet' "
+        "GROUP BY ALL"
+    ).fetchall()
+    assert found == [("node-a", "2026-09-21", 12)]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: None, "no store at .*; record one with `cotenant record`"),
+        (lambda path: path.mkdir(), "is empty; record one"),
+        (lambda path: (path.mkdir(), (path / "x").write_text("")), "is not a store; record one"),
+        (lambda path: path.write_text("x"), "is a file, not a store"),
+    ],
+)
+def test_what_is_no_store_is_said_in_words(tmp_path, make, words):
+    make(tmp_path / "place")
+    with pytest.raises(StoreError, match=words):
+        Session(tmp_path / "place")
+
+
+def test_a_store_with_no_rows_yet_answers_with_none(tmp_path):
+    StoreWriter(tmp_path / "new", node="n", boot_id="b").close()
+    with Session(tmp_path / "new") as session:
+        assert session.ask(TOP_KERNELS).rows() == []
+
+
+def test_threads_may_share_a_session(recorded):
+    answers = []
+    with Session(recorded.root) as session:
+
+        def work():
+            for _ in range(5):
+                answers.append(session.ask(TOP_KERNELS).table.num_rows)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert answers == [3] * 15
