@@ -1,0 +1,1 @@
+"""The running recorder: the only place where probes, identity and store meet."""

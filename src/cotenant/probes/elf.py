@@ -17,7 +17,14 @@ import numpy.typing as npt
 from cotenant.errors import ProbeError
 
 SYMBOL: Final = np.dtype(
-    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+    [
+        ("name", "<u4"),
+        ("info", "u1"),
+        ("other", "u1"),
+        ("section", "<u2"),
+        ("value", "<u8"),
+        ("size", "<u8"),
+    ]
 )
 _FUNCTION: Final = 2
 _X86_64: Final = 62
@@ -84,7 +91,9 @@ class Elf:
         if machine != _X86_64:
             raise BadElf(f"built for machine {machine}, not x86-64")
         segments_at, sections_at = struct.unpack_from("<QQ", head, 32)
-        segment_size, segment_count, section_size, section_count = struct.unpack_from("<HHHH", head, 54)
+        segment_size, segment_count, section_size, section_count = struct.unpack_from(
+            "<HHHH", head, 54
+        )
         if segment_count > _MAX_HEADERS or section_count > _MAX_HEADERS:
             raise BadElf("has an absurd number of headers")
         segments = []

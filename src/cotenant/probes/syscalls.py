@@ -49,7 +49,13 @@ def _address(buffer: "ctypes.Array[ctypes.c_char] | ctypes.Array[ctypes.c_uint64
 
 
 def attach_uprobes(
-    program: int, path: str, sites: Sequence[tuple[int, int]], *, attach_type: int, returns: bool = False, pid: int = 0
+    program: int,
+    path: str,
+    sites: Sequence[tuple[int, int]],
+    *,
+    attach_type: int,
+    returns: bool = False,
+    pid: int = 0,
 ) -> int:
     """One link for many sites of one file, each ``(offset, cookie)``; the link's descriptor."""
     name = ctypes.create_string_buffer(path.encode())

@@ -16,8 +16,20 @@ def _each(id: int, symbol: str, *suffixes: str, **facts: Any) -> tuple[Function,
 
 
 def _launches() -> tuple[Function, ...]:
-    words: dict[str, Any] = {"op": "launch", "flags": _OP, "shape": "WORDS", "stack": True, "handle": 1}
-    struct: dict[str, Any] = {"op": "launch", "flags": _OP, "shape": "STRUCT", "struct": 1, "struct_words": 5}
+    words: dict[str, Any] = {
+        "op": "launch",
+        "flags": _OP,
+        "shape": "WORDS",
+        "stack": True,
+        "handle": 1,
+    }
+    struct: dict[str, Any] = {
+        "op": "launch",
+        "flags": _OP,
+        "shape": "STRUCT",
+        "struct": 1,
+        "struct_words": 5,
+    }
     return (
         *_each(1, "cuLaunchKernel", "_ptsz", stream=9, **words),
         *_each(3, "cuLaunchKernelEx", "_ptsz", handle=2, stream=STRUCT + 4, **struct),

@@ -17,7 +17,9 @@ FUNCTIONS: Final = (
     _name(702, _CUDA, "cuKernelGetFunction", fact="ALIAS", out=1, other=2),
     _name(703, _CUDA, "cuFuncGetName", fact="NAME", handle=2, text=1, text_out=True),
     _name(704, _CUDA, "cuKernelGetName", fact="NAME", handle=2, text=1, text_out=True),
-    _name(720, _CUDART, "__cudaRegisterFunction", fact="NAME", handle=2, text=3, flags=Flag.AT_ENTRY),
+    _name(
+        720, _CUDART, "__cudaRegisterFunction", fact="NAME", handle=2, text=3, flags=Flag.AT_ENTRY
+    ),
     _name(721, _CUDART, "__cudaGetKernel", fact="ALIAS", out=1, other=2),
     _name(722, _CUDART, "cudaGetKernel", fact="ALIAS", out=1, other=2),
     _name(723, _CUDART, "cudaGetFuncBySymbol", fact="ALIAS", out=1, other=2),

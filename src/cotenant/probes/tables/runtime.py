@@ -22,8 +22,15 @@ def _launches() -> tuple[Function, ...]:
         *_each(300, "cudaLaunchKernel", "_ptsz", **packed),
         *_each(302, "cudaLaunchCooperativeKernel", "_ptsz", **packed),
         *_each(
-            304, "cudaLaunchKernelExC", "_ptsz", shape="STRUCT", struct=1, struct_words=5, handle=2,
-            stream=STRUCT + 4, **stub,
+            304,
+            "cudaLaunchKernelExC",
+            "_ptsz",
+            shape="STRUCT",
+            struct=1,
+            struct_words=5,
+            handle=2,
+            stream=STRUCT + 4,
+            **stub,
         ),  # fmt: skip
         *_each(306, "cudaGraphLaunch", "_ptsz", op="graph_launch", flags=_OP, handle=1, stream=2),
     )

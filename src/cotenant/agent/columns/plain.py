@@ -1,0 +1,90 @@
+"""Makers that need nothing but the value itself."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cotenant.agent.batch import Batch
+from cotenant.schema.events import ENUMS
+from cotenant.schema.wire import Field
+
+Needs = tuple[list[str], list[tuple[str, ...]]]
+
+
+class Copy:
+    """The value as it is; text by its distinct values."""
+
+    def needs(self, field: Field) -> Needs:
+        """The field itself."""
+        if field.type.startswith("S"):
+            return [], [(field.name,)]
+        return [field.name], []
+
+    def make(self, batch: Batch, field: Field) -> Any:
+        """Numbers with NULL where unknown, or text."""
+        if field.type.startswith("S"):
+            codes, distinct = batch.key(field.name)
+            return batch.spread(codes, [_text(value) for value in distinct[field.name]])
+        values = batch.plain(field.name)
+        # SQL engines know signed numbers best; the kernel's unsigned ones fit.
+        signed = values.view(f"<i{values.itemsize}")
+        if values.itemsize < 4:
+            signed = values.astype(np.int32)
+        return pa.array(signed, mask=batch.unknown(field))
+
+
+class Enum:
+    """A number of an enumeration, as the text of its declaration."""
+
+    def needs(self, field: Field) -> Needs:
+        """The field itself."""
+        return [field.name], []
+
+    def make(self, batch: Batch, field: Field) -> Any:
+        """Text, NULL where unknown or undeclared."""
+        texts = ENUMS[(field.maker or "").partition(":")[2]]
+        values = batch.plain(field.name)
+        words = [texts.get(number) for number in range(max(texts) + 1)]
+        codes = np.minimum(values, len(words)).astype(np.int32)
+        words.append(None)
+        missing = np.array([word is None for word in words])[codes]
+        unknown = batch.unknown(field)
+        if unknown is not None:
+            missing |= unknown
+        filled = pa.array([word or "" for word in words], pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), filled)
+
+
+class Null:
+    """A column that nobody fills in yet for the batch at hand."""
+
+    def needs(self, field: Field) -> Needs:
+        """Nothing."""
+        return [], []
+
+    def make(self, batch: Batch, field: Field) -> Any:
+        """All NULL, of the declared type."""
+        kind = (field.maker or "").partition(":")[2] or "string"
+        return pa.nulls(batch.rows, getattr(pa, kind)())
+
+
+class Time:
+    """The kernel's clock into UTC, by the offset that holds now."""
+
+    def __init__(self) -> None:
+        self.offset_ns = 0
+
+    def needs(self, field: Field) -> Needs:
+        """The field itself."""
+        return [field.name], []
+
+    def make(self, batch: Batch, field: Field) -> Any:
+        """Nanoseconds since 1970."""
+        return pa.array(batch.plain(field.name).astype(np.int64) + self.offset_ns)
+
+
+def _text(value: bytes) -> str:
+    """A name that a tenant chose, as text that harms no terminal."""
+    text = value.split(b"\0", 1)[0].decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -1,0 +1,183 @@
+"""Finding libraries, before their first use where that can be done.
+
+    host         the usual directories, at start
+    running      what processes have mapped already, at start
+    containers   the new root of a process that enters a new cgroup, before it runs its program
+    later        what anybody maps as code afterwards
+
+All of it reads tenants' files, which may be slow or never answer; so it runs in a thread of its
+own, and nothing else waits for it.
+"""
+
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from cotenant.agent.libraries import Libraries
+from cotenant.agent.mounts import library_path, mount_namespace, mount_points
+from cotenant.agent.search import find_libraries
+from cotenant.agent.watch import Mapped
+from cotenant.probes.inodes import Inode, code_mappings
+from cotenant.probes.roots import open_file, open_mapping, open_root
+
+_K = TypeVar("_K")
+
+_SEEN_MAX: Final = 65536
+_SWEEP_EVERY_S: Final = 10.0
+LINGER_NS: Final = 30_000_000_000
+# A container's root appears some time after its first process has entered the cgroup.
+_LOOK_AGAIN_S: Final = (0.0, 0.003, 0.008, 0.02, 0.04, 0.07, 0.12, 0.2, 0.4, 0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Look at the root of this process, and once more later."""
+
+    pid: int
+    attempt: int = 0
+
+
+class Discovery:
+    """Feeds ``Libraries`` from what happens on the host."""
+
+    def __init__(
+        self, libraries: Libraries, code_program: int, *, linger_ns: int = LINGER_NS
+    ) -> None:
+        self._libraries = libraries
+        self._code_program = code_program
+        self._linger_ns = linger_ns
+        self._queue: queue.SimpleQueue[_Look | Mapped | None] = queue.SimpleQueue()
+        self._later: list[tuple[float, _Look]] = []
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._looked: OrderedDict[tuple[int, str], None] = OrderedDict()
+        self._home = mount_namespace()
+        self._thread = threading.Thread(target=self._run, name="discovery", daemon=True)
+
+    def scan(self) -> None:
+        """Everything that is there already; called once, before recording is announced."""
+        self._search_root(os.getpid(), host=True)
+        mappings = code_mappings(self._code_program)
+        now = time.monotonic_ns()
+        for mapping in mappings:
+            inode = Inode(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
+            if not self._libraries.known(inode):
+                self._consider_mapping(
+                    int(mapping["pid"]), int(mapping["start"]), int(mapping["end"]), "", now
+                )
+
+    def start(self) -> None:
+        """Follow what comes, in the background."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more; waits for what is under way, but not for ever."""
+        self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join(timeout=2)
+
+    def mapped(self, mapped: Mapped) -> None:
+        """Somebody mapped a file as code."""
+        if mapped.key not in self._seen and mapped.path.startswith("/"):
+            self._queue.put(mapped)
+
+    def entered(self, pid: int) -> None:
+        """A process entered a new cgroup, or started a program in a root of its own."""
+        self._queue.put(_Look(pid))
+
+    def _run(self) -> None:
+        swept = time.monotonic()
+        while True:
+            wait = min((due for due, _ in self._later), default=time.monotonic() + 1)
+            try:
+                item = self._queue.get(timeout=max(0.0, wait - time.monotonic()))
+                if item is None:
+                    return
+                self._handle(item)
+            except queue.Empty:
+                pass
+            now = time.monotonic()
+            for due in [entry for entry in self._later if entry[0] <= now]:
+                self._later.remove(due)
+                self._handle(due[1])
+            if now - swept > _SWEEP_EVERY_S:
+                swept = now
+                self._sweep()
+
+    def _handle(self, item: _Look | Mapped) -> None:
+        # A process may be gone by now; then there is nothing to probe.
+        with contextlib.suppress(OSError):
+            if isinstance(item, Mapped):
+                self._remember(self._seen, item.key)
+                self._consider_mapping(item.pid, item.start, item.end, item.path, item.when_ns)
+                return
+            if mount_namespace(item.pid) != self._home:
+                self._search_root(item.pid)
+            if item.attempt + 1 < len(_LOOK_AGAIN_S):
+                delay = _LOOK_AGAIN_S[item.attempt + 1] - _LOOK_AGAIN_S[item.attempt]
+                self._later.append((time.monotonic() + delay, _Look(item.pid, item.attempt + 1)))
+
+    def _remember(self, among: OrderedDict[_K, None], key: _K) -> bool:
+        """Whether this is the first time."""
+        if key in among:
+            return False
+        among[key] = None
+        while len(among) > _SEEN_MAX:
+            among.popitem(last=False)
+        return True
+
+    def _consider_mapping(self, pid: int, start: int, end: int, path: str, when_ns: int) -> None:
+        try:
+            fd = open_mapping(pid, start, end)
+        except OSError:
+            if not path:
+                return
+            fd = self._open_in_root(pid, path)
+        if not path:
+            path = os.readlink(f"/proc/self/fd/{fd}")
+        self._libraries.consider(fd, path, mapped_ns=when_ns)
+
+    def _open_in_root(self, pid: int, path: str) -> int:
+        root = open_root(pid)
+        try:
+            return open_file(root, path)
+        finally:
+            os.close(root)
+
+    def _search_root(self, pid: int, *, host: bool = False) -> None:
+        """Probe the libraries in the root of a process, and in roots that it has mounted."""
+        root = open_root(pid)
+        try:
+            namespace = mount_namespace(pid)
+            points = [] if host else self._news(namespace, mount_points(pid))
+            prefixes = (
+                ["", *points] if host or self._remember(self._looked, (namespace, "")) else points
+            )
+            told = () if host else library_path(pid)
+            told = tuple(p for p in told if self._remember(self._looked, (namespace, "ld:" + p)))
+            for prefix in prefixes:
+                for path in find_libraries(root, prefix, (*told, prefix) if prefix else told):
+                    with contextlib.suppress(OSError):
+                        fd = open_file(root, path)
+                        self._libraries.consider(fd, path, mapped_ns=None, host=host)
+            if told and not prefixes:
+                for path in find_libraries(root, "/nonexistent", told):
+                    with contextlib.suppress(OSError):
+                        self._libraries.consider(open_file(root, path), path, mapped_ns=None)
+        finally:
+            os.close(root)
+
+    def _news(self, namespace: int, points: list[str]) -> list[str]:
+        """Mount points of a namespace that were not there at the last look."""
+        return [p for p in points if p != "/" and self._remember(self._looked, (namespace, p))]
+
+    def _sweep(self) -> None:
+        mapped = {
+            Inode(int(m["device"]), int(m["inode"]), int(m["generation"]))
+            for m in code_mappings(self._code_program)
+        }
+        self._libraries.sweep(mapped, linger_ns=self._linger_ns)

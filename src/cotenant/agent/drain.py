@@ -1,0 +1,65 @@
+"""Both rings out of the kernel, in a thread that never waits for a disk.
+
+Two rings have no common order. To have every fact before the rows that depend on it: note where
+the producers of rows are, take all facts, then take rows up to that note.
+"""
+
+import threading
+from collections.abc import Iterable
+from typing import Final
+
+from cotenant._native import Ring
+from cotenant.agent.batch import Batch
+from cotenant.agent.columns import Columns
+
+_PAUSE_S: Final = 0.02
+_KIND_OFFSET: Final = 56  # of event_head.kind
+_FACT_KIND_OFFSET: Final = 40
+
+
+class Drain:
+    """Empties the rings and keeps what it found until it is taken."""
+
+    def __init__(self, events: tuple[int, int], facts: tuple[int, int]) -> None:
+        self._events = Ring(*events, _KIND_OFFSET)
+        self._facts = Ring(*facts, _FACT_KIND_OFFSET)
+        self._kept: list[bytes] = []
+        self._kinds: dict[int, Columns] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="drain", daemon=True)
+
+    def expect(self, kind: int, columns: Columns) -> None:
+        """Records of this kind are to become these columns; before the start."""
+        columns.plan.expect(self._events, kind)
+        self._kinds[kind] = columns
+
+    def start(self) -> None:
+        """Begin to drain in the background."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread, and drain what is left."""
+        self._stop.set()
+        self._thread.join()
+        self._once()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            with self._lock:
+                moved = self._once()
+            # A ring that fills faster than it is looked at is looked at again at once.
+            if moved < 1 << 18:
+                self._stop.wait(_PAUSE_S)
+
+    def _once(self) -> int:
+        limit = self._events.position()
+        self._kept += self._facts.records()
+        return self._events.drain(limit)
+
+    def take(self) -> tuple[list[bytes], Iterable[tuple[Columns, Batch]]]:
+        """Facts in order, and the rows of each kind that has any."""
+        with self._lock:
+            facts, self._kept = self._kept, []
+            taken = [(columns, self._events.take(kind)) for kind, columns in self._kinds.items()]
+        return facts, [(c, c.plan.read(raw)) for c, raw in taken if raw[0]]

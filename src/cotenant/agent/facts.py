@@ -1,0 +1,79 @@
+"""Facts out of the kernel, to those who keep them."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from cotenant.agent.kernel_names import KernelNames, Process
+from cotenant.identity.ledger import Ledger
+from cotenant.schema.events import ENUMS
+from cotenant.schema.layouts import FACT
+
+_KINDS: Final = ENUMS["fact_kind"]
+
+
+class Facts:
+    """Hands each fact to the ledger or to the names that it is about."""
+
+    def __init__(self, ledger: Ledger, names: KernelNames) -> None:
+        self._ledger = ledger
+        self._names = names
+        self.offset_ns = 0
+        self._by_kind: dict[str, Callable[[Any, bytes], None]] = {
+            "NAME": self._name,
+            "ALIAS": self._alias,
+            "CGROUP_BORN": self._born,
+            "CGROUP_GONE": self._gone,
+            "CGROUP_MOVED": self._moved,
+            "PROCESS_EXEC": self._exec,
+            "PROCESS_GONE": self._ended,
+        }
+
+    def take(self, records: Iterable[bytes]) -> None:
+        """Learn from these records, in their order."""
+        for record in records:
+            fact = np.frombuffer(record, FACT, count=1)[0]
+            text = record[FACT.itemsize : FACT.itemsize + int(fact["size"])]
+            handle = self._by_kind.get(_KINDS.get(int(fact["kind"]), ""))
+            if handle is not None:
+                handle(fact, text)
+
+    def _name(self, fact: Any, text: bytes) -> None:
+        self._names.learn(
+            _process(fact),
+            int(fact["handle"]),
+            text.decode("utf-8", "replace"),
+            int(fact["timestamp_ns"]),
+        )
+
+    def _alias(self, fact: Any, _: bytes) -> None:
+        self._names.alias(
+            _process(fact), int(fact["handle"]), int(fact["other"]), int(fact["timestamp_ns"])
+        )
+
+    def _exec(self, fact: Any, _: bytes) -> None:
+        self._names.exec(_process(fact), int(fact["timestamp_ns"]))
+
+    def _ended(self, fact: Any, _: bytes) -> None:
+        self._names.gone(_process(fact))
+
+    def _born(self, fact: Any, text: bytes) -> None:
+        self._ledger.born(int(fact["other"]), int(fact["handle"]), _path(text), self._utc(fact))
+
+    def _gone(self, fact: Any, _: bytes) -> None:
+        self._ledger.removed(int(fact["other"]), int(fact["handle"]), self._utc(fact))
+
+    def _moved(self, fact: Any, text: bytes) -> None:
+        self._ledger.renamed(int(fact["other"]), int(fact["handle"]), _path(text))
+
+    def _utc(self, fact: Any) -> int:
+        return int(fact["timestamp_ns"]) + self.offset_ns
+
+
+def _process(fact: Any) -> Process:
+    return Process(int(fact["pid"]), int(fact["process_start_ns"]))
+
+
+def _path(text: bytes) -> str:
+    return text.decode("utf-8", "replace")

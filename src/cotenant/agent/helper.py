@@ -1,0 +1,138 @@
+"""The privileged half: loads programs, finds libraries, places probes, asks runtimes.
+
+It holds every link. When its socket closes, because the recorder stopped or died, it exits, and
+with its descriptors the probes go. It stores nothing and decides nothing about rows.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any, Final
+
+import numpy as np
+
+from cotenant._native import Ring
+from cotenant.agent.channel import Channel, Closed, Message
+from cotenant.agent.discovery import Discovery
+from cotenant.agent.libraries import Libraries
+from cotenant.agent.watch import Watch
+from cotenant.errors import CotenantError
+from cotenant.probes import syscalls
+from cotenant.probes.attach import Attacher, Method
+from cotenant.probes.features import choose_method
+from cotenant.probes.programs import TASK_PROGRAMS, Programs, Sizes, load_programs
+from cotenant.probes.tables import FUNCTIONS, Library
+from cotenant.schema.events import ENUMS
+from cotenant.schema.layouts import FACT
+
+# Maps that the recorder reads or writes; it gets copies of their descriptors.
+SHARED_MAPS: Final = ("events", "facts", "totals", "counters", "controls")
+
+_FACT_KINDS: Final = {name: value for value, name in ENUMS["fact_kind"].items()}
+
+
+class Helper:
+    """Serves one recorder until it hangs up."""
+
+    def __init__(self, channel: Channel, settings: Message) -> None:
+        self._channel = channel
+        self._sizes = Sizes(events_bytes=settings["events_bytes"])
+        self._method = choose_method(settings.get("attach"))
+        layers = settings.get("layers", "both")
+        self._functions = tuple(
+            f for f in FUNCTIONS if layers != "driver" or f.library is not Library.CUDART or f.fact
+        )
+        self._programs: Programs = load_programs(
+            self._method, self._functions, self._sizes, settings.get("v1_controller", -1)
+        )
+        self._tracepoints = [
+            syscalls.attach_tracepoint(self._programs.programs[name]) for name in TASK_PROGRAMS
+        ]
+        self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, 40)
+        self._watch = Watch()
+        self._libraries = Libraries(
+            Attacher(Method(self._method), self._programs.programs),
+            self._functions,
+            self._programs.programs["file_mappings"],
+            self._tell,
+        )
+        self._discovery = Discovery(self._libraries, self._programs.programs["code_mappings"])
+        self._newborn: dict[int, None] = {}
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        self._channel.send(message)
+
+    def run(self) -> None:
+        """Attach, announce, and follow until the recorder hangs up or says stop."""
+        fds = [self._programs.maps[name] for name in SHARED_MAPS]
+        self._channel.send(
+            {"type": "maps", "names": list(SHARED_MAPS), "method": self._method}, fds
+        )
+        self._discovery.scan()
+        self._discovery.start()
+        self._tell({"type": "ready", "libraries": len(self._libraries)})
+        poller = select.poll()
+        for fd in (self._channel.fileno(), self._programs.maps["births"], *self._watch.fds):
+            poller.register(fd, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poller.poll(1000)}
+            self._follow_births()
+            for mapped in self._watch.read():
+                self._discovery.mapped(mapped)
+            if self._channel.fileno() in ready and not self._answer():
+                return
+
+    def _answer(self) -> bool:
+        """Do what the recorder asks; false when it is time to go."""
+        received = self._channel.receive(0)
+        if received is None:
+            return True
+        message, _ = received
+        if message["type"] == "stop":
+            self._discovery.stop()
+            self._libraries.close()
+            for link in self._tracepoints:
+                os.close(link)
+            self._tell({"type": "stopped", "mappings_lost": self._watch.lost})
+            return False
+        return True
+
+    def _follow_births(self) -> None:
+        """New cgroups, and who enters them: the first sign of a new container."""
+        for record in self._births.records():
+            fact = np.frombuffer(record, FACT, count=1)[0]
+            kind = int(fact["kind"])
+            if kind == _FACT_KINDS["CGROUP_BORN"]:
+                self._newborn[int(fact["handle"])] = None
+                while len(self._newborn) > 4096:
+                    self._newborn.pop(next(iter(self._newborn)))
+            elif kind == _FACT_KINDS["TASK_MOVED"]:
+                if int(fact["handle"]) in self._newborn:
+                    self._discovery.entered(int(fact["pid"]))
+            elif kind == _FACT_KINDS["PROCESS_EXEC"]:
+                self._discovery.entered(int(fact["pid"]))
+
+
+def main() -> int:
+    """Run as a program of its own: the socket is inherited, the settings are JSON."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = Channel(socket.socket(fileno=int(os.environ["COTENANT_HELPER_FD"])))
+    try:
+        Helper(channel, json.loads(sys.argv[1])).run()
+    except Closed:
+        return 0
+    except CotenantError as error:
+        channel.send({"type": "failed", "text": str(error), "exit_code": error.exit_code})
+        return error.exit_code
+    except OSError as error:
+        channel.send({"type": "failed", "text": f"cannot record: {error}", "exit_code": 3})
+        return 3
+    # Threads may hang in a tenant's file system; the links must not wait for them.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

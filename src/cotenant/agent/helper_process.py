@@ -1,0 +1,91 @@
+"""The helper as the recorder sees it: a child behind a socket."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Final
+
+from cotenant.agent.channel import Channel, Closed, Message
+from cotenant.errors import CotenantError, Unsupported
+
+_START_S: Final = 60.0
+_STOP_S: Final = 60.0
+
+
+class _Failed(CotenantError):
+    """What the helper said before it gave up; it chose the exit code."""
+
+
+class HelperProcess:
+    """Starts the helper, hears it, and stops it."""
+
+    def __init__(self, settings: Message) -> None:
+        ours, theirs = Channel.pair()
+        self.messages: list[Message] = []
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "cotenant.agent.helper", json.dumps(settings)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "COTENANT_HELPER_FD": str(theirs.fileno())},
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+        self.channel = Channel(ours)
+
+    @property
+    def pid(self) -> int:
+        """The helper's process id."""
+        return self._process.pid
+
+    def maps(self) -> tuple[dict[str, int], str]:
+        """Descriptors of the shared maps, and the attach method."""
+        message, fds = self._expect("maps")
+        return dict(zip(message["names"], fds, strict=True)), message["method"]
+
+    def ready(self) -> Message:
+        """Wait until everything that is there is probed."""
+        return self._expect("ready")[0]
+
+    def _expect(self, wanted: str, seconds: float = _START_S) -> tuple[Message, list[int]]:
+        while True:
+            try:
+                received = self.channel.receive(seconds)
+            except Closed:
+                raise Unsupported("the attaching process ended before it was ready") from None
+            if received is None:
+                raise Unsupported(f"the attaching process said nothing for {seconds:.0f} s")
+            message, fds = received
+            if message["type"] == "failed":
+                error = _Failed(message["text"])
+                error.exit_code = message["exit_code"]
+                raise error
+            if message["type"] == wanted:
+                return message, fds
+            self.messages.append(message)
+
+    def heard(self) -> list[Message]:
+        """What it said since the last time; Closed once it is gone."""
+        while (received := self.channel.receive(0)) is not None:
+            self.messages.append(received[0])
+        messages, self.messages = self.messages, []
+        return messages
+
+    def stop(self) -> list[Message]:
+        """Ask it to remove every probe; returns when they are gone."""
+        try:
+            self.channel.send({"type": "stop"})
+            self._expect("stopped", _STOP_S)
+        except CotenantError:
+            self._process.kill()
+        messages, self.messages = self.messages, []
+        self.channel.close()
+        self._process.wait()
+        return messages
+
+    def kill(self) -> None:
+        """Hang up without a word; its links go with it."""
+        self.channel.close()
+        self._process.wait()

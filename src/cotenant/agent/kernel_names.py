@@ -1,0 +1,107 @@
+"""What each process calls its kernels, learned from the calls that look them up.
+
+A handle is a number in one process. It may be an alias of another, and after an unload it may
+come again for another kernel; so a handle has eras, each from the time its name was learned.
+"""
+
+import bisect
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from cotenant.agent.demangle import demangle
+
+_HANDLES_MAX: Final = 262_144  # Per process: a hostile one must not fill our memory.
+_GONE_KEPT: Final = 4096
+
+Era = tuple[int, str]
+
+
+class Process(NamedTuple):
+    """A process for ever: pids come round again."""
+
+    pid: int
+    start_ns: int
+
+
+@dataclass(slots=True)
+class _Known:
+    """One process's handles."""
+
+    eras: dict[int, list[Era]] = field(default_factory=dict)
+    aliases: dict[int, int] = field(default_factory=dict)
+
+
+class KernelNames:
+    """Every followed process's kernels."""
+
+    def __init__(self) -> None:
+        self._processes: dict[Process, _Known] = {}
+        self._gone: dict[Process, None] = {}
+        self._unknown: dict[tuple[Process, int, int], str] = {}
+        self.full = 0
+
+    def learn(self, process: Process, handle: int, name: str, when_ns: int) -> None:
+        """This handle is called so, from now on."""
+        known = self._processes.setdefault(process, _Known())
+        if len(known.eras) >= _HANDLES_MAX and handle not in known.eras:
+            self.full += 1
+            return
+        eras = known.eras.setdefault(handle, [])
+        text = demangle(name)
+        if eras and eras[-1][1] == text:
+            return
+        bisect.insort(eras, (when_ns, text))
+        known.aliases.pop(handle, None)
+
+    def alias(self, process: Process, handle: int, other: int, when_ns: int) -> None:
+        """This handle is another one for the same kernel."""
+        known = self._processes.setdefault(process, _Known())
+        eras = known.eras.get(other)
+        if eras and eras[-1][1]:
+            self.learn(process, handle, eras[-1][1], when_ns)
+        elif len(known.aliases) < _HANDLES_MAX and handle != other:
+            known.aliases[handle] = other
+
+    def eras(self, process: Process, handle: int, stub: int) -> list[Era]:
+        """What the kernel was called, and since when; the caller's handle where ours has none."""
+        known = self._processes.get(process)
+        if known is None:
+            return []
+        for candidate in (handle, stub):
+            if not candidate:
+                continue
+            for _ in range(8):
+                if candidate in known.eras:
+                    return known.eras[candidate]
+                if candidate not in known.aliases:
+                    break
+                candidate = known.aliases[candidate]
+        return []
+
+    def name(self, process: Process, handle: int, stub: int) -> str:
+        """What the kernel is called now; never nothing."""
+        eras = self.eras(process, handle, stub)
+        if eras and eras[-1][1]:
+            return eras[-1][1]
+        return self.unknown(process, handle, stub)
+
+    def unknown(self, process: Process, handle: int, stub: int) -> str:
+        """A name for a kernel whose name was never seen: the same each time it is launched."""
+        return self._unknown.get((process, handle, stub)) or f"unknown@?+{handle or stub:#x}"
+
+    def exec(self, process: Process, when_ns: int) -> None:
+        """The process runs another program: from now on its handles mean nothing known."""
+        known = self._processes.get(process)
+        if known is None:
+            return
+        known.aliases.clear()
+        for eras in known.eras.values():
+            bisect.insort(eras, (when_ns, ""))
+
+    def gone(self, process: Process) -> None:
+        """The process ended; its last rows may still be on their way."""
+        self._gone[process] = None
+        while len(self._gone) > _GONE_KEPT:
+            oldest = next(iter(self._gone))
+            del self._gone[oldest]
+            self._processes.pop(oldest, None)

@@ -1,0 +1,141 @@
+"""The libraries that are probed, by real inode, from first sight to last use."""
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cotenant.errors import ProbeError
+from cotenant.probes.attach import Attacher, Attachment
+from cotenant.probes.function import Function
+from cotenant.probes.inodes import Inode, real_inode
+from cotenant.probes.library import Plan, held_path, plan
+
+# Files that are no library of ours, remembered so that each is read once.
+_STRANGERS_MAX: Final = 65536
+
+
+@dataclass(slots=True)
+class Library:
+    """One probed file; the descriptor keeps it from changing under us."""
+
+    fd: int
+    path: str
+    plan: Plan
+    attachment: Attachment
+    attached_ns: int
+    gap_ns: int | None = None
+    unused_since_ns: int | None = None
+    host: bool = False
+    processes: set[int] = field(default_factory=set)
+
+    def describe(self) -> dict[str, Any]:
+        """What ``sessions`` and ``doctor`` say about it."""
+        return {
+            "path": self.path,
+            "kinds": list(self.plan.kinds),
+            "build_id": self.plan.build_id,
+            "attached": len(self.plan.placed),
+            "refused": self.plan.refused,
+            "gap_ns": self.gap_ns,
+        }
+
+
+class Libraries:
+    """Attaches to each file once, and lets go of those that nobody maps any more."""
+
+    def __init__(
+        self,
+        attacher: Attacher,
+        functions: tuple[Function, ...],
+        inode_program: int,
+        tell: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._attacher = attacher
+        self._functions = functions
+        self._inode_program = inode_program
+        self._tell = tell
+        self._probed: dict[Inode, Library] = {}
+        self._strangers: OrderedDict[Inode, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._probed)
+
+    def known(self, inode: Inode) -> bool:
+        """Whether this file needs no second look."""
+        return inode in self._probed or inode in self._strangers
+
+    def probed(self, inode: Inode) -> Library | None:
+        """The library on this inode, if it is probed."""
+        return self._probed.get(inode)
+
+    def consider(self, fd: int, path: str, *, mapped_ns: int | None, host: bool = False) -> bool:
+        """Probe an open file if it is a library of ours; closes ``fd`` if it is not kept.
+
+        ``mapped_ns`` is when somebody mapped it: from then until now, calls went unseen.
+        """
+        inode = real_inode(self._inode_program, fd)
+        if inode is None or self.known(inode):
+            os.close(fd)
+            return inode in self._probed
+        found = plan(fd, self._functions)
+        if found is None or not found.placed:
+            os.close(fd)
+            self._strangers[inode] = None
+            while len(self._strangers) > _STRANGERS_MAX:
+                self._strangers.popitem(last=False)
+            if found is not None:
+                self._tell(
+                    {"type": "library", "path": path, "attached": 0, "refused": found.refused}
+                )
+            return False
+        self._attach(fd, path, inode, found, mapped_ns, host)
+        return True
+
+    def _attach(
+        self, fd: int, path: str, inode: Inode, found: Plan, mapped_ns: int | None, host: bool
+    ) -> None:
+        try:
+            attachment = self._attacher.attach(held_path(fd), found.placed)
+        except ProbeError as error:
+            os.close(fd)
+            self._strangers[inode] = None
+            self._tell(
+                {"type": "library", "path": path, "attached": 0, "refused": {"*": str(error)}}
+            )
+            return
+        now = time.monotonic_ns()
+        gap = None if mapped_ns is None else now - mapped_ns
+        library = Library(fd, path, found, attachment, now, gap, host=host)
+        self._probed[inode] = library
+        self._tell({"type": "library", **library.describe()})
+
+    def sweep(self, mapped: set[Inode], *, linger_ns: int) -> int:
+        """Let go of libraries that nobody has mapped for a while; how many went."""
+        now = time.monotonic_ns()
+        gone = []
+        for inode, library in self._probed.items():
+            if inode in mapped or library.host:
+                library.unused_since_ns = None
+            elif library.unused_since_ns is None:
+                library.unused_since_ns = now
+            elif now - library.unused_since_ns >= linger_ns:
+                gone.append(inode)
+        for inode in gone:
+            library = self._probed.pop(inode)
+            library.attachment.close()
+            os.close(library.fd)
+        return len(gone)
+
+    def close(self) -> None:
+        """Remove every probe."""
+        everything = Attachment()
+        for library in self._probed.values():
+            everything.links += library.attachment.links
+            library.attachment.links = []
+        everything.close()
+        for library in self._probed.values():
+            os.close(library.fd)
+        self._probed.clear()

@@ -1,0 +1,232 @@
+"""``record()``: drain, name, identify, append, seal; one loop until told to stop."""
+
+import grp
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from cotenant.agent.channel import Closed
+from cotenant.agent.clock import wall_offset_ns
+from cotenant.agent.columns import Columns, Maker
+from cotenant.agent.columns.kernel import FunctionName, Kernel
+from cotenant.agent.columns.plain import Copy, Enum, Null, Time
+from cotenant.agent.columns.tenant import Tenant
+from cotenant.agent.control import Control
+from cotenant.agent.drain import Drain
+from cotenant.agent.facts import Facts
+from cotenant.agent.helper_process import HelperProcess
+from cotenant.agent.kernel_names import KernelNames
+from cotenant.agent.privileges import confine_writes, drop_capabilities, need_root
+from cotenant.agent.session import SessionRow
+from cotenant.agent.settings import Settings, choose_hierarchy
+from cotenant.agent.totals import Totals
+from cotenant.errors import CotenantError, StoreError
+from cotenant.identity.ledger import Ledger
+from cotenant.identity.walk import mounts, survey
+from cotenant.probes.programs import FACTS_RING_BYTES
+from cotenant.schema.events import RECORDS
+from cotenant.store.writer import StoreWriter
+
+_TOTALS_EVERY_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a recording stands, for whoever shows it."""
+
+    events: int
+    tenants: int
+    lost: int
+    libraries: int
+
+
+class Recorder:
+    """One recording, from the first probe to the last seal."""
+
+    def __init__(self, settings: Settings) -> None:
+        need_root()
+        self._settings = settings
+        self.node = os.uname().nodename
+        self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        hierarchy = choose_hierarchy(settings.hierarchy)
+        self._writer = StoreWriter(
+            settings.store, node=self.node, boot_id=self.boot_id, gid=_group(settings.group)
+        )
+        try:
+            self._helper = HelperProcess(
+                {
+                    "events_bytes": settings.events_bytes,
+                    "attach": settings.attach,
+                    "layers": settings.layers,
+                    "v1_controller": hierarchy.v1_controller,
+                }
+            )
+        except OSError as error:
+            self._writer.close()
+            raise CotenantError(f"cannot start the attaching process: {error}") from error
+        self._ledger = Ledger(
+            self.node,
+            self.boot_id,
+            v1_hierarchy=hierarchy.number or None,
+            preference=hierarchy.preference,
+        )
+        self._ledger_version = -1
+        self._names = KernelNames()
+        self._facts = Facts(self._ledger, self._names)
+        self._time = Time()
+        self._session = SessionRow(
+            node=self.node,
+            boot_id=self.boot_id,
+            hierarchy=hierarchy.controller or "v2",
+            layers=settings.layers,
+        )
+        self._events = 0
+        self._offset_ns = 0
+
+    def attach(self) -> None:
+        """Place every probe, then give up every privilege."""
+        try:
+            maps, method = self._helper.maps()
+            self._drain = Drain(
+                (maps["events"], self._settings.events_bytes), (maps["facts"], FACTS_RING_BYTES)
+            )
+            for kind, record in RECORDS.items():
+                self._drain.expect(kind, Columns(record, self._makers()))
+            self._totals = Totals(maps["totals"], maps["counters"], self._ledger)
+            self._control = Control(maps["controls"])
+            self._sample_clock()
+            # Facts of cgroups flow already: what the walk finds again is the same row.
+            survey(self._ledger, mounts())
+            self._drain.start()
+            self._helper.ready()
+            self._sample_clock()
+            self._session.started(
+                now_ns=time.time_ns(), offset_ns=self._offset_ns, method=method
+            )
+            drop_capabilities()
+            self._session.note(landlock=confine_writes(self._settings.store))
+        except BaseException:
+            self._helper.kill()
+            self._writer.close()
+            raise
+
+    def _makers(self) -> dict[str, Maker]:
+        return {
+            "copy": Copy(),
+            "time": self._time,
+            "cgroup": Tenant(self._ledger),
+            "enum": Enum(),
+            "function": FunctionName(),
+            "kernel": Kernel(self._names),
+            "null": Null(),
+            "gpu": Null(),
+            "graph": Null(),
+            "comm_hash": Null(),
+            "comm_name": Null(),
+            "comm_rank": Null(),
+            "comm_nranks": Null(),
+        }
+
+    def _sample_clock(self) -> None:
+        self._offset_ns = wall_offset_ns()
+        self._time.offset_ns = self._offset_ns
+        self._facts.offset_ns = self._offset_ns
+
+    def run(self, stop: threading.Event, show: Callable[[Progress], None]) -> None:
+        """Record until ``stop`` is set, the time is up, or the helper is gone."""
+        deadline = time.monotonic() + (self._settings.seconds or float("inf"))
+        next_totals = time.monotonic() + _TOTALS_EVERY_S
+        try:
+            while not stop.wait(min(self._settings.seal_every_s, max(0, deadline - time.monotonic()))):
+                self._hear()
+                self._cycle(totals=time.monotonic() >= next_totals)
+                if time.monotonic() >= next_totals:
+                    next_totals += _TOTALS_EVERY_S
+                show(self.progress())
+                if time.monotonic() >= deadline:
+                    break
+        except BaseException:
+            self._helper.kill()
+            self._writer.close()
+            raise
+        self._finish()
+
+    def _hear(self) -> None:
+        try:
+            self._session.hear(self._helper.heard())
+        except Closed:
+            raise CotenantError("the attaching process died; what was recorded is kept") from None
+
+    def _cycle(self, *, totals: bool) -> None:
+        """Everything that came since the last time, into the store."""
+        self._sample_clock()
+        now_ns = time.time_ns()
+        facts, batches = self._drain.take()
+        self._facts.take(facts)
+        for columns, batch in batches:
+            self._append(columns, batch)
+        if totals:
+            self._control.next_window()
+            self._writer.append("totals", self._totals.read(now_ns))
+            self._writer.append("losses", self._totals.read_losses(now_ns))
+            self._session.note(**self._totals.counters())
+        self._snapshots()
+        self._writer.seal(now_ns)
+
+    def _append(self, columns: Columns, batch: Any) -> None:
+        self._writer.append(columns.table, columns.make(batch))
+        self._events += batch.rows
+        codes, distinct = batch.key("cgroup_id", "cgroup_v1_id")
+        ids = self._ledger.translate(distinct["cgroup_id"], distinct["cgroup_v1_id"])
+        self._totals.stored(columns.family, ids, np.bincount(codes, minlength=len(distinct)))
+
+    def _snapshots(self) -> None:
+        if self._ledger.version != self._ledger_version:
+            self._ledger_version = self._ledger.version
+            self._writer.replace("containers", pa.Table.from_pylist(self._ledger.rows()))
+        if self._session.changed:
+            self._writer.replace("sessions", self._session.table(self._offset_ns))
+
+    def _finish(self) -> None:
+        """Detach, take what is left, and seal: after this every event is accounted for."""
+        try:
+            self._session.hear(self._helper.stop())
+            self._drain.stop()
+            self._cycle(totals=True)
+            imbalance = self._totals.losses.imbalance()
+            if imbalance:
+                self._session.note(
+                    imbalance={f"{family} {cgroup}": n for (family, cgroup), n in imbalance.items()}
+                )
+            self._session.ended(time.time_ns())
+            self._snapshots()
+            self._writer.seal(time.time_ns())
+        finally:
+            self._writer.close()
+
+    def progress(self) -> Progress:
+        """Where it stands."""
+        losses = self._totals.losses
+        return Progress(
+            events=self._events,
+            tenants=len({cgroup for _, cgroup in losses.stored}),
+            lost=sum(losses.lost.values()) + sum(losses.shed.values()),
+            libraries=self._session.libraries,
+        )
+
+
+def _group(name: str) -> int | None:
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        return None
+
+
+__all__ = ["Progress", "Recorder", "StoreError"]

@@ -1,0 +1,78 @@
+"""What a recording says about itself: one row of ``sessions``, rewritten as it learns."""
+
+import json
+import os
+import uuid
+from typing import Any
+
+import pyarrow as pa
+
+from cotenant.agent.channel import Message
+
+
+class SessionRow:
+    """The row of this recording."""
+
+    def __init__(self, *, node: str, boot_id: str, hierarchy: str, layers: str) -> None:
+        self._row: dict[str, Any] = {
+            "session_id": uuid.uuid4().hex,
+            "node": node,
+            "boot_id": boot_id,
+            "kernel": os.uname().release,
+            "ended_ns": None,
+            "layers": layers,
+            "hierarchy": hierarchy,
+            "attach_gap_ns": None,
+            "coverage": None,
+        }
+        self._libraries: dict[str, Message] = {}
+        self._notes: dict[str, Any] = {}
+        self.changed = False
+
+    @property
+    def libraries(self) -> int:
+        """How many files are probed."""
+        return sum(1 for library in self._libraries.values() if library["attached"])
+
+    def started(self, *, now_ns: int, offset_ns: int, method: str) -> None:
+        """Every probe is attached."""
+        self._row |= {
+            "started_ns": now_ns,
+            "wall_offset_ns": offset_ns,
+            "attach_method": method,
+        }
+        self.changed = True
+
+    def hear(self, messages: list[Message]) -> None:
+        """What the helper found."""
+        for message in messages:
+            if message["type"] == "library":
+                about = {k: v for k, v in message.items() if k != "type"}
+                self._libraries[message.get("build_id") or message["path"]] = about
+                gap = message.get("gap_ns")
+                if gap is not None:
+                    self._row["attach_gap_ns"] = max(gap, self._row["attach_gap_ns"] or 0)
+                self.changed = True
+
+    def note(self, **notes: Any) -> None:
+        """Something else worth knowing."""
+        for key, value in notes.items():
+            if self._notes.get(key) != value:
+                self._notes[key] = value
+                self.changed = True
+
+    def ended(self, now_ns: int) -> None:
+        """The recording stopped as it should."""
+        self._row["ended_ns"] = now_ns
+        self.changed = True
+
+    def table(self, offset_ns: int) -> Any:
+        """The row as it stands."""
+        self.changed = False
+        self._row["wall_offset_ns"] = offset_ns
+        row = {
+            **self._row,
+            "libraries": json.dumps(list(self._libraries.values())),
+            "notes": json.dumps(self._notes),
+        }
+        return pa.Table.from_pylist([row])

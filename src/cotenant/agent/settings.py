@@ -1,0 +1,70 @@
+"""What a recording is told, in one place."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cotenant.errors import UsageError
+from cotenant.identity.translation import Preference
+from cotenant.identity.walk import mounts
+
+# Version 1 controllers that may name tenants, in the order in which they are asked; the numbers
+# are those of v1_cgroup_id() in bpf/probe.bpf.h.
+V1_CONTROLLERS: Final = {"memory": 0, "pids": 1, "cpu": 2, "freezer": 3, "devices": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One recording."""
+
+    store: Path
+    seconds: float | None = None
+    attach: str | None = None
+    layers: str = "auto"
+    hierarchy: str = "auto"
+    events_bytes: int = 16 << 20
+    seal_every_s: float = 0.5
+    group: str = "cotenant"
+
+
+def v1_hierarchies() -> dict[str, int]:
+    """Mounted version 1 controllers and the number of their hierarchy."""
+    found = {}
+    with open("/proc/self/cgroup") as file:
+        for line in file:
+            number, controllers, _ = line.split(":", 2)
+            for controller in controllers.split(","):
+                if controller in V1_CONTROLLERS and number != "0":
+                    found[controller] = int(number)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """The version 1 controller that rides along with version 2; none where it is not needed."""
+
+    controller: str | None
+    number: int  # The hierarchy's number; 0 is version 2.
+    preference: Preference = Preference()
+
+    @property
+    def v1_controller(self) -> int:
+        """As the BPF programs number it."""
+        return V1_CONTROLLERS[self.controller] if self.controller else -1
+
+
+def choose_hierarchy(asked: str) -> Hierarchy:
+    """The hierarchy that names tenants: version 2, with one of version 1 beside it if mounted."""
+    mounted = v1_hierarchies()
+    if asked == "v2":
+        return Hierarchy(None, 0)
+    if asked in mounted:
+        return Hierarchy(asked, mounted[asked], Preference(prefer="v1"))
+    if asked != "auto":
+        names = ", ".join(mounted) or "none"
+        raise UsageError(f"--hierarchy {asked}: is auto, v2 or a version 1 controller here ({names})")
+    for controller in V1_CONTROLLERS:
+        if controller in mounted:
+            in_use = any(mount.hierarchy == 0 for mount in mounts())
+            return Hierarchy(controller, mounted[controller], Preference(v2_in_use=in_use))
+    return Hierarchy(None, 0)
