@@ -4,29 +4,49 @@
 keeps every cgroup ever seen and writes the ``containers`` table.
 """
 
+from cotenant.identity.backlog import Backlog, Question
 from cotenant.identity.grammar import parse_path
+from cotenant.identity.ids import NOBODY, UNTOLD, cgroup_id
 from cotenant.identity.jobs import decode_sluid
+from cotenant.identity.ledger import Ledger
 from cotenant.identity.model import Identity, Job, Layer, Owner, Trust
 from cotenant.identity.names import Names
 from cotenant.identity.procfile import parse_file, parse_line
+from cotenant.identity.resolver import Resolver, SourceSettings, default_resolver
 from cotenant.identity.select import excluded, matching_rows, tenant_predicate
 from cotenant.identity.tenant import Tenancy, TenantRule, tenancy
+from cotenant.identity.translation import Preference
+from cotenant.identity.walk import Mount, mounts, survey, walk
 
 __all__ = [
+    "NOBODY",
+    "UNTOLD",
+    "Backlog",
     "Identity",
     "Job",
     "Layer",
+    "Ledger",
+    "Mount",
     "Names",
     "Owner",
+    "Preference",
+    "Question",
+    "Resolver",
+    "SourceSettings",
     "Tenancy",
     "TenantRule",
     "Trust",
+    "cgroup_id",
     "decode_sluid",
+    "default_resolver",
     "excluded",
     "matching_rows",
+    "mounts",
     "parse_file",
     "parse_line",
     "parse_path",
+    "survey",
     "tenancy",
     "tenant_predicate",
+    "walk",
 ]

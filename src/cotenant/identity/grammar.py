@@ -144,6 +144,7 @@ def _identity(scan: Scan, units: Units, job: Job | None) -> Identity:
         scan.path_to(owner_end),
         layers,
         extra,
+        scan.claimed,
     )
 
 

@@ -75,6 +75,7 @@ class Identity(NamedTuple):
     owner_path: str = "/"
     layers: tuple[Layer, ...] = ()
     extra: tuple[tuple[str, str], ...] = ()
+    claimed: bool = False  # Any directory could be called so: /<namespace>/<id>.
 
     @property
     def subject_path(self) -> str:

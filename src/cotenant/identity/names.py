@@ -6,7 +6,7 @@ as JSON, cut to a size that no tenant can inflate.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Final, Self
 
 LABELS_MAX: Final = 64
@@ -53,13 +53,15 @@ class Names:
         values["labels"] = tuple((key, value) for key, value in values["labels"])
         return cls(**values)
 
-    def filled_from(self, other: "Names") -> "Names":
-        """This, with what it lacks taken from another source."""
-        values = {}
-        for field in fields(self):
-            mine, theirs = getattr(self, field.name), getattr(other, field.name)
-            values[field.name] = mine or theirs
-        values["complete"] = self.complete and other.complete
+    def joined(self, other: "Names") -> "Names":
+        """Both sources' words; the one that knows the cgroup goes before one that knows the id."""
+        first, second = (other, self) if other.confirmed and not self.confirmed else (self, other)
+        if first.confirmed and not second.confirmed:
+            # Another container may carry the same id: only silence is taken from it.
+            return replace(first, complete=first.complete and second.complete)
+        values = {x.name: getattr(first, x.name) or getattr(second, x.name) for x in fields(self)}
+        values["labels"] = tuple(dict([*second.labels, *first.labels]).items())[:LABELS_MAX]
+        values["complete"] = first.complete and second.complete
         return Names(**values)
 
     def label(self, key: str) -> str | None:

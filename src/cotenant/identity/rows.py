@@ -1,0 +1,121 @@
+"""One row of the ``containers`` table, from all that is known about a cgroup."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cotenant.identity.model import Identity, Owner, Trust
+from cotenant.identity.names import Names
+from cotenant.identity.tenant import Tenancy, TenantRule, pod_stands, tenancy
+from cotenant.schema.dimensions import CONTAINERS
+
+COLUMNS: Final = tuple(column.name for column in CONTAINERS.columns)
+
+Row = dict[str, object]
+
+
+@dataclass(slots=True)
+class Cgroup:
+    """A cgroup that was seen, in one hierarchy; ``path`` is None until its birth is told."""
+
+    hierarchy: int
+    kernel_id: int
+    cgroup_id: int
+    path: str | None = None
+    identity: Identity | None = None
+    created_ns: int | None = None
+    removed_ns: int | None = None
+    owner_uid: int | None = None
+    sharing_mode: str | None = None
+    referenced: bool = False  # An event carries its id.
+
+
+@dataclass(slots=True)
+class Subject:
+    """What names are about: the container, job or user that several cgroups belong to."""
+
+    path: str
+    names: Names | None = None
+    named_ns: int | None = None
+    live: int = 0
+    ended: bool = False
+
+
+def blank_row(cgroup_id: int, tenant: str, node: str, boot_id: str) -> Row:
+    """A row that says only whose it is."""
+    row: Row = dict.fromkeys(COLUMNS)
+    row |= {"cgroup_id": cgroup_id, "container_id": tenant, "tenant": tenant}
+    row |= {"node": node, "boot_id": boot_id}
+    return row
+
+
+def known_row(
+    row: Row,
+    cgroup: Cgroup,
+    subject: Subject | None,
+    *,
+    rules: Sequence[TenantRule],
+    claimed_by: int | None,
+) -> Row:
+    """The blank row filled with everything that path and names tell."""
+    identity, names = cgroup.identity or Identity(), subject.names if subject else None
+    path = cgroup.path or "/"
+    whose = tenancy(identity, names, path=path, rules=rules)
+    if claimed_by is not None:
+        # A user owns the directory above: whatever is called a container there is the user's.
+        whose = Tenancy(f"user/{claimed_by}", f"user/{claimed_by}", Trust.USER)
+    inner = identity.container_id
+    row |= {
+        "cgroup_path": path,
+        "container_id": whose.container_id,
+        "inner_container_id": inner if inner != whose.container_id else None,
+        "runtime": _runtime(identity, names),
+        "unit": identity.unit,
+        "tenant": whose.tenant,
+        "trust": str(whose.trust),
+        "user": _user(identity, names),
+        "named_ns": subject.named_ns if subject else None,
+    }
+    if identity.job and identity.job.runtime == "slurm":
+        row["slurm_job"] = (names and names.slurm_job) or identity.job.job_id
+        row["slurm_step"] = identity.job.slurm_step
+    if pod_stands(identity, names):
+        row["pod_uid"], row["qos"] = identity.layers[0].pod_uid, identity.layers[0].qos
+    if names:
+        row |= _named(names)
+    return row
+
+
+def _runtime(identity: Identity, names: Names | None) -> str:
+    """The outermost runtime; the path of some does not tell which."""
+    if identity.job:
+        return identity.job.runtime
+    if names and names.confirmed and names.runtime:
+        return names.runtime
+    return identity.layers[0].runtime if identity.layers else identity.runtime
+
+
+def _user(identity: Identity, names: Names | None) -> str | None:
+    if names and names.user:
+        return names.user
+    uid = identity.user_uid
+    if uid is None and identity.job:
+        uid = identity.job.slurm_uid
+    return None if uid is None else str(uid)
+
+
+def _named(names: Names) -> Row:
+    row: Row = {}
+    if names.confirmed:
+        row |= {"name": names.name, "image": names.image}
+        if names.labels:
+            row["labels"] = json.dumps(dict(names.labels), ensure_ascii=False)
+    if names.pod_confirmed:
+        row |= {"pod": names.pod, "namespace": names.namespace}
+    return row
+
+
+def owner_is_plain(identity: Identity) -> bool:
+    """Whether the owner is one that a user with a directory of their own could imitate."""
+    return identity.owner in (Owner.CONTAINER, Owner.PATH)

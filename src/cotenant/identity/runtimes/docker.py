@@ -1,0 +1,113 @@
+"""Docker and podman, over the HTTP they speak on their unix sockets."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from cotenant.identity.model import Identity, Owner
+from cotenant.identity.names import Names, clean, clean_labels
+from cotenant.identity.runtimes.http import TIMEOUT_S, get, leading_members, unix_socket
+from cotenant.identity.runtimes.placement import docker_path_is, process_is_in
+from cotenant.identity.runtimes.source import Source, SourceError, at
+
+DOCKER_SOCKET: Final = "/run/docker.sock"
+PODMAN_SOCKET: Final = "/run/podman/podman.sock"
+
+
+class DockerSource(Source):
+    """A daemon that answers ``GET /containers/<id>/json``."""
+
+    runtimes: tuple[str, ...] = ("docker", "ecs", "unknown")
+    runtime = "docker"
+    target = "/containers/{id}/json"
+
+    def __init__(
+        self,
+        where: str = DOCKER_SOCKET,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        super().__init__()
+        self.name = self.runtime
+        self.where = where
+        self._connect = unix_socket(where)
+        self._timeout_s = timeout_s
+        self._proc = proc
+
+    def serves(self, identity: Identity) -> bool:
+        """Containers of this runtime, and those whose runtime the path does not tell."""
+        if not identity.layers or identity.owner in (Owner.JOB, Owner.USER):
+            return False
+        layer = identity.layers[0]
+        return layer.container_id is not None and layer.runtime in self.runtimes
+
+    def ask(self, identity: Identity, path: str) -> Names | None:
+        """The container's inspection, if the daemon has it."""
+        del path
+        layer = identity.layers[0]
+        target = self.target.format(id=layer.container_id)
+        answer = get(self._connect, target, timeout_s=self._timeout_s)
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise SourceError(f"{self.where} answered {answer.status}")
+        # Labels without end come after the name: what came before them is kept.
+        found = json.loads(answer.body) if answer.whole else leading_members(answer.body)
+        container_id = at(found, "Id")
+        if not isinstance(container_id, str) or container_id != layer.container_id:
+            return None
+        return self._names(found, layer.path, container_id)
+
+    def _names(self, found: object, path: str, container_id: str) -> Names:
+        name = clean(at(found, "Name"))
+        labels = clean_labels(at(found, "Config", "Labels"))
+        pods = dict(labels)
+        return Names(
+            source=self.name,
+            runtime=self.runtime,
+            container_id=container_id,
+            name=name.removeprefix("/") if name else None,
+            image=clean(self._image(found)),
+            labels=labels,
+            # Whoever may use the socket may write these: the kubelet confirms them.
+            pod_uid=pods.get("io.kubernetes.pod.uid"),
+            confirmed=self._placed(found, path, container_id),
+        )
+
+    def _image(self, found: object) -> object:
+        return at(found, "Config", "Image")
+
+    def _placed(self, found: object, path: str, container_id: str) -> bool:
+        pid = at(found, "State", "Pid")
+        if isinstance(pid, int) and process_is_in(pid, path, self._proc):
+            return True
+        parent = at(found, "HostConfig", "CgroupParent")
+        return docker_path_is(parent if isinstance(parent, str) else "", container_id, path)
+
+
+class PodmanSource(DockerSource):
+    """Podman's own API, which also tells the cgroup."""
+
+    runtimes = ("podman", "unknown")
+    runtime = "podman"
+    target = "/v4.0.0/libpod/containers/{id}/json"
+
+    def __init__(
+        self,
+        where: str = PODMAN_SOCKET,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        super().__init__(where, timeout_s=timeout_s, proc=proc)
+
+    def _image(self, found: object) -> object:
+        return at(found, "ImageName") or at(found, "Config", "Image")
+
+    def _placed(self, found: object, path: str, container_id: str) -> bool:
+        cgroup = at(found, "State", "CgroupPath")
+        if isinstance(cgroup, str) and f"{cgroup.rstrip('/')}/".startswith(f"{path}/"):
+            return True
+        pid = at(found, "State", "Pid")
+        return isinstance(pid, int) and process_is_in(pid, path, self._proc)

@@ -1,0 +1,150 @@
+"""A place that knows names, and how asking it may go wrong.
+
+A source never raises out of :meth:`Source.lookup` and never holds a caller longer than
+its time limit: it answers with what it knows, and remembers for ``cotenant doctor`` why
+it could not. After a failure it is left alone for a while, longer each time, so that a
+runtime that hangs costs one time limit and not one per container.
+"""
+
+import json
+import threading
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cotenant.identity.model import Identity
+from cotenant.identity.names import Names
+
+ANSWER_MAX: Final = 1 << 20
+_PAUSE_FIRST_S: Final = 1.0
+_PAUSE_MAX_S: Final = 60.0
+
+
+class SourceError(Exception):
+    """A source could not answer; its text says why."""
+
+
+class Absent(SourceError):
+    """The source is not on this host, which is no failure."""
+
+
+class Unusable(SourceError):
+    """One container's data cannot be used; the source itself is well."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """How a source has done so far."""
+
+    name: str
+    where: str
+    state: str  # unused, ready, absent or failing
+    lookups: int
+    named: int
+    failures: int
+    last_error: str | None
+
+
+class Source(ABC):
+    """Something that can be asked for the names of a container, job or user."""
+
+    name: str
+    where: str
+    adds = False  # Has more to say about a container that another source named.
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lookups = self._named = self._failures = 0
+        self._state = "unused"
+        self._last_error: str | None = None
+        self._pause_s = _PAUSE_FIRST_S
+        self._paused_until = 0.0
+
+    @abstractmethod
+    def serves(self, identity: Identity) -> bool:
+        """Whether this kind of identity could be known here; no I/O."""
+
+    @abstractmethod
+    def ask(self, identity: Identity, path: str) -> Names | None:
+        """Ask; None if it is not known here. May raise SourceError, OSError, ValueError."""
+
+    def lookup(self, identity: Identity, path: str) -> Names | None:
+        """Names, or None; every failure ends here."""
+        with self._lock:
+            if time.monotonic() < self._paused_until:
+                return None
+            self._lookups += 1
+        try:
+            names = self.ask(identity, path)
+        except Absent as error:
+            self._settle("absent", str(error))
+        except Unusable as error:
+            self._settle("ready", str(error)[:300])
+        except (SourceError, OSError, ValueError, LookupError, RecursionError) as error:
+            self._fail(f"{type(error).__name__}: {error}"[:300])
+        else:
+            self._settle("ready", None)
+            if names is not None:
+                with self._lock:
+                    self._named += 1
+            return names
+        return None
+
+    def failing(self) -> bool:
+        """Whether it is there but could not answer when last asked."""
+        with self._lock:
+            return self._state == "failing"
+
+    def status(self) -> SourceStatus:
+        """For ``cotenant doctor``."""
+        with self._lock:
+            return SourceStatus(
+                self.name,
+                self.where,
+                self._state,
+                self._lookups,
+                self._named,
+                self._failures,
+                self._last_error,
+            )
+
+    def _settle(self, state: str, why: str | None) -> None:
+        with self._lock:
+            self._state, self._last_error = state, why
+            self._pause_s = _PAUSE_FIRST_S
+            self._paused_until = time.monotonic() + (_PAUSE_FIRST_S if state == "absent" else 0)
+
+    def _fail(self, why: str) -> None:
+        with self._lock:
+            self._state, self._last_error = "failing", why
+            self._failures += 1
+            self._paused_until = time.monotonic() + self._pause_s
+            self._pause_s = min(self._pause_s * 2, _PAUSE_MAX_S)
+
+
+def read_bounded(path: Path, limit: int = ANSWER_MAX) -> bytes:
+    """A whole small file; Unusable beyond ``limit``, FileNotFoundError if it is gone."""
+    with path.open("rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise Unusable(f"{path} is larger than {limit} bytes")
+    return data
+
+
+def read_json(path: Path, limit: int = ANSWER_MAX) -> object:
+    """A small JSON file; Unusable if it is not JSON."""
+    try:
+        return json.loads(read_bounded(path, limit))
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"{path} is not JSON: {error}") from error
+
+
+def at(value: object, *keys: str) -> object:
+    """A value deep in JSON; None wherever the way down ends."""
+    for key in keys:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
