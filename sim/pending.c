@@ -25,12 +25,20 @@ void pending_drop(struct pending *p)
 	}
 }
 
+static bool slot_open(const struct gate *gate, int i)
+{
+	/* The difference is signed: both run over together. */
+	return (int32_t)(atomic_load(&gate->slot[i]->arrived) - gate->needed[i]) >= 0;
+}
+
 static bool gate_open(const struct gate *gate, int64_t *when)
 {
+	if (gate->aborted && atomic_load(gate->aborted))
+		return true;
 	for (int i = 0; i < gate->slots; i++) {
 		int64_t latest = atomic_load(&gate->slot[i]->latest);
 
-		if (atomic_load(&gate->slot[i]->arrived) < gate->slot[i]->needed)
+		if (!slot_open(gate, i))
 			return false;
 		if (latest > *when)
 			*when = latest;
@@ -121,7 +129,7 @@ struct gate_slot *closed_slot(struct gpu *gpu)
 		if (!gate || stream->context->gpu != gpu)
 			continue;
 		for (int i = 0; i < gate->slots; i++)
-			if (atomic_load(&gate->slot[i]->arrived) < gate->slot[i]->needed)
+			if (!slot_open(gate, i))
 				return gate->slot[i];
 	}
 	return NULL;
@@ -137,8 +145,7 @@ void gate_sleep(struct gate_slot *slot)
 		return;
 	}
 	seen = atomic_load(&slot->arrived);
-	if (seen < slot->needed)
-		syscall(SYS_futex, &slot->arrived, FUTEX_WAIT, seen, &most, NULL, 0);
+	syscall(SYS_futex, &slot->arrived, FUTEX_WAIT, seen, &most, NULL, 0);
 }
 
 static void *progress(void *arg)

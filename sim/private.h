@@ -11,10 +11,10 @@
 
 static const char PRIVATE_TABLE_ID[16] = "cotenant-sim-v1";
 
-/* Where several ranks meet, in memory they share. */
+/* Where several ranks meet, in memory they share; it is used again and never reset. */
 struct gate_slot {
-	_Atomic uint32_t arrived;
-	uint32_t needed;
+	_Atomic uint32_t arrived; /* ever */
+	uint32_t unused;
 	_Atomic int64_t latest; /* when the last to arrive was there */
 };
 
@@ -24,6 +24,8 @@ struct gate_slot {
 struct gate {
 	int slots;
 	struct gate_slot *slot[GATE_SLOTS];
+	uint32_t needed[GATE_SLOTS]; /* arrivals that complete it */
+	const _Atomic uint32_t *aborted;
 	double work; /* nanoseconds once all are there */
 };
 

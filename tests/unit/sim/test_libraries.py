@@ -12,6 +12,7 @@ LIBRARIES = {
     "libcuda.so.1": None,
     "libcudart.so.12": "libcudart.so.12",
     "libcudart.so.13": "libcudart.so.13",
+    "libnccl.so.2": None,
 }
 
 
@@ -87,3 +88,12 @@ def test_only_the_launches_that_do_so_in_the_real_runtime_jump_to_another_functi
     assert _jumps_between_functions("libcudart.so.12") == real
     assert _jumps_between_functions("libcudart.so.13") == real
     assert _jumps_between_functions("libcuda.so.1") == set()
+    assert _jumps_between_functions("libnccl.so.2") == set()
+
+
+def test_every_nccl_function_has_a_twin_at_the_same_address():
+    functions = _functions("libnccl.so.2")
+    plain = {name: at for name, at in functions.items() if not name.startswith("pnccl")}
+    assert {f"p{name}": at for name, at in plain.items()} == {
+        name: at for name, at in functions.items() if name.startswith("pnccl")
+    }
