@@ -62,6 +62,11 @@ def is_store(root: Path) -> bool:
     return True
 
 
+def _has_segments(root: Path) -> bool:
+    """Whether there are tables here, as where a store was copied without its mark."""
+    return any(next((root / table).glob("date=*"), None) for table in TABLES)
+
+
 def check_readable(root: Path) -> None:
     """Raise, in words, unless there is a store here that we may read."""
     try:
@@ -78,7 +83,7 @@ def check_readable(root: Path) -> None:
         ) from error
     except OSError as error:
         raise store_error("read", root, error) from error
-    if not is_store(root) and not names & set(TABLES):
+    if not is_store(root) and not _has_segments(root):
         state = "is empty" if not names else "is not a store"
         raise StoreError(
             f"{root} {state}; record one with `cotenant record` or name it with --store"

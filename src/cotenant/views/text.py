@@ -123,16 +123,22 @@ def _shown(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + _ELLIPSIS
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int) -> list[str]:
+def table(
+    names: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    width: int,
+    whole: frozenset[str] = frozenset(),
+) -> list[str]:
     """Lines of a table, none wider than ``width``: numbers right, long texts elided.
 
-    Columns that do not fit even so are left out from the right, and the last line says so.
+    Columns named in ``whole`` are never elided. Those that do not fit even so are left out from
+    the right, and the last line says so.
     """
     rows = [list(row) for row in rows]
     numeric = [_numeric(row[i] for row in rows) for i in range(len(names))]
     cells = [[cell(value) for value in row] for row in rows]
     widths = [max([len(n), *(len(row[i]) for row in cells)]) for i, n in enumerate(names)]
-    elastic = [not number for number in numeric]
+    elastic = [not numeric[i] and name not in whole for i, name in enumerate(names)]
     columns = len(names)
     while True:
         room = width - len(_GAP) * (columns - 1)
@@ -144,7 +150,8 @@ def table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int) -> li
     lines = [_line(names[:columns], fitted, numeric), _GAP.join("-" * w for w in fitted)]
     lines += [_line(row[:columns], fitted, numeric) for row in cells]
     if columns < len(names):
-        lines.append(f"({len(names) - columns} more columns do not fit: {names[columns]}, ...)")
+        left_out = f"({len(names) - columns} more columns do not fit: {names[columns]}, ...)"
+        lines.append(_shown(left_out, width))
     return lines
 
 

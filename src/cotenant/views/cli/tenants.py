@@ -18,6 +18,7 @@ examples:
   cotenant tenants --since 5m
   cotenant tenants --all --json
 """
+_WHOLE = frozenset({"container", "first", "last"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.json and not found:
         print("nobody did anything that was recorded" if not empty else "nothing was recorded yet")
     if silent and not args.json:
-        print(f"{text.count(silent)} cgroups without events; --all lists them", file=sys.stderr)
+        cgroups = "cgroup" if silent == 1 else "cgroups"
+        print(f"{text.count(silent)} {cgroups} without events; --all lists them", file=sys.stderr)
     for line in text.incompleteness(answer.standing):
         print(line, file=sys.stderr)
     return 0
@@ -56,7 +58,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 def _lines(found: list[dict[str, Any]]) -> list[str]:
     active = [family for family in FAMILIES if any(row[family] for row in found)]
-    names = ["tenant", "container", "cgroup_id", *active, "first seen", "last seen", "where"]
+    names = ["tenant", "container", "cgroup_id", *active, "first", "last", "where"]
     latest = max((row["last_seen_ns"] or 0 for row in found), default=0)
     rows = [
         [
@@ -70,7 +72,7 @@ def _lines(found: list[dict[str, Any]]) -> list[str]:
         ]
         for row in found
     ]
-    return text.table(names, rows, text.width_of_output())
+    return text.table(names, rows, text.width_of_output(), _WHOLE)
 
 
 def _short(container_id: str) -> str:
@@ -88,8 +90,9 @@ def _when(ns: int | None, latest: int) -> str | None:
 
 
 def _where(row: dict[str, Any]) -> str | None:
-    if row["pod"]:
-        return f"pod {row['namespace']}/{row['pod']}" if row["namespace"] else f"pod {row['pod']}"
-    if row["slurm_job"]:
-        return f"job {row['slurm_job']}"
-    return f"unit {row['unit']}" if row["unit"] else row["name"]
+    """Pod, job or unit; its name too, where the tenant is not called by it."""
+    pod = f"{row['namespace']}/{row['pod']}" if row["namespace"] else row["pod"]
+    for kind, name in (("pod", pod), ("job", row["slurm_job"]), ("unit", row["unit"])):
+        if name:
+            return kind if row["tenant"].endswith(name) else f"{kind} {name}"
+    return None
