@@ -6,6 +6,7 @@ then holds it forever. Here the answer is first collected under one deadline, th
 
 import io
 import json
+import re
 import socket
 import ssl
 import time
@@ -104,16 +105,22 @@ def leading_members(body: bytes) -> dict[str, object]:
     text = body.decode("utf-8", "replace")
     decoder = json.JSONDecoder()
     members: dict[str, object] = {}
-    at = text.find("{") + 1
+    at = _past(text, 0, "{")
     try:
-        while at > 0 and text[at : at + 1] not in ("}", ""):
+        while at:
             key, at = decoder.raw_decode(text, at)
-            value, at = decoder.raw_decode(text, at + 1)
+            value, at = decoder.raw_decode(text, _past(text, at, ":"))
             members[str(key)] = value
-            at += 1
+            at = _past(text, at, ",")
     except ValueError:
-        pass
+        pass  # Here the text was cut.
     return members
+
+
+def _past(text: str, at: int, mark: str) -> int:
+    """The place after the mark and the blanks around it; 0 if it does not come next."""
+    match = re.compile(rf"\s*{mark}\s*").match(text, at)
+    return match.end() if match else 0
 
 
 def _receive(connection: socket.socket, deadline: float, limit: int) -> bytes:

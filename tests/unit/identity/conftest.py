@@ -1,0 +1,24 @@
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+_SPEC = importlib.util.spec_from_file_location("fakes", Path(__file__).parent / "fakes.py")
+fakes = importlib.util.module_from_spec(_SPEC)
+sys.modules.setdefault("fakes", fakes)
+_SPEC.loader.exec_module(fakes)
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Start fake runtimes; all are gone after the test."""
+    servers = []
+
+    def start(reply, name="s"):
+        servers.append(fakes.FakeServer(tmp_path / f"{name}{len(servers)}", reply))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
