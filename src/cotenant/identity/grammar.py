@@ -21,6 +21,7 @@ from cotenant.identity.vocabulary import classify
 
 _DELETED: Final = " (deleted)"
 _NOTHING: Final = Identity()
+_PLAIN: Final = (None, "transparent")  # At the top, what is transparent below is a name.
 _TALOS_ROOTS: Final = frozenset({"podruntime", "system"})
 
 
@@ -98,13 +99,13 @@ def _free_form(scan: Scan) -> None:
     if len(parts) < 2 or parts[0] in words.NOT_NAMESPACES or parts[0].startswith("slurm_"):
         return
     namespace, name = parts[0], parts[1]
-    if classify(namespace)[0] or not words.CONTAINERD_NAME(namespace):
+    if classify(namespace)[0] not in _PLAIN or not words.CONTAINERD_NAME(namespace):
         return
     if words.CONTAINER_ID(name):
         if words.PARENTS.get(namespace) == "containerd":
             scan.note("containerd_namespace", namespace)
         return
-    if classify(name)[0] or not words.CONTAINERD_NAME(name):
+    if classify(name)[0] not in _PLAIN or not words.CONTAINERD_NAME(name):
         return
     scan.note("containerd_namespace", namespace)
     scan.index = 1
