@@ -1,0 +1,208 @@
+"""Tests on the running kernel: real probes, real cgroups, the stand-in GPU.
+
+Expected values come from what the clients themselves logged, never from our own tables.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SIM = ROOT / "sim" / "build"
+COTENANT = [sys.executable, "-m", "cotenant"]
+
+
+def _why_not() -> str | None:
+    if os.geteuid() != 0:
+        return "needs root"
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        return "needs a kernel with BTF"
+    return None
+
+
+@pytest.fixture(autouse=True, scope="session")
+def running_kernel() -> None:
+    """Skip with the reason; fail instead where a kernel was promised."""
+    if reason := _why_not():
+        if os.environ.get("COTENANT_REQUIRE_KERNEL"):
+            pytest.fail(reason)
+        pytest.skip(f"{reason} (COTENANT_REQUIRE_KERNEL=1 makes this a failure)")
+
+
+@dataclass(frozen=True)
+class Cgroup:
+    """A cgroup v2 group that a test made."""
+
+    path: Path
+
+    @property
+    def id(self) -> int:
+        """The kernel's id of it."""
+        return self.path.stat().st_ino
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def enter(self) -> None:
+        """Move the calling process in: for ``preexec_fn``."""
+        (self.path / "cgroup.procs").write_text(str(os.getpid()))
+
+    def popen(self, command: list[Any], **options: Any) -> "subprocess.Popen[str]":
+        """A command that starts inside."""
+        return subprocess.Popen(
+            [str(word) for word in command],
+            preexec_fn=self.enter,
+            text=True,
+            stdout=subprocess.PIPE,
+            **options,
+        )
+
+
+def cgroup_root() -> Path:
+    """Where cgroup v2 is mounted."""
+    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    return Path(next(m[1] for m in mounts if m[2] == "cgroup2"))
+
+
+@contextmanager
+def new_cgroup() -> Iterator[Cgroup]:
+    """A fresh group; whatever is still inside at the end is killed with it."""
+    group = Cgroup(Path(tempfile.mkdtemp(prefix="cotenant-test-", dir=cgroup_root())))
+    try:
+        yield group
+    finally:
+        (group.path / "cgroup.kill").write_text("1")
+        for _ in range(200):
+            try:
+                group.path.rmdir()
+                break
+            except OSError:
+                time.sleep(0.02)
+
+
+@pytest.fixture
+def cgroups() -> Iterator[Callable[[], Cgroup]]:
+    """Makes fresh cgroups, gone after the test."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(new_cgroup())
+
+
+@pytest.fixture
+def cgroup(cgroups: Callable[[], Cgroup]) -> Cgroup:
+    """One fresh cgroup."""
+    return cgroups()
+
+
+@dataclass
+class Recording:
+    """A `cotenant record` that a test started."""
+
+    store: Path
+    process: "subprocess.Popen[str]"
+    errors: Path
+    stopped: bool = field(default=False)
+
+    def stop(self, timeout: float = 60) -> None:
+        """Ask it to end as a user would, and expect it to end well."""
+        if self.stopped:
+            return
+        self.stopped = True
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(timeout)
+        assert code == 0, self.errors.read_text()
+
+    def sql(self, query: str) -> list[dict[str, Any]]:
+        """What the store answers, through the command that users have."""
+        done = subprocess.run(
+            [*COTENANT, "sql", "--store", self.store, "--format", "json", query],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def wait_for(self, query: str, seconds: float = 20) -> list[dict[str, Any]]:
+        """Ask until there is an answer with rows."""
+        deadline = time.monotonic() + seconds
+        while not (rows := self.sql(query)):
+            assert time.monotonic() < deadline, f"no rows: {query}"
+            time.sleep(0.1)
+        return rows
+
+
+@contextmanager
+def record(store: Path, *options: str, timeout: float = 60) -> Iterator[Recording]:
+    """Record in the background from when every probe is attached until the end of the block."""
+    errors = store.with_name(store.name + ".stderr")
+    with errors.open("w") as stream:
+        process = subprocess.Popen(
+            [*COTENANT, "record", "--store", str(store), *options], stderr=stream, text=True
+        )
+    recording = Recording(store, process, errors)
+    try:
+        deadline = time.monotonic() + timeout
+        while not errors.read_text().startswith("recording"):
+            assert process.poll() is None, errors.read_text()
+            assert time.monotonic() < deadline, "not recording in time"
+            time.sleep(0.02)
+        yield recording
+        recording.stop()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where a test's recording goes."""
+    return tmp_path / "store"
+
+
+def sim_environment(log: Path | None = None, **more: str) -> dict[str, str]:
+    """The environment of a client of the stand-in GPU."""
+    device = f"cotenant-test-{os.getpid()}"
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(SIM), "COTENANT_SIM_DEVICE": device, **more}
+    if log is not None:
+        environment["COTENANT_SIM_LOG"] = str(log)
+    return environment
+
+
+def truth(log: Path) -> list[dict[str, Any]]:
+    """What a client of the stand-in GPU says it did."""
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def no_probe_left(running_kernel: None) -> Iterator[None]:
+    """Every test leaves the kernel as it found it."""
+    before = bpf_links()
+    yield
+    deadline = time.monotonic() + 20
+    while (after := bpf_links()) - before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert after - before == set()
+
+
+def bpf_links() -> set[int]:
+    """Links in the kernel that are ours by the names of their programs."""
+    tool = shutil.which("bpftool", path=f"{os.environ['PATH']}:/usr/sbin")
+    assert tool is not None
+    listed = json.loads(subprocess.run([tool, "-j", "prog"], capture_output=True, check=True).stdout)
+    return {p["id"] for p in listed if p.get("name", "").startswith(("cuda_", "nccl_", "names_"))}

@@ -1,0 +1,58 @@
+"""CUDA calls on the running kernel, compared with what the client says it did."""
+
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.conftest import SIM, Cgroup, record, sim_environment, truth
+
+STEPS = 211  # Prime: batching or sampling cannot land on it by accident.
+
+WORKLOAD = SIM / "workload"
+# What the client logs and we record as rows.
+OPERATIONS = ("launch", "memcpy", "memset", "alloc", "free", "sync")
+
+
+def run(cgroup: Cgroup, log: Path, *options: str) -> None:
+    """A workload in a cgroup, from start to end."""
+    environment = sim_environment(log)
+    process = cgroup.popen([WORKLOAD, *options], env=environment, stderr=subprocess.PIPE)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+
+
+@pytest.mark.parametrize("attach", ["session", "multi", "pair"])
+def test_every_call_is_recorded_once_in_its_cgroup(
+    attach: str, cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    tenants = {name: cgroups() for name in ("driver", "runtime12")}
+    with record(store, "--attach", attach) as recording:
+        for api, cgroup in tenants.items():
+            run(cgroup, tmp_path / f"{api}.warm", "--api", api, "--steps", "3")
+            run(cgroup, tmp_path / f"{api}.log", "--api", api, "--steps", str(STEPS), "--seed", "7")
+    for api, cgroup in tenants.items():
+        calls = truth(tmp_path / f"{api}.log")
+        pid = calls[0]["pid"]
+        expected = Counter(
+            (c["op"], c.get("bytes") if c["op"] != "free" else None, tuple(c.get("grid", ())), tuple(c.get("block", ())))
+            for c in calls
+            if c["op"] in OPERATIONS
+        )
+        rows = recording.sql(
+            "select e.*, c.cgroup_path from cuda_events e join containers c using (cgroup_id) "
+            f"where pid = {pid} and op in {OPERATIONS}"
+        )
+        assert {row["cgroup_path"] for row in rows} == {f"/{cgroup.name}"}
+        recorded = Counter(
+            (
+                row["op"],
+                row["bytes"],
+                (row["grid_x"], row["grid_y"], row["grid_z"]) if row["grid_x"] else (),
+                (row["block_x"], row["block_y"], row["block_z"]) if row["block_x"] else (),
+            )
+            for row in rows
+        )
+        assert recorded == expected
