@@ -298,7 +298,7 @@ def test_a_sluid_becomes_a_job_by_slurmstepds_word_not_the_tasks(tmp_path):
 
     assert names.slurm_job == "3385"
     assert tenancy(identity, names).tenant == "slurm/3385"
-    assert dict(names.labels) == {"slurm.partition": "gpu"}
+    assert dict(names.labels) == {"asserted.slurm.job": "1", "asserted.slurm.partition": "gpu"}
 
 
 def test_the_user_of_a_slice_is_named(tmp_path):

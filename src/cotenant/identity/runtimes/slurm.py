@@ -3,7 +3,7 @@
 The path tells the job id, or since Slurm 26.05 a SLUID. ``slurmstepd``, which runs as
 root in the step's own corner, has ``[<job>.<step>]`` in its command line. Account and
 partition come from ``scontrol`` where it is installed; a task's environment is the
-job's own word and only fills what nobody else tells.
+job's own word, so what it says is kept under labels that say so.
 """
 
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.identity.model import Identity, Job
-from cotenant.identity.names import Names, clean
+from cotenant.identity.names import Labels, Names, clean, clean_labels
 from cotenant.identity.runtimes.source import Absent, Source, SourceError
 from cotenant.identity.runtimes.users import UserSource
 
@@ -63,9 +63,9 @@ class SlurmSource(Source):
         return Names(
             source=self.name,
             runtime="slurm",
-            name=clean(told.get("JobName") or asserted.get("SLURM_JOB_NAME")),
-            labels=_labels(account, partition or asserted.get("SLURM_JOB_PARTITION")),
-            slurm_job=job_id or clean(asserted.get("SLURM_JOB_ID")),
+            name=clean(told.get("JobName")),
+            labels=_labels(account, partition, asserted),
+            slurm_job=job_id,
             slurm_account=clean(account),
             user=user or None,
             confirmed=job_id is not None,
@@ -147,6 +147,13 @@ class SlurmSource(Source):
         return dict(_FIELD.findall(text))
 
 
-def _labels(account: str | None, partition: str | None) -> tuple[tuple[str, str], ...]:
-    pairs = (("slurm.account", clean(account)), ("slurm.partition", clean(partition)))
-    return tuple((key, value) for key, value in pairs if value)
+def _labels(account: str | None, partition: str | None, asserted: dict[str, str]) -> Labels:
+    pairs = {
+        "slurm.account": account,
+        "slurm.partition": partition,
+        "asserted.slurm.job": asserted.get("SLURM_JOB_ID"),
+        "asserted.slurm.name": asserted.get("SLURM_JOB_NAME"),
+        "asserted.slurm.partition": asserted.get("SLURM_JOB_PARTITION"),
+        "asserted.slurm.account": asserted.get("SLURM_JOB_ACCOUNT"),
+    }
+    return clean_labels({key: value for key, value in pairs.items() if value})
