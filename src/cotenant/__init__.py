@@ -1,3 +1,23 @@
 """On a shared GPU host, ask which tenant did what."""
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cotenant.query.session import Session
+
 __version__ = "0.1.0"
+__all__ = ["open_store"]
+
+
+def open_store(path: "Path | str", **window: Any) -> "Session":
+    """A session that answers read-only SQL about a store; see ``cotenant.query.session.Session``.
+
+    >>> with open_store("/var/lib/cotenant", tenant="ml/train") as session:  # doctest: +SKIP
+    ...     table = session.ask("SELECT count(*) FROM cuda_events").table
+    """
+    # Whoever only records should not wait for DuckDB.
+    from cotenant.query.session import Session
+
+    return Session(path, **window)

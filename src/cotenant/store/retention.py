@@ -1,7 +1,8 @@
 """How long rows are kept: by age and by bytes, oldest first.
 
 Rollups say in a few bytes what the rows said, so they stay ``LONGER`` times as long. Who a tenant
-was stays as long as anything that names it: containers and sessions go last, and only by age.
+was stays as long as anything that may name it: the snapshot of a boot or of a recording goes when
+the next one began before the oldest row that is left.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from cotenant.store.manifest import Segment
 from cotenant.store.writer import StoreWriter
 
 LONGER: Final = 10
-_LONG_LIVED: Final = frozenset({"rollups", "containers", "sessions"})
+_LONG_LIVED: Final = frozenset({"rollups"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +30,39 @@ def _age_limit(segment: Segment, keep_ns: int) -> int:
 def expired(segments: tuple[Segment, ...], limits: Limits, now_ns: int) -> list[Segment]:
     """The segments to let go, oldest first."""
     timed = sorted((s for s in segments if s.max_ns is not None), key=lambda s: s.max_ns or 0)
-    gone: list[Segment] = []
-    if limits.keep_ns is not None:
-        keep = limits.keep_ns
-        gone = [s for s in timed if (s.max_ns or 0) < now_ns - _age_limit(s, keep)]
+    gone = [s for s in timed if _too_old(s, limits, now_ns)]
+    rest = [s for s in timed if not _too_old(s, limits, now_ns)]
     if limits.max_bytes is not None:
-        rest = [s for s in timed if s not in gone]
         excess = sum(s.bytes for s in segments) - sum(s.bytes for s in gone) - limits.max_bytes
         # Rollups are the last to go: they answer for the rows that went before them.
-        for segment in sorted(rest, key=lambda s: (s.table in _LONG_LIVED, s.max_ns or 0)):
-            if excess <= 0:
-                break
-            gone.append(segment)
-            excess -= segment.bytes
-    return gone
+        rest.sort(key=lambda s: (s.table in _LONG_LIVED, s.max_ns or 0))
+        while rest and excess > 0:
+            excess -= rest[0].bytes
+            gone.append(rest.pop(0))
+    return gone + (_unneeded(segments, rest) if gone else [])
+
+
+def _too_old(segment: Segment, limits: Limits, now_ns: int) -> bool:
+    if limits.keep_ns is None:
+        return False
+    return (segment.max_ns or 0) < now_ns - _age_limit(segment, limits.keep_ns)
+
+
+def _unneeded(segments: tuple[Segment, ...], rest: list[Segment]) -> list[Segment]:
+    """Snapshots that nothing left can refer to; the latest of each table always stays."""
+    oldest = min((s.min_ns for s in rest if s.min_ns is not None), default=None)
+    if oldest is None:
+        return []
+    snapshots: dict[str, list[tuple[int, Segment]]] = {}
+    for segment in segments:
+        if segment.key is not None:
+            began = int(segment.path.rpartition("/")[2].partition("-")[0])
+            snapshots.setdefault(segment.table, []).append((began, segment))
+    found = []
+    for group in snapshots.values():
+        group.sort(key=lambda each: each[0])
+        found += [group[i][1] for i in range(len(group) - 1) if group[i + 1][0] < oldest]
+    return found
 
 
 class Retention:

@@ -213,3 +213,18 @@ def test_a_merged_segment_may_expire_before_it_is_shown(root, store, fill, compa
     compactor.step(NOW_NS + GRACE_NS)
     assert store.segments == ()
     assert list((root / "cuda_events").rglob("*.parquet*")) == []
+
+
+def test_containers_of_a_boot_go_with_the_last_row_that_may_name_them(store, fill, container):
+    for boot, day in (("boot-1", -5), ("boot-2", -3), ("boot-3", -1)):
+        began = NOW_NS + day * DAY_NS
+        store.replace("containers", container(day, boot, boot), key=boot)
+        fill(1, began)
+        fill(1, began + DAY_NS)
+    retention = Retention(store, Limits(keep_ns=2 * DAY_NS + DAY_NS // 2))
+
+    def boots():
+        retention.step(NOW_NS)
+        return [s.key for s in store.segments if s.table == "containers"]
+
+    assert boots() == ["boot-2", "boot-3"]
