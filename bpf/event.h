@@ -195,7 +195,8 @@ struct nccl_event {
 	__u16 function;
 	__u16 known;
 	__u64 duration_ns DOC("the call on the host, from entry to return") KNOWN(NCCL_KNOWN_DURATION);
-	__u64 bytes DOC("count times the size of the data type") KNOWN(NCCL_KNOWN_BYTES);
+	__u64 bytes DOC("bytes of the operation: of all ranks' parts where each has one")
+		AS("nccl_bytes") KNOWN(NCCL_KNOWN_BYTES);
 	__u32 datatype DOC("type of one element") AS("enum:nccl_datatype") KNOWN(NCCL_KNOWN_DATATYPE);
 	__u32 reduce_op DOC("Sum, Prod, Max, Min, Avg") AS("enum:nccl_reduce_op")
 		KNOWN(NCCL_KNOWN_REDUCE_OP);
@@ -203,11 +204,11 @@ struct nccl_event {
 	__s32 root DOC("the root rank of a rooted collective") KNOWN(NCCL_KNOWN_ROOT);
 	/* The communicator's address in its process. */
 	__u64 communicator DOC("the communicator, the same on every rank") COLUMN("comm_hash")
-		AS("comm_hash") KNOWN(NCCL_KNOWN_COMM);
+		AS("comm:hash") KNOWN(NCCL_KNOWN_COMM);
 	DERIVED(comm_name) DOC("the communicator's name, where the application gave one")
-		AS("comm_name");
-	DERIVED(rank) DOC("rank in the communicator") AS("comm_rank");
-	DERIVED(nranks) DOC("ranks in the communicator") AS("comm_nranks");
+		AS("comm:name");
+	DERIVED(rank) DOC("rank in the communicator") AS("comm:rank");
+	DERIVED(nranks) DOC("ranks in the communicator") AS("comm:nranks");
 	__u64 stream DOC("CUDA stream") KNOWN(NCCL_KNOWN_STREAM);
 	__u64 group_id DOC("the calls of one group share it") KNOWN(NCCL_KNOWN_GROUP);
 	__s32 result DOC("ncclResult_t; NULL if the call never returned") KNOWN(NCCL_KNOWN_RESULT);

@@ -18,14 +18,16 @@ enum fact_kind {
 	FACT_CGROUP_MOVED = 7,	/* renamed: text is its new path */
 	FACT_PROCESS_EXEC = 8,
 	FACT_PROCESS_GONE = 9,
-	FACT_COMMUNICATOR = 10, /* handle is rank `rank` of `nranks`; `other` is its hash */
-	FACT_COMM_SPLIT = 11,	/* handle was split off `other` */
+	FACT_COMMUNICATOR = 10, /* handle is rank `rank` of `nranks`; `other` hashes its id */
+	FACT_COMM_SPLIT = 11,	/* handle was made from `other`, with color `rank` */
 	FACT_TASK_MOVED = 12,	/* task pid entered cgroup `handle` of hierarchy `other` */
 	FACT_DEVICE = 13,	/* device ordinal `handle` has the uuid in text */
 	FACT_CONTEXT = 14,	/* context `handle` is on device ordinal `other` */
 	FACT_POINTER = 15,	/* function text of version `other` was handed out at `handle` */
 	FACT_GRAPH = 16,	/* a step in the life of a graph; see cuda.bpf.c */
 	FACT_MEMORY = 17,
+	FACT_COMM_RANK = 18,	/* communicator handle is rank `rank` */
+	FACT_COMM_COUNT = 19,	/* communicator handle has `nranks` */
 };
 
 struct fact {

@@ -41,10 +41,11 @@ MAKER_TYPES = {
     "kernel": "string",
     "gpu": "string",
     "graph": "string",
-    "comm_hash": "int64",
-    "comm_name": "string",
-    "comm_rank": "int32",
-    "comm_nranks": "int32",
+    "comm:hash": "int64",
+    "comm:name": "string",
+    "comm:rank": "int32",
+    "comm:nranks": "int32",
+    "nccl_bytes": "int64",
     "address": "string",
     "device": "string",
     "enum": "string",
@@ -127,7 +128,7 @@ def stored_type(member: dict[str, Any]) -> str:
     if maker.startswith("null:"):
         return maker.removeprefix("null:")
     if maker:
-        return MAKER_TYPES[maker.partition(":")[0]]
+        return MAKER_TYPES.get(maker) or MAKER_TYPES[maker.partition(":")[0]]
     if member["type"].startswith("S"):
         return "string"
     return "int64" if member["type"].endswith("8") else "int32"

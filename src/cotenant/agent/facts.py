@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from cotenant.agent.communicators import Communicator, Communicators
 from cotenant.agent.kernel_names import KernelNames, Process
 from cotenant.identity.ledger import Ledger
 from cotenant.schema.events import ENUMS
@@ -16,9 +17,12 @@ _KINDS: Final = ENUMS["fact_kind"]
 class Facts:
     """Hands each fact to the ledger or to the names that it is about."""
 
-    def __init__(self, ledger: Ledger, names: KernelNames) -> None:
+    def __init__(
+        self, ledger: Ledger, names: KernelNames, communicators: Communicators
+    ) -> None:
         self._ledger = ledger
         self._names = names
+        self._communicators = communicators
         self.offset_ns = 0
         self._by_kind: dict[str, Callable[[Any, bytes], None]] = {
             "NAME": self._name,
@@ -28,6 +32,10 @@ class Facts:
             "CGROUP_MOVED": self._moved,
             "PROCESS_EXEC": self._exec,
             "PROCESS_GONE": self._ended,
+            "COMMUNICATOR": self._communicator,
+            "COMM_SPLIT": self._split,
+            "COMM_RANK": self._rank,
+            "COMM_COUNT": self._rank,
         }
 
     def take(self, records: Iterable[bytes]) -> None:
@@ -57,6 +65,28 @@ class Facts:
 
     def _ended(self, fact: Any, _: bytes) -> None:
         self._names.gone(_process(fact))
+        self._communicators.gone(_process(fact))
+
+    def _communicator(self, fact: Any, text: bytes) -> None:
+        self._communicators.made(
+            _process(fact),
+            int(fact["handle"]),
+            Communicator(_signed(fact["other"]), int(fact["rank"]), int(fact["nranks"]), _name(text)),
+        )
+
+    def _split(self, fact: Any, text: bytes) -> None:
+        self._communicators.split(
+            _process(fact), int(fact["handle"]), int(fact["other"]), int(fact["rank"]), _name(text)
+        )
+
+    def _rank(self, fact: Any, _: bytes) -> None:
+        asked = _KINDS[int(fact["kind"])]
+        self._communicators.learned(
+            _process(fact),
+            int(fact["handle"]),
+            rank=int(fact["rank"]) if asked == "COMM_RANK" else None,
+            nranks=int(fact["nranks"]) if asked == "COMM_COUNT" else None,
+        )
 
     def _born(self, fact: Any, text: bytes) -> None:
         self._ledger.born(int(fact["other"]), int(fact["handle"]), _path(text), self._utc(fact))
@@ -73,6 +103,15 @@ class Facts:
 
 def _process(fact: Any) -> Process:
     return Process(int(fact["pid"]), int(fact["process_start_ns"]))
+
+
+def _signed(value: Any) -> int:
+    """63 bits of a hash: SQL engines have no unsigned numbers."""
+    return int(value) & (1 << 63) - 1
+
+
+def _name(text: bytes) -> str | None:
+    return "".join(c if c.isprintable() else "\ufffd" for c in _path(text)) or None
 
 
 def _path(text: bytes) -> str:

@@ -16,8 +16,10 @@ from cotenant.agent.channel import Closed
 from cotenant.agent.clock import wall_offset_ns
 from cotenant.agent.columns import Columns, Maker
 from cotenant.agent.columns.kernel import FunctionName, Kernel
+from cotenant.agent.columns.communicator import CollectiveBytes, Membership
 from cotenant.agent.columns.plain import Copy, Enum, Null, Time
 from cotenant.agent.columns.tenant import Tenant
+from cotenant.agent.communicators import Communicators
 from cotenant.agent.control import Control
 from cotenant.agent.drain import Drain
 from cotenant.agent.facts import Facts
@@ -79,7 +81,8 @@ class Recorder:
         )
         self._ledger_version = -1
         self._names = KernelNames()
-        self._facts = Facts(self._ledger, self._names)
+        self._communicators = Communicators()
+        self._facts = Facts(self._ledger, self._names, self._communicators)
         self._time = Time()
         self._session = SessionRow(
             node=self.node,
@@ -128,10 +131,8 @@ class Recorder:
             "null": Null(),
             "gpu": Null(),
             "graph": Null(),
-            "comm_hash": Null(),
-            "comm_name": Null(),
-            "comm_rank": Null(),
-            "comm_nranks": Null(),
+            "comm": Membership(self._communicators),
+            "nccl_bytes": CollectiveBytes(self._communicators),
         }
 
     def _sample_clock(self) -> None:

@@ -94,7 +94,7 @@ NCCL_EVENTS: Final = Table(
         Column('op', 'string', 'AllReduce, Broadcast, Send, GroupEnd, ...', False),
         Column('api', 'string', 'the outermost probed function', False),
         Column('duration_ns', 'int64', 'the call on the host, from entry to return'),
-        Column('bytes', 'int64', 'count times the size of the data type'),
+        Column('bytes', 'int64', "bytes of the operation: of all ranks' parts where each has one"),
         Column('datatype', 'string', 'type of one element'),
         Column('reduce_op', 'string', 'Sum, Prod, Max, Min, Avg'),
         Column('peer', 'int32', 'the other rank of a send or receive'),
@@ -128,15 +128,15 @@ NCCL_RECORD: Final = Record(
         Field('function', 68, '<u2', None, None, None),
         Field('known', 70, '<u2', None, None, None),
         Field('duration_ns', 72, '<u8', 'duration_ns', None, 9),
-        Field('bytes', 80, '<u8', 'bytes', None, 0),
+        Field('bytes', 80, '<u8', 'bytes', 'nccl_bytes', 0),
         Field('datatype', 88, '<u4', 'datatype', 'enum:nccl_datatype', 1),
         Field('reduce_op', 92, '<u4', 'reduce_op', 'enum:nccl_reduce_op', 2),
         Field('peer', 96, '<i4', 'peer', None, 3),
         Field('root', 100, '<i4', 'root', None, 4),
-        Field('communicator', 104, '<u8', 'comm_hash', 'comm_hash', 5),
-        Field('comm_name', 112, 'S0', 'comm_name', 'comm_name', None),
-        Field('rank', 112, 'S0', 'rank', 'comm_rank', None),
-        Field('nranks', 112, 'S0', 'nranks', 'comm_nranks', None),
+        Field('communicator', 104, '<u8', 'comm_hash', 'comm:hash', 5),
+        Field('comm_name', 112, 'S0', 'comm_name', 'comm:name', None),
+        Field('rank', 112, 'S0', 'rank', 'comm:rank', None),
+        Field('nranks', 112, 'S0', 'nranks', 'comm:nranks', None),
         Field('stream', 112, '<u8', 'stream', None, 6),
         Field('group_id', 120, '<u8', 'group_id', None, 7),
         Field('result', 128, '<i4', 'result', None, 8),
@@ -148,4 +148,4 @@ EVENTS: Final = (CUDA_EVENTS, NCCL_EVENTS,)
 
 RECORDS: Final = {1: CUDA_RECORD, 2: NCCL_RECORD}
 
-ENUMS: Final[dict[str, dict[int, str]]] = {'call_flags': {1: 'OPERATION', 2: 'ROW', 4: 'HANDLE_STUB', 8: 'READY', 16: 'OUT_BYTES', 32: 'CONTEXT', 64: 'CONTEXT_POP', 128: 'AT_ENTRY'}, 'call_shape': {0: 'NONE', 1: 'WORDS', 2: 'PACKED', 3: 'STRUCT'}, 'cgroup_subsys_id': {0: 'cpuset_cgrp_id', 1: 'cpu_cgrp_id', 2: 'cpuacct_cgrp_id', 3: 'io_cgrp_id', 4: 'memory_cgrp_id', 5: 'devices_cgrp_id', 6: 'freezer_cgrp_id', 7: 'pids_cgrp_id'}, 'counter': {0: 'TOTALS_FULL', 1: 'STALE_FRAME', 2: 'DEEP_CALL', 3: 'UNDER_WAY', 4: 'NO_THREAD', 5: 'UNREADABLE', 6: 'FACT_LOST', 7: 'ORPHAN_ROWS', 8: 'ORPHAN_LOST', 9: 'DIED_INSIDE', 10: 'END'}, 'cuda_direction': {0: 'HtoH', 1: 'HtoD', 2: 'DtoH', 3: 'DtoD'}, 'cuda_op': {1: 'launch', 2: 'memcpy', 3: 'memset', 4: 'alloc', 5: 'free', 6: 'sync', 7: 'graph_launch', 8: 'event', 9: 'stream', 10: 'context', 11: 'module', 12: 'device', 13: 'graph', 14: 'init', 15: 'map', 16: 'host', 17: 'query', 18: 'prefetch'}, 'fact_kind': {1: 'NAME', 2: 'ALIAS', 3: 'UNREADABLE', 4: 'FORGET', 5: 'CGROUP_BORN', 6: 'CGROUP_GONE', 7: 'CGROUP_MOVED', 8: 'PROCESS_EXEC', 9: 'PROCESS_GONE', 10: 'COMMUNICATOR', 11: 'COMM_SPLIT', 12: 'TASK_MOVED', 13: 'DEVICE', 14: 'CONTEXT', 15: 'POINTER', 16: 'GRAPH', 17: 'MEMORY'}, 'nccl_datatype': {0: 'int8', 1: 'uint8', 2: 'int32', 3: 'uint32', 4: 'int64', 5: 'uint64', 6: 'float16', 7: 'float32', 8: 'float64', 9: 'bfloat16', 10: 'float8e4m3', 11: 'float8e5m2'}, 'nccl_op': {1: 'AllReduce', 2: 'Reduce', 3: 'Broadcast', 4: 'AllGather', 5: 'ReduceScatter', 6: 'AlltoAll', 7: 'Gather', 8: 'Scatter', 9: 'Send', 10: 'Recv', 11: 'PutSignal', 12: 'GroupEnd', 13: 'CommInit', 14: 'CommSplit', 15: 'CommDestroy', 16: 'CommAbort', 17: 'GroupStart'}, 'nccl_reduce_op': {0: 'sum', 1: 'prod', 2: 'max', 3: 'min', 4: 'avg'}}
+ENUMS: Final[dict[str, dict[int, str]]] = {'call_flags': {1: 'OPERATION', 2: 'ROW', 4: 'HANDLE_STUB', 8: 'READY', 16: 'OUT_BYTES', 32: 'CONTEXT', 64: 'CONTEXT_POP', 128: 'AT_ENTRY'}, 'call_shape': {0: 'NONE', 1: 'WORDS', 2: 'PACKED', 3: 'STRUCT'}, 'cgroup_subsys_id': {0: 'cpuset_cgrp_id', 1: 'cpu_cgrp_id', 2: 'cpuacct_cgrp_id', 3: 'io_cgrp_id', 4: 'memory_cgrp_id', 5: 'devices_cgrp_id', 6: 'freezer_cgrp_id', 7: 'pids_cgrp_id'}, 'counter': {0: 'TOTALS_FULL', 1: 'STALE_FRAME', 2: 'DEEP_CALL', 3: 'UNDER_WAY', 4: 'NO_THREAD', 5: 'UNREADABLE', 6: 'FACT_LOST', 7: 'ORPHAN_ROWS', 8: 'ORPHAN_LOST', 9: 'DIED_INSIDE', 10: 'END'}, 'cuda_direction': {0: 'HtoH', 1: 'HtoD', 2: 'DtoH', 3: 'DtoD'}, 'cuda_op': {1: 'launch', 2: 'memcpy', 3: 'memset', 4: 'alloc', 5: 'free', 6: 'sync', 7: 'graph_launch', 8: 'event', 9: 'stream', 10: 'context', 11: 'module', 12: 'device', 13: 'graph', 14: 'init', 15: 'map', 16: 'host', 17: 'query', 18: 'prefetch'}, 'fact_kind': {1: 'NAME', 2: 'ALIAS', 3: 'UNREADABLE', 4: 'FORGET', 5: 'CGROUP_BORN', 6: 'CGROUP_GONE', 7: 'CGROUP_MOVED', 8: 'PROCESS_EXEC', 9: 'PROCESS_GONE', 10: 'COMMUNICATOR', 11: 'COMM_SPLIT', 12: 'TASK_MOVED', 13: 'DEVICE', 14: 'CONTEXT', 15: 'POINTER', 16: 'GRAPH', 17: 'MEMORY', 18: 'COMM_RANK', 19: 'COMM_COUNT'}, 'nccl_datatype': {0: 'int8', 1: 'uint8', 2: 'int32', 3: 'uint32', 4: 'int64', 5: 'uint64', 6: 'float16', 7: 'float32', 8: 'float64', 9: 'bfloat16', 10: 'float8e4m3', 11: 'float8e5m2'}, 'nccl_op': {1: 'AllReduce', 2: 'Reduce', 3: 'Broadcast', 4: 'AllGather', 5: 'ReduceScatter', 6: 'AlltoAll', 7: 'Gather', 8: 'Scatter', 9: 'Send', 10: 'Recv', 11: 'PutSignal', 12: 'GroupEnd', 13: 'CommInit', 14: 'CommSplit', 15: 'CommDestroy', 16: 'CommAbort', 17: 'GroupStart'}, 'nccl_reduce_op': {0: 'sum', 1: 'prod', 2: 'max', 3: 'min', 4: 'avg'}}

@@ -7,9 +7,14 @@ arguments*. Attaching is ``attach.py``'s job; the event itself is declared in bp
 from typing import Final
 
 from cotenant.probes.function import Function, Library
-from cotenant.probes.tables import driver, names, runtime
+from cotenant.probes.tables import driver, names, nccl, runtime
 
-FUNCTIONS: Final[tuple[Function, ...]] = (*driver.FUNCTIONS, *runtime.FUNCTIONS, *names.FUNCTIONS)
+FUNCTIONS: Final[tuple[Function, ...]] = (
+    *driver.FUNCTIONS,
+    *runtime.FUNCTIONS,
+    *nccl.FUNCTIONS,
+    *names.FUNCTIONS,
+)
 
 BY_ID: Final = {function.id: function for function in FUNCTIONS}
 
