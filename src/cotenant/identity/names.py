@@ -56,8 +56,9 @@ class Names:
     def joined(self, other: "Names") -> "Names":
         """Both sources' words; the one that knows the cgroup goes before one that knows the id."""
         first, second = (other, self) if other.confirmed and not self.confirmed else (self, other)
-        if first.confirmed and not second.confirmed:
-            # Another container may carry the same id: only silence is taken from it.
+        same = (first.runtime, first.container_id) == (second.runtime, second.container_id)
+        if first.confirmed and not second.confirmed and not same:
+            # Another runtime's container may carry the same id: nothing is taken from it.
             return replace(first, complete=first.complete and second.complete)
         values = {x.name: getattr(first, x.name) or getattr(second, x.name) for x in fields(self)}
         values["labels"] = tuple(dict([*second.labels, *first.labels]).items())[:LABELS_MAX]

@@ -18,7 +18,7 @@ from cotenant.identity.runtimes import (
     StorageSource,
     UserSource,
 )
-from cotenant.identity.runtimes.containerd import K3S_STATE, STATE
+from cotenant.identity.runtimes.containerd import DOCKER_STATE, K3S_STATE, STATE
 from cotenant.identity.runtimes.docker import DOCKER_SOCKET, PODMAN_SOCKET
 from cotenant.identity.runtimes.kubelet import READ_ONLY, TOKEN
 
@@ -31,7 +31,7 @@ class SourceSettings:
 
     docker: tuple[str, ...] = (DOCKER_SOCKET,)
     podman: tuple[str, ...] = (PODMAN_SOCKET,)
-    containerd: tuple[str, ...] = (str(STATE), str(K3S_STATE))
+    containerd: tuple[str, ...] = (str(STATE), str(DOCKER_STATE), str(K3S_STATE))
     kubelet: str = READ_ONLY
     kubelet_token: str = str(TOKEN)
     kubelet_authority: str | None = None

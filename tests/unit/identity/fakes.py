@@ -19,6 +19,18 @@ def answer(body: object, status: int = 200) -> Reply:
     return reply
 
 
+def daemon(found: dict) -> Reply:
+    """Docker with one container: the list of containers and its inspection."""
+    listed = {"Id": found["Id"], "Names": [found["Name"]], "Image": found["Config"]["Image"]}
+    listed |= {"Labels": found["Config"]["Labels"]}
+
+    def reply(connection: socket.socket, target: str) -> None:
+        in_list = target.startswith("/containers/json?")
+        answer([listed] if in_list else found)(connection, target)
+
+    return reply
+
+
 def hang(connection: socket.socket, _target: str) -> None:
     connection.settimeout(30)
     while connection.recv(4096):

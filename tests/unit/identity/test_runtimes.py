@@ -49,26 +49,44 @@ def write(path, value):
 
 
 def test_docker_tells_name_image_and_labels(serve):
-    server = serve(fakes.answer(inspection()))
+    server = serve(fakes.daemon(inspection()))
     names = docker(server).lookup(DOCKER, f"/docker/{A}")
 
     assert (names.name, names.image, names.labels) == ("trainer", "train:1", (("team", "b"),))
     assert names.confirmed
-    assert server.targets == [f"/containers/{A}/json"]
+    assert [target.partition("?")[0] for target in server.targets] == ["/containers/json"]
 
 
 def test_docker_is_believed_only_about_the_cgroup_it_made(serve, tmp_path):
     forged = parse_path(f"/elsewhere/{A}")
     write(tmp_path / "7" / "cgroup", f"4:memory:/docker/{A}\n0::/docker/{A}\n")
-    server = serve(fakes.answer(inspection(State={"Pid": 7})))
+    server = serve(fakes.daemon(inspection(State={"Pid": 7})))
 
     assert docker(server, proc=tmp_path).lookup(DOCKER, "").confirmed
+    assert len(server.targets) == 1
     assert not docker(server, proc=tmp_path).lookup(forged, "").confirmed
+
+
+def test_docker_confirms_a_place_of_the_users_choice(serve, tmp_path):
+    path = f"/batch/{A}"
+    server = serve(fakes.daemon(inspection(HostConfig={"CgroupParent": "/batch"})))
+    names = docker(server, proc=tmp_path).lookup(parse_path(path), path)
+
+    assert (names.name, names.confirmed) == ("trainer", True)
+
+
+def test_dockers_name_is_joined_with_the_place_that_its_containerd_knows(serve, tmp_path):
+    path = f"/batch/{A}"
+    bundle(tmp_path, "moby", A, path)
+    server = serve(fakes.daemon(inspection()))
+    names = Resolver([ContainerdSource(tmp_path), docker(server)]).lookup(parse_path(path), path)
+
+    assert (names.name, names.confirmed, names.complete) == ("trainer", True, True)
 
 
 def test_an_imitated_pod_stays_unverified_and_carries_its_own_name(serve):
     parent = f"/kubepods/burstable/pod{UID}"
-    server = serve(fakes.answer(inspection(HostConfig={"CgroupParent": parent})))
+    server = serve(fakes.daemon(inspection(HostConfig={"CgroupParent": parent})))
     names = Resolver([docker(server)]).lookup(IMITATED, "")
     whose = tenancy(IMITATED, names)
 
@@ -124,7 +142,7 @@ def test_an_unknown_container_is_no_failure(serve):
 
 def test_ten_megabytes_of_labels_leave_the_name(serve):
     labels = {f"k{number}": "x" * 1000 for number in range(10_007)}
-    server = serve(fakes.answer(inspection(Config={"Image": "i", "Labels": labels})))
+    server = serve(fakes.daemon(inspection(Config={"Image": "i", "Labels": labels})))
     names = docker(server, timeout_s=20).lookup(DOCKER, "")
 
     assert (names.name, names.labels, names.confirmed) == ("trainer", (), True)
@@ -132,7 +150,7 @@ def test_ten_megabytes_of_labels_leave_the_name(serve):
 
 def test_labels_are_cut_and_cleaned(serve):
     labels = {f"k{number:04}": "a\nb\x1b[31m" + "x" * 5000 for number in range(101)}
-    server = serve(fakes.answer(inspection(Config={"Image": "i", "Labels": labels})))
+    server = serve(fakes.daemon(inspection(Config={"Image": "i", "Labels": labels})))
     names = docker(server, timeout_s=20).lookup(DOCKER, "")
 
     assert len(names.labels) == LABELS_MAX
@@ -227,13 +245,15 @@ def test_crio_tells_pod_and_labels(tmp_path):
 
 def test_podman_is_known_without_its_socket(tmp_path):
     path = f"/libpod_parent/libpod-{A}"
-    config = {"annotations": {}, "linux": {"cgroupsPath": path}}
+    notes = {"io.container.manager": "libpod", "io.kubernetes.cri-o.TTY": "false"}
+    config = {"annotations": notes, "linux": {"cgroupsPath": path}}
     write(tmp_path / "run" / "vfs-containers" / A / "userdata" / "config.json", config)
     listed = [{"id": A, "names": ["cache"], "metadata": '{"image-name": "redis:7"}'}]
     write(tmp_path / "lib" / "vfs-containers" / "containers.json", listed)
     names = StorageSource(tmp_path / "run", tmp_path / "lib").lookup(parse_path(path), path)
 
     assert (names.name, names.image, names.confirmed) == ("cache", "redis:7", True)
+    assert names.runtime == "podman"
 
 
 def pods(container):

@@ -16,6 +16,7 @@ from cotenant.identity.runtimes.placement import oci_path_is
 from cotenant.identity.runtimes.source import Absent, Source, at, read_json
 
 STATE: Final = Path("/run/containerd/io.containerd.runtime.v2.task")
+DOCKER_STATE: Final = Path("/run/docker/containerd/daemon/io.containerd.runtime.v2.task")
 K3S_STATE: Final = Path("/run/k3s/containerd/io.containerd.runtime.v2.task")
 _NAMESPACES_MAX: Final = 64
 _CONTAINERS_MAX: Final = 4096

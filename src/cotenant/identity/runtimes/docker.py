@@ -1,8 +1,14 @@
-"""Docker and podman, over the HTTP they speak on their unix sockets."""
+"""Docker and podman, over the HTTP they speak on their unix sockets.
+
+While Docker starts a container, inspecting it waits until it has started; the list of
+containers does not wait. So the list is asked first, and inspection only where the
+container is not at Docker's usual place.
+"""
 
 import json
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from cotenant.identity.model import Identity, Owner
 from cotenant.identity.names import Names, clean, clean_labels
@@ -43,36 +49,65 @@ class DockerSource(Source):
         return layer.container_id is not None and layer.runtime in self.runtimes
 
     def ask(self, identity: Identity, path: str) -> Names | None:
-        """The container's inspection, if the daemon has it."""
+        """What the daemon knows of the container, if it has it."""
         del path
         layer = identity.layers[0]
-        target = self.target.format(id=layer.container_id)
+        if layer.container_id is None:
+            return None
+        listed = self._listed(layer.container_id, layer.path)
+        if listed is not None and listed.confirmed:
+            return listed
+        return self._inspected(layer.container_id, layer.path) or listed
+
+    def _listed(self, container_id: str, path: str) -> Names | None:
+        filters = quote(json.dumps({"id": [container_id]}))
+        found = self._get(f"/containers/json?all=1&filters={filters}")
+        for entry in found if isinstance(found, list) else [found]:
+            if at(entry, "Id") == container_id:
+                names = at(entry, "Names")
+                first = names[0] if isinstance(names, list) and names else None
+                placed = docker_path_is("", container_id, path)
+                return self._named(
+                    container_id, first, at(entry, "Image"), at(entry, "Labels"), placed
+                )
+        return None
+
+    def _inspected(self, container_id: str, path: str) -> Names | None:
+        found = self._get(self.target.format(id=container_id))
+        if at(found, "Id") != container_id:
+            return None
+        return self._named(
+            container_id,
+            at(found, "Name"),
+            self._image(found),
+            at(found, "Config", "Labels"),
+            self._placed(found, path, container_id),
+        )
+
+    def _get(self, target: str) -> object:
         answer = get(self._connect, target, timeout_s=self._timeout_s)
         if answer.status == 404:
             return None
         if answer.status != 200:
             raise SourceError(f"{self.where} answered {answer.status}")
         # Labels without end come after the name: what came before them is kept.
-        found = json.loads(answer.body) if answer.whole else leading_members(answer.body)
-        container_id = at(found, "Id")
-        if not isinstance(container_id, str) or container_id != layer.container_id:
-            return None
-        return self._names(found, layer.path, container_id)
+        return json.loads(answer.body) if answer.whole else leading_members(answer.body)
 
-    def _names(self, found: object, path: str, container_id: str) -> Names:
-        name = clean(at(found, "Name"))
-        labels = clean_labels(at(found, "Config", "Labels"))
-        pods = dict(labels)
+    def _named(
+        self, container_id: str, name: object, image: object, raw: object, placed: bool
+    ) -> Names:
+        text = clean(name)
+        labels = clean_labels(raw)
         return Names(
             source=self.name,
             runtime=self.runtime,
             container_id=container_id,
-            name=name.removeprefix("/") if name else None,
-            image=clean(self._image(found)),
+            name=text.removeprefix("/") if text else None,
+            image=clean(image),
             labels=labels,
             # Whoever may use the socket may write these: the kubelet confirms them.
-            pod_uid=pods.get("io.kubernetes.pod.uid"),
-            confirmed=self._placed(found, path, container_id),
+            pod_uid=dict(labels).get("io.kubernetes.pod.uid"),
+            confirmed=placed,
         )
 
     def _image(self, found: object) -> object:
@@ -101,6 +136,9 @@ class PodmanSource(DockerSource):
         proc: Path = Path("/proc"),
     ) -> None:
         super().__init__(where, timeout_s=timeout_s, proc=proc)
+
+    def _listed(self, container_id: str, path: str) -> Names | None:
+        return None  # Its inspection waits for nothing.
 
     def _image(self, found: object) -> object:
         return at(found, "ImageName") or at(found, "Config", "Image")

@@ -101,11 +101,11 @@ def get(
 
 
 def leading_members(body: bytes) -> dict[str, object]:
-    """The members of a JSON object that are whole, where the text was cut off."""
+    """The members of a JSON object, or of the first in a list, that came whole."""
     text = body.decode("utf-8", "replace")
     decoder = json.JSONDecoder()
     members: dict[str, object] = {}
-    at = _past(text, 0, "{")
+    at = _past(text, 0, r"\[?\s*{")
     try:
         while at:
             key, at = decoder.raw_decode(text, at)

@@ -47,6 +47,42 @@ class SourceStatus:
     last_error: str | None
 
 
+class _History:
+    """What became of the questions so far; several threads ask."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lookups = self.named = self.failures = 0
+        self.state = "unused"
+        self.last_error: str | None = None
+        self.pause_s = _PAUSE_FIRST_S
+        self.paused_until = 0.0
+
+    def begin(self) -> bool:
+        """Whether the source may be asked now."""
+        with self.lock:
+            if time.monotonic() < self.paused_until:
+                return False
+            self.lookups += 1
+            return True
+
+    def settle(self, state: str, why: str | None, *, named: bool = False) -> None:
+        """It answered, or is not there."""
+        with self.lock:
+            self.state, self.last_error = state, why
+            self.named += named
+            self.pause_s = _PAUSE_FIRST_S
+            self.paused_until = time.monotonic() + (_PAUSE_FIRST_S if state == "absent" else 0)
+
+    def fail(self, why: str) -> None:
+        """It is there and could not answer."""
+        with self.lock:
+            self.state, self.last_error = "failing", why
+            self.failures += 1
+            self.paused_until = time.monotonic() + self.pause_s
+            self.pause_s = min(self.pause_s * 2, _PAUSE_MAX_S)
+
+
 class Source(ABC):
     """Something that can be asked for the names of a container, job or user."""
 
@@ -55,12 +91,7 @@ class Source(ABC):
     adds = False  # Has more to say about a container that another source named.
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lookups = self._named = self._failures = 0
-        self._state = "unused"
-        self._last_error: str | None = None
-        self._pause_s = _PAUSE_FIRST_S
-        self._paused_until = 0.0
+        self._history = _History()
 
     @abstractmethod
     def serves(self, identity: Identity) -> bool:
@@ -72,56 +103,38 @@ class Source(ABC):
 
     def lookup(self, identity: Identity, path: str) -> Names | None:
         """Names, or None; every failure ends here."""
-        with self._lock:
-            if time.monotonic() < self._paused_until:
-                return None
-            self._lookups += 1
+        if not self._history.begin():
+            return None
+        names = None
         try:
             names = self.ask(identity, path)
         except Absent as error:
-            self._settle("absent", str(error))
+            self._history.settle("absent", str(error))
         except Unusable as error:
-            self._settle("ready", str(error)[:300])
+            self._history.settle("ready", str(error)[:300])
         except (SourceError, OSError, ValueError, LookupError, RecursionError) as error:
-            self._fail(f"{type(error).__name__}: {error}"[:300])
+            self._history.fail(f"{type(error).__name__}: {error}"[:300])
         else:
-            self._settle("ready", None)
-            if names is not None:
-                with self._lock:
-                    self._named += 1
-            return names
-        return None
+            self._history.settle("ready", None, named=names is not None)
+        return names
 
     def failing(self) -> bool:
         """Whether it is there but could not answer when last asked."""
-        with self._lock:
-            return self._state == "failing"
+        return self._history.state == "failing"
 
     def status(self) -> SourceStatus:
         """For ``cotenant doctor``."""
-        with self._lock:
+        done = self._history
+        with done.lock:
             return SourceStatus(
                 self.name,
                 self.where,
-                self._state,
-                self._lookups,
-                self._named,
-                self._failures,
-                self._last_error,
+                done.state,
+                done.lookups,
+                done.named,
+                done.failures,
+                done.last_error,
             )
-
-    def _settle(self, state: str, why: str | None) -> None:
-        with self._lock:
-            self._state, self._last_error = state, why
-            self._pause_s = _PAUSE_FIRST_S
-            self._paused_until = time.monotonic() + (_PAUSE_FIRST_S if state == "absent" else 0)
-
-    def _fail(self, why: str) -> None:
-        with self._lock:
-            self._state, self._last_error = "failing", why
-            self._failures += 1
-            self._paused_until = time.monotonic() + self._pause_s
-            self._pause_s = min(self._pause_s * 2, _PAUSE_MAX_S)
 
 
 def read_bounded(path: Path, limit: int = ANSWER_MAX) -> bytes:

@@ -59,7 +59,9 @@ class StorageSource(Source):
             placed = isinstance(cgroups_path, str) and oci_path_is(cgroups_path, layer.path)
             raw = at(found, "annotations")
             notes = raw if isinstance(raw, dict) else {}
-            names = _crio(notes) or self._podman(driver, notes, container)
+            # Podman writes some of CRI-O's annotations, and lets its users write the others.
+            crio = _crio(notes) if layer.runtime != "podman" else None
+            names = crio or self._podman(driver, notes, container)
             pod_uid = clean(notes.get(f"{_POD}uid"))
             confirmed_pod = names.runtime == "cri-o" and pod_uid is not None
             return replace(
@@ -108,7 +110,7 @@ def _listed(names: Names, entry: object) -> Names:
 
 def _crio(notes: dict[str, object]) -> Names | None:
     """CRI-O's annotations; None if this is not its container."""
-    if not any(key.startswith("io.kubernetes.cri-o.") for key in notes):
+    if "io.kubernetes.cri-o.ContainerType" not in notes:
         return None
     try:
         labels = json.loads(str(notes.get("io.kubernetes.cri-o.Labels") or "{}"))
