@@ -54,6 +54,7 @@ class Ledger:
         self._subject_of: dict[int, Subject] = {}  # By cgroup_id.
         self._questions: list[Question] = []
         self._pairs: dict[tuple[int, int], int] = {}
+        self._rows: dict[int, Row] = {}  # By cgroup_id, until something about it changes.
         self._kernel_id = ids.kernel_row_id(node, boot_id)
         self._unknown_id = ids.unknown_row_id(node, boot_id)
         self.born(ids.V2, ids.ROOT, "/")
@@ -72,18 +73,18 @@ class Ledger:
         path = _text(path)
         cgroup = self._at(hierarchy, kernel_id)
         if cgroup.path == path:
-            self.version += cgroup.created_ns is None and created_ns is not None
-            if cgroup.created_ns is None:
+            if cgroup.created_ns is None and created_ns is not None:
                 cgroup.created_ns = created_ns
-            cgroup.owner_uid = owner_uid if owner_uid is not None else cgroup.owner_uid
+                self._changed(cgroup)
+            self._owned(cgroup, owner_uid)
             return
         if cgroup.path is not None:
             self.renamed(hierarchy, kernel_id, path)
             return
         if cgroup.created_ns is None:
             cgroup.created_ns = created_ns
-        cgroup.owner_uid = owner_uid
         self._place(cgroup, path)
+        self._owned(cgroup, owner_uid)
 
     def removed(self, hierarchy: int, kernel_id: int, removed_ns: int) -> None:
         """A cgroup is gone; its row stays."""
@@ -91,7 +92,7 @@ class Ledger:
         if cgroup.removed_ns is not None:
             return
         cgroup.removed_ns = removed_ns
-        self.version += 1
+        self._changed(cgroup)
         if subject := self._subject_of.get(cgroup.cgroup_id):
             subject.live -= 1
             subject.ended = subject.live <= 0
@@ -119,6 +120,8 @@ class Ledger:
         subject.names = names
         if subject.named_ns is None:
             subject.named_ns = named_ns
+        for member in subject.members:
+            self._rows.pop(member, None)
         self._pairs.clear()
         self.version += 1
 
@@ -127,7 +130,7 @@ class Ledger:
         for cgroup in self._cgroups.values():
             if cgroup.cgroup_id == cgroup_id and cgroup.sharing_mode != sharing_mode:
                 cgroup.sharing_mode = sharing_mode
-                self.version += 1
+                self._changed(cgroup)
 
     def take_questions(self) -> list[Question]:
         """Subjects that appeared since the last call, to be looked up by name."""
@@ -160,7 +163,10 @@ class Ledger:
     # Rows out.
 
     def rows(self) -> list[Row]:
-        """The ``containers`` table; the same path in another hierarchy is no second row."""
+        """The ``containers`` table; the same path in another hierarchy is no second row.
+
+        Rows that did not change are the same objects as before, not to be written to.
+        """
         rows = [self._pseudo(self._kernel_id, KERNEL), self._pseudo(self._unknown_id, UNKNOWN)]
         rows += [self._row(cgroup) for cgroup in self._cgroups.values() if self._shown(cgroup)]
         return rows
@@ -213,13 +219,25 @@ class Ledger:
             self.version += 1
         return self._cgroups[key]
 
+    def _changed(self, cgroup: Cgroup) -> None:
+        self._rows.pop(cgroup.cgroup_id, None)
+        self.version += 1
+
+    def _owned(self, cgroup: Cgroup, owner_uid: int | None) -> None:
+        if owner_uid is None or owner_uid == cgroup.owner_uid:
+            return
+        cgroup.owner_uid = owner_uid
+        if owner_uid:  # It decides whose the cgroups below are.
+            self._rows.clear()
+            self.version += 1
+
     def _place(self, cgroup: Cgroup, path: str) -> None:
         self._unlink(cgroup)
         cgroup.path = path
         cgroup.identity = identity = parse_path(path)
         self._by_path.setdefault(path, {})[cgroup.hierarchy] = cgroup
         self._pairs.clear()
-        self.version += 1
+        self._changed(cgroup)
         key = identity.subject_path
         subject = self._subjects.get(key)
         if subject is None or subject.ended:
@@ -227,6 +245,7 @@ class Ledger:
             if identity.owner is not Owner.ROOT:
                 self._questions.append(Question(key, identity, path))
         subject.live += cgroup.removed_ns is None
+        subject.members.add(cgroup.cgroup_id)
         self._subject_of[cgroup.cgroup_id] = subject
 
     def _unlink(self, cgroup: Cgroup) -> None:
@@ -237,7 +256,10 @@ class Ledger:
             del there[cgroup.hierarchy]
             if not there:
                 del self._by_path[cgroup.path]
+        self._rows.pop(cgroup.cgroup_id, None)
         subject = self._subject_of.pop(cgroup.cgroup_id, None)
+        if subject:
+            subject.members.discard(cgroup.cgroup_id)
         if subject and cgroup.removed_ns is None:
             subject.live -= 1
             subject.ended = subject.live <= 0
@@ -318,6 +340,12 @@ class Ledger:
         return blank_row(cgroup_id, tenant, self.node, self.boot_id)
 
     def _row(self, cgroup: Cgroup) -> Row:
+        known = self._rows.get(cgroup.cgroup_id)
+        if known is None:
+            known = self._rows[cgroup.cgroup_id] = self._new_row(cgroup)
+        return known
+
+    def _new_row(self, cgroup: Cgroup) -> Row:
         row = self._pseudo(cgroup.cgroup_id, UNKNOWN)
         row |= {
             "kernel_cgroup_id": cgroup.kernel_id,

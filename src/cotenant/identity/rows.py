@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from cotenant.identity.model import Identity, Owner, Trust
@@ -40,6 +40,7 @@ class Subject:
     named_ns: int | None = None
     live: int = 0
     ended: bool = False
+    members: set[int] = field(default_factory=set)  # By cgroup_id.
 
 
 def blank_row(cgroup_id: int, tenant: str, node: str, boot_id: str) -> Row:
