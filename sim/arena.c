@@ -4,10 +4,6 @@
 
 #include "driver.h"
 
-#define ARENA(name, type, count) \
-	struct arena name = { #name, (sizeof(struct type) + 63) & ~63u, count, NULL, 0, NULL, \
-			      PTHREAD_MUTEX_INITIALIZER }
-
 ARENA(contexts, context, 1 << 12);
 ARENA(streams, stream, 1 << 16);
 ARENA(events, event, 1 << 18);

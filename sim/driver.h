@@ -25,6 +25,10 @@ struct arena {
 	pthread_mutex_t lock;
 };
 
+#define ARENA(name, type, count) \
+	struct arena name = { #name, (sizeof(struct type) + 63) & ~63u, count, NULL, 0, NULL, \
+			      PTHREAD_MUTEX_INITIALIZER }
+
 struct object {
 	uint64_t alive;
 	void *next_free;
@@ -184,9 +188,11 @@ struct capture_op {
 	struct function *function;
 	uint32_t grid[3], block[3], shared_bytes;
 	uint64_t dst, src, bytes;
-	const char *direction;
+	const char *direction, *nccl;
 	void (*host)(void *);
 	void *host_data;
+	struct graph *child;
+	double work; /* 0: by what it is */
 };
 enum node_kind { NODE_KERNEL, NODE_MEMCPY, NODE_MEMSET, NODE_HOST, NODE_GRAPH, NODE_EMPTY,
 		 NODE_WAIT_EVENT, NODE_EVENT_RECORD };

@@ -46,7 +46,7 @@ static bool gate_open(const struct gate *gate, int64_t *when)
 	return true;
 }
 
-static void gate_post(const struct gate *gate, int64_t arrival)
+void gate_post(const struct gate *gate, int64_t arrival)
 {
 	for (int i = 0; i < gate->slots; i++) {
 		struct gate_slot *slot = gate->slot[i];

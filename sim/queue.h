@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between queue.c and pending.c; the device is locked in all but the last three. */
+/* Between queue.c and pending.c; the device is locked in all but the last four. */
 #ifndef SIM_QUEUE_H
 #define SIM_QUEUE_H
 
@@ -16,6 +16,7 @@ struct gate_slot *closed_slot(struct gpu *gpu);
 /* Lock the device and bring it to the present. */
 struct device *device_now(struct gpu *gpu);
 void gate_sleep(struct gate_slot *slot);
+void gate_post(const struct gate *gate, int64_t arrival);
 void progress_start(struct gpu *gpu);
 
 #endif

@@ -8,6 +8,8 @@
 #define SIM_RUNTIME_H
 
 #include "cuda_abi.h"
+#include <stdbool.h>
+
 #include "private.h"
 
 typedef int cudaError_t;
