@@ -145,11 +145,18 @@ enum nccl_op {
 	NCCL_OP_Recv = 10,
 	NCCL_OP_PutSignal = 11,
 	NCCL_OP_GroupEnd = 12,
-	NCCL_OP_CommInit = 13,
-	NCCL_OP_CommSplit = 14,
-	NCCL_OP_CommDestroy = 15,
-	NCCL_OP_CommAbort = 16,
-	NCCL_OP_GroupStart = 17,
+	NCCL_OP_GroupStart = 13,
+	NCCL_OP_CommInitRank = 14,
+	NCCL_OP_CommInitRankConfig = 15,
+	NCCL_OP_CommInitRankScalable = 16,
+	NCCL_OP_CommInitAll = 17,
+	NCCL_OP_CommSplit = 18,
+	NCCL_OP_CommShrink = 19,
+	NCCL_OP_CommGrow = 20,
+	NCCL_OP_CommFinalize = 21,
+	NCCL_OP_CommDestroy = 22,
+	NCCL_OP_CommAbort = 23,
+	NCCL_OP_CommRevoke = 24,
 };
 
 /* As in ncclDataType_t. */

@@ -18,6 +18,7 @@ from cotenant._native import Ring
 from cotenant.agent.channel import Channel, Closed, Message
 from cotenant.agent.discovery import Discovery
 from cotenant.agent.libraries import Libraries
+from cotenant.agent.naming import Naming
 from cotenant.agent.watch import Watch
 from cotenant.errors import CotenantError
 from cotenant.probes import syscalls
@@ -60,7 +61,8 @@ class Helper:
             self._tell,
         )
         self._discovery = Discovery(self._libraries, self._programs.programs["code_mappings"])
-        self._newborn: dict[int, None] = {}
+        self._naming = Naming(self._tell)
+        self._newborn: dict[tuple[int, int], None] = {}
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._channel.send(message)
@@ -73,6 +75,7 @@ class Helper:
         )
         self._discovery.scan()
         self._discovery.start()
+        self._naming.start()
         self._tell({"type": "ready", "libraries": len(self._libraries)})
         poller = select.poll()
         for fd in (self._channel.fileno(), self._programs.maps["births"], *self._watch.fds):
@@ -91,7 +94,11 @@ class Helper:
         if received is None:
             return True
         message, _ = received
+        if message["type"] == "name":
+            for path in message["paths"]:
+                self._naming.ask(path)
         if message["type"] == "stop":
+            self._naming.stop()
             self._discovery.stop()
             self._libraries.close()
             for link in self._tracepoints:
@@ -106,11 +113,13 @@ class Helper:
             fact = np.frombuffer(record, FACT, count=1)[0]
             kind = int(fact["kind"])
             if kind == _FACT_KINDS["CGROUP_BORN"]:
-                self._newborn[int(fact["handle"])] = None
+                path = record[FACT.itemsize : FACT.itemsize + int(fact["size"])]
+                self._naming.ask(path.decode("utf-8", "surrogateescape"))
+                self._newborn[int(fact["other"]), int(fact["handle"])] = None
                 while len(self._newborn) > 4096:
                     self._newborn.pop(next(iter(self._newborn)))
             elif kind == _FACT_KINDS["TASK_MOVED"]:
-                if int(fact["handle"]) in self._newborn:
+                if (int(fact["other"]), int(fact["handle"])) in self._newborn:
                     self._discovery.entered(int(fact["pid"]))
             elif kind == _FACT_KINDS["PROCESS_EXEC"]:
                 self._discovery.entered(int(fact["pid"]))

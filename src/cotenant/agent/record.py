@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from cotenant.agent.channel import Closed
+from cotenant.agent.channel import Closed, Message
 from cotenant.agent.clock import wall_offset_ns
 from cotenant.agent.columns import Columns, Maker
 from cotenant.agent.columns.kernel import FunctionName, Kernel
@@ -31,12 +31,14 @@ from cotenant.agent.settings import Settings, choose_hierarchy
 from cotenant.agent.totals import Totals
 from cotenant.errors import CotenantError, StoreError
 from cotenant.identity.ledger import Ledger
+from cotenant.identity.names import Names
 from cotenant.identity.walk import mounts, survey
 from cotenant.probes.programs import FACTS_RING_BYTES
 from cotenant.schema.events import RECORDS
 from cotenant.store.writer import StoreWriter
 
 _TOTALS_EVERY_S: Final = 1.0
+_NAMES_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +163,23 @@ class Recorder:
 
     def _hear(self) -> None:
         try:
-            self._session.hear(self._helper.heard())
+            self._learn(self._helper.heard())
+            self._ask_for_names()
         except Closed:
             raise CotenantError("the attaching process died; what was recorded is kept") from None
+
+    def _learn(self, messages: list[Message]) -> None:
+        self._session.hear(messages)
+        for message in messages:
+            if message["type"] == "named":
+                names = Names.from_json(message["names"])
+                self._ledger.named(message["key"], names, message["named_ns"])
+
+    def _ask_for_names(self) -> None:
+        """The helper asks about new cgroups by itself; here are those that were there before."""
+        paths = [question.path for question in self._ledger.take_questions()]
+        for start in range(0, len(paths), _NAMES_AT_ONCE):
+            self._helper.channel.send({"type": "name", "paths": paths[start : start + _NAMES_AT_ONCE]})
 
     def _cycle(self, *, totals: bool) -> None:
         """Everything that came since the last time, into the store."""
@@ -198,7 +214,7 @@ class Recorder:
     def _finish(self) -> None:
         """Detach, take what is left, and seal: after this every event is accounted for."""
         try:
-            self._session.hear(self._helper.stop())
+            self._learn(self._helper.stop())
             self._drain.stop()
             self._cycle(totals=True)
             imbalance = self._totals.losses.imbalance()

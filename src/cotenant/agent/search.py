@@ -37,6 +37,7 @@ _PYTHON_PARENTS: Final = (
 )
 _PACKAGES: Final = ("dist-packages", "site-packages")
 _ENTRIES_MAX: Final = 20_000
+_OWN_MAX: Final = 64
 
 
 def _list(root: int, path: str) -> list[str]:
@@ -71,10 +72,17 @@ def _python_directories(root: int) -> Iterator[str]:
                     yield f"{base}/nvidia/{vendor}/lib"
 
 
+def _own_directories(root: int, prefix: str) -> Iterator[str]:
+    """Software that brings its own place along."""
+    for name in _list(root, f"{prefix}/opt")[:_OWN_MAX]:
+        yield f"{prefix}/opt/{name}"
+        yield f"{prefix}/opt/{name}/lib"
+
+
 def find_libraries(root: int, prefix: str, extra: tuple[str, ...] = ()) -> Iterator[str]:
     """Paths below ``root`` + ``prefix`` that look like libraries of ours."""
     seen = set()
-    directories = [prefix + d for d in _DIRECTORIES]
+    directories = [*(prefix + d for d in _DIRECTORIES), *_own_directories(root, prefix)]
     if not prefix:
         directories += list(_python_directories(root))
     for directory in (*extra, *directories):

@@ -92,12 +92,12 @@ def _waits() -> tuple[Function, ...]:
 
 
 def _contexts() -> tuple[Function, ...]:
-    made: dict[str, Any] = {"op": "context", "flags": Flag.ROW}
+    made: dict[str, Any] = {"op": "context"}
     return (
-        *_each(150, "cuInit", op="init", flags=Flag.ROW),
-        *_each(151, "cuCtxCreate_v2", flags=Flag.ROW | Flag.CONTEXT, out=1, op="context"),
-        *_each(152, "cuCtxCreate_v3", flags=Flag.ROW | Flag.CONTEXT, out=1, op="context"),
-        *_each(153, "cuCtxCreate_v4", flags=Flag.ROW | Flag.CONTEXT, out=1, op="context"),
+        *_each(150, "cuInit", op="init"),
+        *_each(151, "cuCtxCreate_v2", flags=Flag.CONTEXT, out=1, op="context"),
+        *_each(152, "cuCtxCreate_v3", flags=Flag.CONTEXT, out=1, op="context"),
+        *_each(153, "cuCtxCreate_v4", flags=Flag.CONTEXT, out=1, op="context"),
         *_each(154, "cuCtxSetCurrent", flags=Flag.CONTEXT, address=1, op="context"),
         *_each(155, "cuCtxPushCurrent_v2", flags=Flag.CONTEXT, address=1, op="context"),
         *_each(156, "cuDevicePrimaryCtxRetain", out=1, **made),

@@ -60,23 +60,28 @@ def _groups() -> tuple[Function, ...]:
     )
 
 
+def _communicator(id: int, symbol: str, **facts: Any) -> tuple[Function, ...]:
+    return _each(id, symbol, op=symbol, flags=Flag.ROW, **facts)
+
+
 def _communicators() -> tuple[Function, ...]:
-    made: dict[str, Any] = {"op": "CommInit", "flags": Flag.ROW, "fact": "COMMUNICATOR", "out": 1}
-    split: dict[str, Any] = {"op": "CommSplit", "flags": Flag.ROW, "fact": "COMM_SPLIT"}
+    made: dict[str, Any] = {"fact": "COMMUNICATOR", "out": 1}
+    new: dict[str, Any] = {"fact": "COMM_SPLIT", "other": 1}
     asked: dict[str, Any] = {"communicator": 1, "out": 2}
+    scalable: dict[str, Any] = {"text": 5, "text_out": True, "config": 6}
     return (
         # The unique id, 128 bytes by value, lies on the stack and takes no register.
-        *_each(560, "CommInitRank", nranks=2, rank=3, text=7, **made),
-        *_each(562, "CommInitRankConfig", nranks=2, rank=3, text=7, config=4, **made),
-        *_each(564, "CommInitRankScalable", nranks=2, rank=3, text=5, text_out=True, config=6, **made),
-        *_each(566, "CommInitAll", nranks=2, **made),
-        *_each(568, "CommSplit", other=1, rank=2, nranks=3, out=4, config=5, **split),
-        *_each(570, "CommShrink", other=1, out=4, config=5, **split),
-        *_each(572, "CommGrow", other=1, nranks=2, rank=4, text=3, text_out=True, out=5, config=6, **split),
-        *_each(580, "CommDestroy", op="CommDestroy", flags=Flag.ROW, communicator=1),
-        *_each(582, "CommFinalize", op="CommDestroy", flags=Flag.ROW, communicator=1),
-        *_each(584, "CommAbort", op="CommAbort", flags=Flag.ROW, communicator=1),
-        *_each(586, "CommRevoke", op="CommAbort", flags=Flag.ROW, communicator=1),
+        *_communicator(560, "CommInitRank", nranks=2, rank=3, text=7, **made),
+        *_communicator(562, "CommInitRankConfig", nranks=2, rank=3, text=7, config=4, **made),
+        *_communicator(564, "CommInitRankScalable", nranks=2, rank=3, **scalable, **made),
+        *_communicator(566, "CommInitAll", nranks=2, **made),
+        *_communicator(568, "CommSplit", rank=2, nranks=3, out=4, config=5, **new),
+        *_communicator(570, "CommShrink", out=4, config=5, **new),
+        *_communicator(572, "CommGrow", nranks=2, rank=4, text=3, text_out=True, out=5, config=6, **new),
+        *_communicator(580, "CommDestroy", communicator=1),
+        *_communicator(582, "CommFinalize", communicator=1),
+        *_communicator(584, "CommAbort", communicator=1),
+        *_communicator(586, "CommRevoke", communicator=1),
         *_each(590, "CommUserRank", fact="COMM_RANK", **asked),
         *_each(592, "CommCount", fact="COMM_COUNT", **asked),
     )

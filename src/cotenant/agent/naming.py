@@ -1,0 +1,96 @@
+"""Asking runtimes for names, where sockets may be opened; nothing waits for the answers.
+
+A new cgroup is asked about the moment the kernel tells of it: a container that lives for
+milliseconds is known to its runtime just as long.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.identity import Question, parse_path
+from cotenant.identity.backlog import Backlog
+from cotenant.identity.resolver import Resolver, SourceSettings, default_resolver
+from cotenant.identity.walk import mounts
+
+_WORKERS: Final = 8
+
+
+def source_settings(environment: Mapping[str, str]) -> SourceSettings:
+    """Sockets in their usual places, and where the runtimes' own variables say."""
+    usual = SourceSettings()
+    docker = environment.get("DOCKER_HOST", "").removeprefix("unix://")
+    podman = environment.get("CONTAINER_HOST", "").removeprefix("unix://")
+    return replace(
+        usual,
+        docker=(docker, *usual.docker) if docker.startswith("/") else usual.docker,
+        podman=(podman, *usual.podman) if podman.startswith("/") else usual.podman,
+    )
+
+
+class Naming:
+    """Keeps open questions, asks each when it is due, and passes on the answers."""
+
+    def __init__(self, tell: Callable[[dict[str, Any]], None], resolver: Resolver | None = None) -> None:
+        self._tell = tell
+        self._resolver = resolver or default_resolver(
+            [mount.directory for mount in mounts()], source_settings(os.environ)
+        )
+        self._backlog = Backlog()
+        self._lock = threading.Lock()
+        self._news = threading.Event()
+        self._stopping = False
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="naming")
+        self._thread = threading.Thread(target=self._run, name="naming", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more; answers under way are dropped."""
+        self._stopping = True
+        self._news.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def ask(self, path: str) -> None:
+        """A cgroup at this path wants a name."""
+        identity = parse_path(path)
+        if not self._resolver.serves(identity):
+            return
+        with self._lock:
+            self._backlog.add(Question(identity.subject_path, identity, path), time.monotonic_ns())
+        self._news.set()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            with self._lock:
+                due = self._backlog.due(time.monotonic_ns())
+                upcoming = self._backlog.next_ns()
+            for question in due:
+                self._pool.submit(self._answer, question)
+            if not due:
+                wait = 1.0 if upcoming is None else (upcoming - time.monotonic_ns()) / 1e9
+                self._news.wait(max(0.001, min(wait, 1.0)))
+                self._news.clear()
+
+    def _answer(self, question: Question) -> None:
+        names = self._resolver.lookup(question.identity, question.path)
+        with self._lock:
+            complete = names is not None and names.complete
+            self._backlog.settle(question.key, complete=complete, now_ns=time.monotonic_ns())
+        self._news.set()
+        if names is not None and not self._stopping:
+            self._tell(
+                {
+                    "type": "named",
+                    "key": question.key,
+                    "names": names.as_json(),
+                    "named_ns": time.time_ns(),
+                }
+            )
