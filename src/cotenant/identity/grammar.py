@@ -13,7 +13,7 @@ from typing import Final
 
 from cotenant.identity import vocabulary as words
 from cotenant.identity.jobs import find_job
-from cotenant.identity.meanings import MATCHED, PLAIN
+from cotenant.identity.meanings import MATCHED, MEANT, PLAIN
 from cotenant.identity.model import Identity, Job, Layer, Owner, Trust
 from cotenant.identity.scan import Scan
 from cotenant.identity.units import Units, find_units, unit_at
@@ -21,8 +21,24 @@ from cotenant.identity.vocabulary import classify
 
 _DELETED: Final = " (deleted)"
 _NOTHING: Final = Identity()
+_ELSEWHERE: Final = Identity(relative=True, trust=Trust.UNVERIFIED, owner=Owner.PATH)
 _PLAIN: Final = (None, "transparent")  # At the top, what is transparent below is a name.
 _TALOS_ROOTS: Final = frozenset({"podruntime", "system"})
+
+# Looking a member up in its class costs four times as much as a name.
+_USER, _JOB, _UNIT, _CONTAINER, _PATH = (
+    Owner.USER,
+    Owner.JOB,
+    Owner.UNIT,
+    Owner.CONTAINER,
+    Owner.PATH,
+)
+_BY_HOST, _BY_USER, _NESTED, _UNVERIFIED = (
+    Trust.HOST,
+    Trust.USER,
+    Trust.NESTED,
+    Trust.UNVERIFIED,
+)
 
 
 def parse_path(path: str, *, mounted: bool = False) -> Identity:
@@ -38,19 +54,20 @@ def parse_path(path: str, *, mounted: bool = False) -> Identity:
 # A container has the same path in each of a host's hierarchies.
 @lru_cache(maxsize=4096)
 def _parse(path: str) -> Identity:
-    parts = [part for part in path.split("/") if part]
-    relative = bool(parts) and parts[0] == ".."
+    parts = path.strip("/").split("/")
+    if "" in parts:
+        parts = [part for part in parts if part]
+        if not parts:
+            return _NOTHING
+    relative = parts[0] == ".."
     if relative:
         parts = [part for part in parts if part != ".."]
+        if not parts:
+            return _ELSEWHERE
     # WSL runs each distribution's systemd below its own directory.
-    base = 3 if parts[:1] == ["wsl-user"] and len(parts) > 2 and words.WSL(parts[1]) else 0
-    prefix = "/" + "/".join(parts[:base]) if base else ""
-    parts = parts[base:]
-    if not parts:
-        if relative:
-            return Identity(relative=True, trust=Trust.UNVERIFIED, owner=Owner.PATH)
-        return _NOTHING
-    return _read(parts, prefix, relative)
+    if parts[0] == "wsl-user" and len(parts) > 3 and words.WSL(parts[1]):
+        return _read(parts[3:], "/" + "/".join(parts[:3]), relative)
+    return _read(parts, "", relative)
 
 
 def _below_mount(path: str) -> str:
@@ -80,17 +97,18 @@ def _read(parts: list[str], prefix: str, relative: bool) -> Identity:
 
 def _containers(scan: Scan) -> None:
     """Walk down the components and collect the containers among them."""
-    parts, count = scan.parts, len(scan.parts)
-    while scan.index < count:
-        kind, match = classify(parts[scan.index])
+    parts, count, index = scan.parts, len(scan.parts), scan.index
+    while index < count:
+        kind, match = classify(parts[index])
         if kind is None:
             scan.anchored = False
-        elif match is not None:
-            if not MATCHED[kind](scan, match):
+        elif kind in MEANT:
+            scan.index = index
+            if not (PLAIN[kind](scan) if match is None else MATCHED[kind](scan, match)):
                 scan.anchored = False
-        elif kind in PLAIN and not PLAIN[kind](scan):
-            scan.anchored = False
-        scan.index += 1
+            index = scan.index
+        index += 1
+    scan.index = count
 
 
 def _free_form(scan: Scan) -> None:
@@ -176,30 +194,30 @@ def _runtime(scan: Scan, units: Units, job: Job | None) -> str:
 def _owner(scan: Scan, units: Units, job: Job | None) -> tuple[Owner, int]:
     """What the host named outermost, and how many components name it."""
     if units.user_uid is not None:
-        return Owner.USER, units.user_end
+        return _USER, units.user_end
     if job:
-        return Owner.JOB, job.end
+        return _JOB, job.end
     outer = scan.layers[0] if scan.layers else None
     if units.unit and not (
         outer and (units.slices >= outer.at or words.RUNTIME_SERVICE(units.unit))
     ):
-        return Owner.UNIT, units.slices + 1
+        return _UNIT, units.slices + 1
     if outer:
-        return Owner.CONTAINER, outer.at + 1
-    return Owner.PATH, len(scan.parts)
+        return _CONTAINER, outer.at + 1
+    return _PATH, len(scan.parts)
 
 
 def _trust(scan: Scan, units: Units, job: Job | None) -> Trust:
     below_manager = units.manager_end and len(scan.parts) > units.manager_end
     if below_manager or (units.user_uid is not None and scan.layers):
-        return Trust.USER
+        return _BY_USER
     if len(scan.layers) > 1 or (scan.layers and job):
-        return Trust.NESTED
+        return _NESTED
     if scan.relative or scan.claimed:
-        return Trust.UNVERIFIED
+        return _UNVERIFIED
     if scan.layers and (scan.layers[0].pod_uid or scan.layers[0].runtime == "unknown"):
-        return Trust.UNVERIFIED
-    return Trust.HOST
+        return _UNVERIFIED
+    return _BY_HOST
 
 
 def _inner_unit(scan: Scan) -> str | None:

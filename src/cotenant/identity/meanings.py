@@ -283,3 +283,4 @@ MATCHED: Final[dict[str, Callable[[Scan, Match], bool]]] = {
     "ecs_slice": _ecs_slice,
 }
 PLAIN: Final[dict[str, Callable[[Scan], bool]]] = {"id": _id, "word": _word}
+MEANT: Final = frozenset({*MATCHED, *PLAIN})

@@ -6,9 +6,9 @@ The host's unit is the first component after the leading slices. Inside
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
+_SLICE_CHARACTERS: Final = re.compile(r"[A-Za-z0-9:_.\\-]+").fullmatch
 _CHARACTERS: Final = re.compile(r"[A-Za-z0-9:_.\\@-]+").fullmatch
 _TYPES: Final = frozenset(
     [
@@ -51,18 +51,14 @@ def unit_name(component: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1024)
-def _is_slice(name: str) -> bool:
-    return name.endswith(".slice") and "@" not in name and _CHARACTERS(name) is not None
-
-
 def skip_slices(parts: Sequence[str], start: int) -> int:
     """The index of the first component from ``start`` on that is no slice."""
     index = start
-    for index in range(start, len(parts)):
-        if not _is_slice(parts[index]):
+    for name in parts[start:] if start else parts:
+        if not name.endswith(".slice") or not _SLICE_CHARACTERS(name):
             return index
-    return len(parts)
+        index += 1
+    return index
 
 
 def unit_at(parts: Sequence[str], start: int) -> str | None:
@@ -76,9 +72,10 @@ def find_units(parts: Sequence[str]) -> Units:
     slices = skip_slices(parts, 0)
     uid, user_end = None, 0
     # A user's slice stands in user.slice; a relative path may begin with it.
-    for index in range(min(slices, 2)):
-        if parts[index].startswith("user-") and (match := _USER_SLICE(parts[index])):
-            uid, user_end = int(match[1]), index + 1
+    if slices and (match := _USER_SLICE(parts[0])):
+        uid, user_end = int(match[1]), 1
+    if slices > 1 and (match := _USER_SLICE(parts[1])):
+        uid, user_end = int(match[1]), 2
     unit = unit_name(parts[slices]) if slices < len(parts) else None
     if unit is None or not unit.startswith("user@") or not (match := _USER_MANAGER(unit)):
         return Units(slices, unit, uid, user_end, 0, None)

@@ -276,6 +276,7 @@ def test_every_row_of_the_vocabulary_is_read(path):
     ["", "/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/cpu,cpuacct", "/memory"],
 )
 def test_a_mounted_path_says_the_same_as_the_kernels(mount):
+    assert parse_path(f"/proc/1/root/sys/fs/cgroup/docker/{A}", mounted=True).container_id == A
     assert parse_path(f"{mount}/docker/{A}", mounted=True) == parse_path(f"/docker/{A}")
 
 
