@@ -25,9 +25,10 @@ enum fact_kind {
 	FACT_CONTEXT = 14,	/* context `handle` is on device ordinal `other` */
 	FACT_POINTER = 15,	/* function text of version `other` was handed out at `handle` */
 	FACT_GRAPH = 16,	/* a step in the life of a graph; see cuda.bpf.c */
-	FACT_MEMORY = 17,
+	FACT_MEMORY = 17,	/* CUDA starts in this process: all of its memory is seen */
 	FACT_COMM_RANK = 18,	/* communicator handle is rank `rank` */
 	FACT_COMM_COUNT = 19,	/* communicator handle has `nranks` */
+	FACT_PROCESS_FORK = 20,	/* process pid was forked in a new cgroup */
 };
 
 struct fact {
@@ -42,10 +43,11 @@ struct fact {
 	__u32 size;		/* bytes of text, without a final NUL */
 	__u64 handle;
 	__u64 other;
+	__u64 address;
 	__s32 rank;
 	__s32 nranks;
 };
 
-_Static_assert(sizeof(struct fact) == 72, "fact has holes");
+_Static_assert(sizeof(struct fact) == 80, "fact has holes");
 
 #endif /* COTENANT_FACT_H */

@@ -68,6 +68,7 @@ struct {
 
 /* The version 1 controller whose id rides along; -1 where version 2 names every tenant. */
 const volatile __s32 v1_controller = -1;
+const volatile __u32 v1_hierarchy = 0;
 
 static __always_inline void count(__u32 counter)
 {

@@ -17,6 +17,11 @@ LAYOUT(total_key);
 LAYOUT(total);
 LAYOUT(control);
 
+struct cgroup_key {
+	__u64 hierarchy;
+	__u64 id;
+};
+
 struct text_fact {
 	struct fact fact;
 	char text[FACT_TEXT_MAX];
@@ -35,6 +40,19 @@ struct {
 	__type(key, __u32);
 	__type(value, struct text_fact);
 } paths SEC(".maps");
+
+/*
+ * Cgroups that were made a moment ago, and how many forks in each are still of interest: a
+ * runtime enters the cgroup with one process, and the container is a grandchild of it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct cgroup_key);
+	__type(value, __u32);
+} newborn SEC(".maps");
+
+#define FORKS_OF_INTEREST 64
 
 static __always_inline void send(void *ring, void *data, __u32 size, __u64 flags)
 {
@@ -68,6 +86,13 @@ static __always_inline void cgroup_fact(struct cgroup *cgroup, const char *path,
 SEC("?tp_btf/cgroup_mkdir")
 int BPF_PROG(cgroup_born, struct cgroup *cgroup, const char *path)
 {
+	struct cgroup_key key = {
+		.hierarchy = BPF_CORE_READ(cgroup, root, hierarchy_id),
+		.id = BPF_CORE_READ(cgroup, kn, id),
+	};
+	__u32 forks = FORKS_OF_INTEREST;
+
+	bpf_map_update_elem(&newborn, &key, &forks, BPF_ANY);
 	cgroup_fact(cgroup, path, FACT_CGROUP_BORN);
 	return 0;
 }
@@ -101,6 +126,39 @@ int BPF_PROG(task_moved, struct cgroup *cgroup, const char *path, struct task_st
 	fact.tid = BPF_CORE_READ(task, pid);
 	fact.handle = BPF_CORE_READ(cgroup, kn, id);
 	fact.other = BPF_CORE_READ(cgroup, root, hierarchy_id);
+	send(&births, &fact, sizeof(fact), 0);
+	return 0;
+}
+
+static __always_inline bool_t in_newborn(struct task_struct *task)
+{
+	struct css_set *set = BPF_CORE_READ(task, cgroups);
+	struct cgroup_key key = {.id = BPF_CORE_READ(set, dfl_cgrp, kn, id)};
+	__u32 *forks = bpf_map_lookup_elem(&newborn, &key);
+
+	if (!forks && v1_controller >= 0) {
+		key.hierarchy = v1_hierarchy;
+		key.id = v1_cgroup_id(set);
+		forks = bpf_map_lookup_elem(&newborn, &key);
+	}
+	if (!forks || *forks == 0)
+		return 0;
+	__sync_fetch_and_sub(forks, 1);
+	return 1;
+}
+
+/* A fork inherits the cgroup without entering it. */
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct fact fact = {};
+
+	if (BPF_CORE_READ(child, tgid) != BPF_CORE_READ(child, pid) || !in_newborn(child))
+		return 0;
+	fact.timestamp_ns = bpf_ktime_get_ns();
+	fact.kind = FACT_PROCESS_FORK;
+	fact.pid = BPF_CORE_READ(child, tgid);
+	fact.tid = fact.pid;
 	send(&births, &fact, sizeof(fact), 0);
 	return 0;
 }

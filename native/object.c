@@ -63,7 +63,7 @@ int object_choose(struct bpf_object *object, const char *program, int attach_typ
 	return 0;
 }
 
-/* A constant of the object, found by name in the BTF of its read-only data. */
+/* A constant of the object, if it has one of this name in the BTF of its read-only data. */
 int object_set(struct bpf_object *object, const char *name, long long value)
 {
 	struct bpf_map *map = bpf_object__find_map_by_name(object, ".rodata");
@@ -76,7 +76,7 @@ int object_set(struct bpf_object *object, const char *name, long long value)
 
 	data = map ? (char *)bpf_map__initial_value(map, &size) : NULL;
 	if (!data || section < 0)
-		return -ENOENT;
+		return 0;
 	type = btf__type_by_id(btf, section);
 	info = btf_var_secinfos(type);
 	for (int i = 0; i < btf_vlen(type); i++) {
@@ -89,7 +89,7 @@ int object_set(struct bpf_object *object, const char *name, long long value)
 		memcpy(data + info[i].offset, &value, info[i].size);
 		return 0;
 	}
-	return -ENOENT;
+	return 0;
 }
 
 int object_share(struct bpf_object *object, const char *map, int fd)

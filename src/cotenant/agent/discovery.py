@@ -54,13 +54,20 @@ class Discovery:
         self._queue: queue.SimpleQueue[_Look | Mapped | None] = queue.SimpleQueue()
         self._later: list[tuple[float, _Look]] = []
         self._seen: OrderedDict[bytes, None] = OrderedDict()
-        self._looked: OrderedDict[tuple[int, str], None] = OrderedDict()
+        self._looked: OrderedDict[str, None] = OrderedDict()
         self._home = mount_namespace()
+        about = os.stat("/")
+        self._home_root = (about.st_dev, about.st_ino)
+        self._learn_home()
         self._thread = threading.Thread(target=self._run, name="discovery", daemon=True)
 
     def scan(self) -> None:
         """Everything that is there already; called once, before recording is announced."""
-        self._search_root(os.getpid(), host=True)
+        root = open_root(os.getpid())
+        try:
+            self._consider_all(root, "", (), host=True)
+        finally:
+            os.close(root)
         mappings = code_mappings(self._code_program)
         now = time.monotonic_ns()
         for mapping in mappings:
@@ -148,32 +155,36 @@ class Discovery:
         finally:
             os.close(root)
 
-    def _search_root(self, pid: int, *, host: bool = False) -> None:
-        """Probe the libraries in the root of a process, and in roots that it has mounted."""
+    def _search_root(self, pid: int) -> None:
+        """Probe the libraries in the root of a process, and in what it has mounted.
+
+        A runtime assembles the new root somewhere below the old one and moves into it last, so
+        every mount point that is not the host's own is searched as if it were a root.
+        """
         root = open_root(pid)
         try:
-            namespace = mount_namespace(pid)
-            points = [] if host else self._news(namespace, mount_points(pid))
-            prefixes = (
-                ["", *points] if host or self._remember(self._looked, (namespace, "")) else points
-            )
-            told = () if host else library_path(pid)
-            told = tuple(p for p in told if self._remember(self._looked, (namespace, "ld:" + p)))
+            about = os.fstat(root)
+            here = f"{mount_namespace(pid)} {about.st_dev} {about.st_ino}"
+            prefixes = [p for p in mount_points(pid) if p not in self._home_points and p != "/"]
+            if (about.st_dev, about.st_ino) != self._home_root:
+                prefixes.append("")
+            told = [p for p in library_path(pid) if self._remember(self._looked, f"{here} ld {p}")]
+            self._consider_all(root, "/nonexistent", tuple(told))
             for prefix in prefixes:
-                for path in find_libraries(root, prefix, (*told, prefix) if prefix else told):
-                    with contextlib.suppress(OSError):
-                        fd = open_file(root, path)
-                        self._libraries.consider(fd, path, mapped_ns=None, host=host)
-            if told and not prefixes:
-                for path in find_libraries(root, "/nonexistent", told):
-                    with contextlib.suppress(OSError):
-                        self._libraries.consider(open_file(root, path), path, mapped_ns=None)
+                if self._remember(self._looked, f"{here} {prefix}"):
+                    self._consider_all(root, prefix, (prefix,) if prefix else ())
         finally:
             os.close(root)
 
-    def _news(self, namespace: int, points: list[str]) -> list[str]:
-        """Mount points of a namespace that were not there at the last look."""
-        return [p for p in points if p != "/" and self._remember(self._looked, (namespace, p))]
+    def _consider_all(self, root: int, prefix: str, extra: tuple[str, ...], *, host: bool = False) -> None:
+        for path in find_libraries(root, prefix, extra):
+            with contextlib.suppress(OSError):
+                fd = open_file(root, path)
+                self._libraries.consider(fd, path, mapped_ns=None, host=host)
+
+    def _learn_home(self) -> None:
+        """What the host itself has mounted; the root of a container that starts now is not in it."""
+        self._home_points = frozenset(mount_points("self"))
 
     def _sweep(self) -> None:
         mapped = {
@@ -181,3 +192,4 @@ class Discovery:
             for m in code_mappings(self._code_program)
         }
         self._libraries.sweep(mapped, linger_ns=self._linger_ns)
+        self._learn_home()

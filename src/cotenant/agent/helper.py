@@ -47,7 +47,7 @@ class Helper:
             f for f in FUNCTIONS if layers != "driver" or f.library is not Library.CUDART or f.fact
         )
         self._programs: Programs = load_programs(
-            self._method, self._functions, self._sizes, settings.get("v1_controller", -1)
+            self._method, self._functions, self._sizes, settings.get("constants", {})
         )
         self._tracepoints = [
             syscalls.attach_tracepoint(self._programs.programs[name]) for name in TASK_PROGRAMS
@@ -121,7 +121,7 @@ class Helper:
             elif kind == _FACT_KINDS["TASK_MOVED"]:
                 if (int(fact["other"]), int(fact["handle"])) in self._newborn:
                     self._discovery.entered(int(fact["pid"]))
-            elif kind == _FACT_KINDS["PROCESS_EXEC"]:
+            elif kind in (_FACT_KINDS["PROCESS_EXEC"], _FACT_KINDS["PROCESS_FORK"]):
                 self._discovery.entered(int(fact["pid"]))
 
 

@@ -7,12 +7,20 @@ from pathlib import Path
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
-def mount_points(pid: int) -> list[str]:
-    """Every mount point of a process, in its own numbering of paths."""
+# File systems that hold no libraries.
+_NO_FILES = frozenset(
+    b"proc sysfs cgroup cgroup2 devpts mqueue devtmpfs securityfs debugfs tracefs bpf pstore "
+    b"configfs fusectl hugetlbfs autofs nsfs binfmt_misc rpc_pipefs".split()
+)
+
+
+def mount_points(pid: int | str) -> list[str]:
+    """Where a process has mounted file systems with files, as it names them."""
     points = []
     for line in Path(f"/proc/{pid}/mountinfo").read_bytes().splitlines():
-        words = line.split()
-        if len(words) > 4:
+        about, _, kind = line.partition(b" - ")
+        words, source = about.split(), kind.split()
+        if len(words) > 4 and source and source[0] not in _NO_FILES:
             plain = _ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), words[4])
             points.append(os.fsdecode(plain))
     return points

@@ -69,7 +69,10 @@ class Recorder:
                     "events_bytes": settings.events_bytes,
                     "attach": settings.attach,
                     "layers": settings.layers,
-                    "v1_controller": hierarchy.v1_controller,
+                    "constants": {
+                        "v1_controller": hierarchy.v1_controller,
+                        "v1_hierarchy": hierarchy.number,
+                    },
                 }
             )
         except OSError as error:

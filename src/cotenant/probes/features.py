@@ -20,7 +20,7 @@ _SMALL: Final = Sizes(events_bytes=4096, facts_bytes=4096)
 def why_not(method: Method) -> str | None:
     """Attach to ourselves by this method and look for the event; None if it came."""
     try:
-        programs = load_programs(method, (_ITSELF,), _SMALL, -1)
+        programs = load_programs(method, (_ITSELF,), _SMALL, {})
     except Unsupported as error:
         return str(error)
     fd = os.open(next(OBJECTS.parent.glob("_drain*.so")), os.O_RDONLY)

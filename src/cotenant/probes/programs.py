@@ -5,7 +5,7 @@ version: distributions carry changes back.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +18,9 @@ from cotenant.probes.function import Family, Function, encode
 EVENTS_RING_BYTES: Final = 16 << 20
 FACTS_RING_BYTES: Final = 4 << 20
 
+# Values that programs are compiled against when they are loaded; each object takes those it has.
+Constants = Mapping[str, int]
+
 # Programs on tracepoints: cgroups and processes from birth to end.
 TASK_PROGRAMS: Final = (
     "cgroup_born",
@@ -25,6 +28,7 @@ TASK_PROGRAMS: Final = (
     "cgroup_moved",
     "task_moved",
     "process_exec",
+    "process_fork",
     "process_exit",
 )
 
@@ -53,8 +57,7 @@ class Sizes:
     facts_bytes: int = FACTS_RING_BYTES
 
 
-def _load(into: Programs, stem: str, programs: dict[str, int], sizes: Sizes, v1: int) -> None:
-    constants = {} if stem == "vma" else {"v1_controller": v1}
+def _load(into: Programs, stem: str, programs: dict[str, int], sizes: Sizes, constants: Constants) -> None:
     room = {"events": sizes.events_bytes, "facts": sizes.facts_bytes, "births": sizes.facts_bytes}
     try:
         loaded, maps = load(
@@ -62,7 +65,7 @@ def _load(into: Programs, stem: str, programs: dict[str, int], sizes: Sizes, v1:
             programs=programs,
             shared=dict(into.maps),
             sizes=room,
-            constants=constants,
+            constants=dict(constants),
         )
     except OSError as error:
         into.close()
@@ -87,14 +90,14 @@ def _why(stem: str, error: OSError) -> str:
     return f"cannot load BPF program {stem}: {last}"
 
 
-def load_programs(method: Method, functions: Iterable[Function], sizes: Sizes, v1: int) -> Programs:
+def load_programs(method: Method, functions: Iterable[Function], sizes: Sizes, constants: Constants) -> Programs:
     """All programs for one attach method, and the function table that they read."""
     loaded = Programs(method)
     for family in Family:
         wanted = {f"{family}_{name}": kind for name, kind in PROGRAMS[method].items()}
-        _load(loaded, family, wanted, sizes, v1)
-    _load(loaded, "task", dict.fromkeys(TASK_PROGRAMS, -1), sizes, v1)
-    _load(loaded, "vma", {"code_mappings": -1, "file_mappings": -1}, sizes, v1)
+        _load(loaded, family, wanted, sizes, constants)
+    _load(loaded, "task", dict.fromkeys(TASK_PROGRAMS, -1), sizes, constants)
+    _load(loaded, "vma", {"code_mappings": -1, "file_mappings": -1}, sizes, constants)
     for function in functions:
         key = function.id.to_bytes(4, "little")
         syscalls.map_update(loaded.maps["functions"], key, encode(function))
