@@ -123,6 +123,7 @@ FACT: Final = np.dtype(
             "size",
             "handle",
             "other",
+            "address",
             "rank",
             "nranks",
         ],
@@ -138,11 +139,12 @@ FACT: Final = np.dtype(
             "<u4",
             "<u8",
             "<u8",
+            "<u8",
             "<i4",
             "<i4",
         ],
-        "offsets": [0, 8, 16, 24, 32, 36, 40, 42, 44, 48, 56, 64, 68],
-        "itemsize": 72,
+        "offsets": [0, 8, 16, 24, 32, 36, 40, 42, 44, 48, 56, 64, 72, 76],
+        "itemsize": 80,
     }
 )
 
