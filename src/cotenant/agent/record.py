@@ -95,6 +95,8 @@ class Recorder:
             hierarchy=hierarchy.controller or "v2",
             layers=settings.layers,
         )
+        self._heard: list[Message] = []
+        self._named_before: list[Message] = []
         self._events = 0
         self._offset_ns = 0
 
@@ -166,17 +168,19 @@ class Recorder:
 
     def _hear(self) -> None:
         try:
-            self._learn(self._helper.heard())
+            self._heard = self._helper.heard()
             self._ask_for_names()
         except Closed:
             raise CotenantError("the attaching process died; what was recorded is kept") from None
 
-    def _learn(self, messages: list[Message]) -> None:
-        self._session.hear(messages)
-        for message in messages:
-            if message["type"] == "named":
-                names = Names.from_json(message["names"])
-                self._ledger.named(message["key"], names, message["named_ns"])
+    def _learn(self) -> None:
+        """What the helper said. A name may overtake the birth it belongs to: it is told twice."""
+        self._session.hear(self._heard)
+        named = [message for message in self._heard if message["type"] == "named"]
+        for message in (*self._named_before, *named):
+            names = Names.from_json(message["names"])
+            self._ledger.named(message["key"], names, message["named_ns"])
+        self._named_before, self._heard = named, []
 
     def _ask_for_names(self) -> None:
         """The helper asks about new cgroups by itself; here are those that were there before."""
@@ -190,6 +194,7 @@ class Recorder:
         now_ns = time.time_ns()
         facts, batches = self._drain.take()
         self._facts.take(facts)
+        self._learn()
         for columns, batch in batches:
             self._append(columns, batch)
         if totals:
@@ -217,7 +222,7 @@ class Recorder:
     def _finish(self) -> None:
         """Detach, take what is left, and seal: after this every event is accounted for."""
         try:
-            self._learn(self._helper.stop())
+            self._heard = self._helper.stop()
             self._drain.stop()
             self._cycle(totals=True)
             imbalance = self._totals.losses.imbalance()
