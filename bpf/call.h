@@ -4,7 +4,7 @@
  * table (src/cotenant/probes/table.py), one entry per function, found by the attach cookie.
  *
  * A slot says where a value lies: 0 nowhere, 1-6 a register argument, 7-12 an argument on the
- * stack, 13-20 a word of the struct that `in` points at.
+ * stack, 13-24 a word of the struct that `in` points at.
  */
 #ifndef COTENANT_CALL_H
 #define COTENANT_CALL_H
@@ -12,17 +12,19 @@
 #define FUNCTIONS_MAX 1024
 #define SLOT_STACK 7
 #define SLOT_STRUCT 13
-#define SLOT_END 21
+#define SLOT_END 25
 
 enum call_flags {
 	CALL_OPERATION = 1,	/* a GPU operation: counts inside an outer call, and merges with it */
 	CALL_ROW = 2,		/* makes a row of its own when nothing inside it did */
 	CALL_HANDLE_STUB = 4,	/* the handle is the caller's, not the driver's: kept beside it */
 	CALL_READY = 8,		/* a query: a row only when not ready turns ready */
-	CALL_OUT_BYTES = 16,	/* what `out` points at is a size, not an address */
-	CALL_CONTEXT = 32,	/* the handle becomes the thread's context on success */
-	CALL_CONTEXT_POP = 64,
+	CALL_BATCH = 16,	/* bytes are a sum: an array of sizes, and how many */
+	CALL_HOST = 32,		/* memory of the host, not of a device */
+	CALL_RAW = 64,		/* the text is sixteen bytes of any value */
 	CALL_AT_ENTRY = 128,	/* all there is to know is known at entry: no return probe */
+	CALL_CALLER = 256,	/* of the runtime: the driver is called inside */
+	CALL_PER_THREAD = 512,	/* stream 0 is the thread's own default stream */
 };
 
 enum call_shape {
@@ -30,6 +32,30 @@ enum call_shape {
 	SHAPE_WORDS = 1,	/* cuLaunchKernel: six numbers, then shared bytes */
 	SHAPE_PACKED = 2,	/* cudaLaunchKernel: two dim3 in two registers each */
 	SHAPE_STRUCT = 3,	/* a launch config, the same layout in driver and runtime */
+};
+
+/* What a call that succeeded changes, besides being counted. */
+enum call_step {
+	STEP_NONE = 0,
+	STEP_ALLOC = 1,
+	STEP_FREE = 2,
+	STEP_CREATE = 3,		/* physical memory, to be mapped */
+	STEP_RELEASE = 4,
+	STEP_RETAIN = 5,
+	STEP_MAP = 6,
+	STEP_UNMAP = 7,
+	STEP_CAPTURE_BEGIN = 8,
+	STEP_CAPTURE_END = 9,
+	STEP_EVENT_RECORD = 10,
+	STEP_EVENT_WAIT = 11,
+	STEP_CONTEXT_SET = 12,
+	STEP_CONTEXT_PUSH = 13,
+	STEP_CONTEXT_POP = 14,
+	STEP_CONTEXT_CREATE = 15,
+	STEP_CONTEXT_DESTROY = 16,
+	STEP_PRIMARY_RETAIN = 17,
+	STEP_PRIMARY_RELEASE = 18,
+	STEP_PRIMARY_RESET = 19,
 };
 
 struct call_spec {
@@ -61,9 +87,16 @@ struct call_spec {
 	__u8 rank;
 	__u8 nranks;
 	__u8 config;		/* slot of an ncclConfig_t */
-	__u8 reserved[2];
+	/* CUDA */
+	__u8 step;
+	__u8 out_bytes;		/* slot of a pointer to a size, multiplied with bytes at return */
+	__u8 alternate;		/* used where `other` turns out to be 0 */
+	__u8 guard;		/* a fact only if the low half of this slot is 0 */
+	__u8 source_type;	/* offset of a CUmemorytype in the struct, with target_type */
+	__u8 target_type;
+	__u8 reserved[4];
 };
 
-_Static_assert(sizeof(struct call_spec) == 32, "call_spec has holes");
+_Static_assert(sizeof(struct call_spec) == 40, "call_spec has holes");
 
 #endif /* COTENANT_CALL_H */

@@ -7,7 +7,10 @@
  * The attach cookie is the function's number: how its arguments are read is data (call.h), so
  * that a new function is a row of the probe table, not code.
  */
-#include "thread.bpf.h"
+#include "capture.bpf.h"
+#include "context.bpf.h"
+#include "decode.bpf.h"
+#include "memory.bpf.h"
 #include "session.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -15,125 +18,10 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 RECORDS(cuda_event);
 VALUES(cuda_op);
 VALUES(cuda_direction);
+VALUES(call_step);
+VALUES(memory_sort);
 
 #define CUDA_NOT_READY 600
-
-_Static_assert(sizeof(struct cuda_event) - sizeof(struct event_head) == sizeof(struct body),
-	       "a waiting row holds a cuda event");
-
-/* A body seen as the event whose head is still to come. */
-static __always_inline struct cuda_event *cuda_body(struct body *body)
-{
-	return (void *)body - sizeof(struct event_head);
-}
-
-static __always_inline void decode_shape(struct cuda_event *event, const struct thread *thread,
-					 const struct call_spec *spec)
-{
-	const __u64 *args = thread->args;
-
-	switch (spec->shape) {
-	case SHAPE_WORDS:
-		event->grid_x = args[2];
-		event->grid_y = args[3];
-		event->grid_z = args[4];
-		event->block_x = args[5];
-		event->block_y = args[6];
-		event->block_z = args[7];
-		event->shared_bytes = args[8];
-		break;
-	case SHAPE_PACKED:
-		event->grid_x = args[2];
-		event->grid_y = args[2] >> 32;
-		event->grid_z = args[3];
-		event->block_x = args[4];
-		event->block_y = args[4] >> 32;
-		event->block_z = args[5];
-		event->shared_bytes = args[7];
-		break;
-	case SHAPE_STRUCT:
-		if (args[0])
-			return;
-		event->grid_x = args[13];
-		event->grid_y = args[13] >> 32;
-		event->grid_z = args[14];
-		event->block_x = args[14] >> 32;
-		event->block_y = args[15];
-		event->block_z = args[15] >> 32;
-		event->shared_bytes = args[16];
-		break;
-	default:
-		return;
-	}
-	event->known |= 1 << CUDA_KNOWN_SHAPE;
-}
-
-static __always_inline void decode_bytes(struct cuda_event *event, const struct thread *thread,
-					 const struct call_spec *spec)
-{
-	__u64 bytes;
-
-	if (!slot_known(thread, spec->bytes[0]))
-		return;
-	bytes = slot(thread, spec->bytes[0]) << (spec->bytes_shift & 7);
-	if (spec->bytes[1])
-		bytes *= slot(thread, spec->bytes[1]);
-	if (spec->bytes[2])
-		bytes *= slot(thread, spec->bytes[2]);
-	/* More than any machine has: an argument that is no size. */
-	if (bytes >> 56)
-		return;
-	event->bytes = bytes;
-	event->known |= 1 << CUDA_KNOWN_BYTES;
-}
-
-static __always_inline void decode_direction(struct cuda_event *event, const struct thread *thread,
-					     const struct call_spec *spec)
-{
-	__u64 direction;
-
-	if (!spec->direction)
-		return;
-	direction = spec->direction & 128 ? slot(thread, spec->direction & 127)
-					  : spec->direction - 1;
-	if (direction > CUDA_DIRECTION_DtoD)
-		return;
-	event->direction = direction;
-	event->known |= 1 << CUDA_KNOWN_DIRECTION;
-}
-
-static __always_inline void decode(struct frame *frame, const struct thread *thread,
-				   const struct call_spec *spec)
-{
-	struct cuda_event *event = cuda_body(&frame->own);
-
-	__builtin_memset(&frame->own, 0, sizeof(frame->own));
-	event->op = spec->op;
-	event->api = frame->function;
-	event->function = frame->function;
-	event->weight = 1;
-	if (spec->handle) {
-		__u64 handle = slot(thread, spec->handle);
-
-		if (spec->flags & CALL_HANDLE_STUB)
-			event->stub = handle;
-		else
-			event->handle = handle;
-		event->known |= 1 << CUDA_KNOWN_HANDLE;
-	}
-	if (slot_known(thread, spec->stream)) {
-		event->stream = slot(thread, spec->stream);
-		event->known |= 1 << CUDA_KNOWN_STREAM;
-	}
-	if (spec->address) {
-		event->address = slot(thread, spec->address);
-		event->known |= 1 << CUDA_KNOWN_ADDRESS;
-	}
-	decode_shape(event, thread, spec);
-	decode_bytes(event, thread, spec);
-	decode_direction(event, thread, spec);
-	frame->out = spec->out ? slot(thread, spec->out) : 0;
-}
 
 static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 {
@@ -151,11 +39,14 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 		return SESSION_SKIP;
 	read_arguments(ctx, thread, spec);
 	decode(frame, thread, spec);
+	if (spec->step)
+		memory_enter(thread, frame, spec);
 	frame->began_ns = bpf_ktime_get_ns();
 	return SESSION_RETURN;
 }
 
-static __always_inline void emit(struct thread *thread, struct total *total, struct row *row)
+static __always_inline void emit(struct thread *thread, struct total *total, __u64 began_ns,
+				 const struct body *body)
 {
 	struct cuda_event *event;
 
@@ -171,9 +62,99 @@ static __always_inline void emit(struct thread *thread, struct total *total, str
 			count(COUNTER_ORPHAN_LOST);
 		return;
 	}
-	head_fill(&event->head, thread, EVENT_CUDA, sizeof(*event), row->began_ns);
-	*(struct body *)((void *)event + sizeof(struct event_head)) = row->body;
+	head_fill(&event->head, thread, EVENT_CUDA, sizeof(*event), began_ns);
+	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+static __noinline int tell(struct thread *thread, struct frame *frame, __u32 kind)
+{
+	__u64 pid_tid = bpf_get_current_pid_tgid();
+	struct cuda_event *event;
+	struct fact *fact;
+
+	if (!thread || !frame)
+		return 0;
+	fact = bpf_ringbuf_reserve(&facts, sizeof(*fact), 0);
+	if (!fact) {
+		count(COUNTER_FACT_LOST);
+		return 0;
+	}
+	event = cuda_body(&frame->own);
+	__builtin_memset(fact, 0, sizeof(*fact));
+	fact->timestamp_ns = bpf_ktime_get_ns();
+	fact->process_start_ns = thread->process_start_ns;
+	fact->cgroup_id = bpf_get_current_cgroup_id();
+	fact->cgroup_v1_id = thread->v1_id;
+	fact->pid = pid_tid >> 32;
+	fact->tid = (__u32)pid_tid;
+	fact->kind = kind;
+	fact->function = frame->function;
+	fact->handle = event->handle ?: event->stub;
+	fact->other = frame->other;
+	fact->address = event->address;
+	bpf_ringbuf_submit(fact, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* Captures begin, spread and end; at their end `other` is the capture's number. */
+static __always_inline void capture_leave(struct thread *thread, struct frame *frame,
+					  const struct call_spec *spec)
+{
+	struct cuda_event *event = cuda_body(&frame->own);
+	struct member_key stream = stream_key(event->stream, spec->flags);
+	struct member_key other = { .pid = stream.pid, .event = 1, .handle = event->address };
+
+	switch (spec->step) {
+	case STEP_CAPTURE_BEGIN:
+		if (!capture_of(&stream))
+			frame->other = capture_begin(&stream);
+		break;
+	case STEP_CAPTURE_END:
+		frame->other = capture_end(&stream);
+		break;
+	case STEP_EVENT_RECORD:
+		capture_spread(&stream, &other);
+		break;
+	case STEP_EVENT_WAIT:
+		capture_spread(&other, &stream);
+		break;
+	}
+}
+
+/* Whether the operation went into a graph instead of running. */
+static __always_inline bool_t captured(struct thread *thread, struct frame *frame,
+				       const struct call_spec *spec)
+{
+	struct cuda_event *event = cuda_body(&frame->own);
+	struct member_key stream;
+	__u64 number;
+
+	if (!captures_open || !(spec->flags & CALL_OPERATION) ||
+	    !(event->known & 1 << CUDA_KNOWN_STREAM))
+		return 0;
+	stream = stream_key(event->stream, spec->flags);
+	number = capture_of(&stream);
+	if (!number)
+		return 0;
+	if (event->op == CUDA_OP_launch || event->op == CUDA_OP_graph_launch) {
+		frame->other = number;
+		tell(thread, frame, FACT_GRAPH);
+	}
+	return 1;
+}
+
+static __always_inline void read_out(struct frame *frame)
+{
+	struct cuda_event *event = cuda_body(&frame->own);
+	__u64 written = 0;
+
+	if (bpf_probe_read_user(&written, sizeof(written), (void *)frame->out)) {
+		count(COUNTER_UNREADABLE);
+		return;
+	}
+	event->address = written;
+	event->known |= 1 << CUDA_KNOWN_ADDRESS;
 }
 
 /* What only the return can tell: the result, what was written, the thread's context. */
@@ -185,18 +166,6 @@ static __always_inline void finish(struct thread *thread, struct frame *frame,
 	event->result = result;
 	event->duration_ns = duration_ns;
 	event->known |= 1 << CUDA_KNOWN_RESULT | 1 << CUDA_KNOWN_DURATION;
-	if (frame->out && result == 0) {
-		__u64 written = 0;
-
-		if (bpf_probe_read_user(&written, sizeof(written), (void *)frame->out)) {
-			count(COUNTER_UNREADABLE);
-		} else {
-			event->address = written;
-			event->known |= 1 << CUDA_KNOWN_ADDRESS;
-		}
-	}
-	if (spec->flags & CALL_CONTEXT && result == 0)
-		thread->context = event->address;
 	if (thread->context) {
 		event->context = thread->context;
 		event->known |= 1 << CUDA_KNOWN_CONTEXT;
@@ -205,6 +174,35 @@ static __always_inline void finish(struct thread *thread, struct frame *frame,
 		event->nccl = thread->nccl_op;
 		event->known |= 1 << CUDA_KNOWN_NCCL;
 	}
+}
+
+/* The call's own columns done, what it changes; only calls that change anything come here. */
+static __noinline int take_effect(struct thread *thread, struct frame *frame,
+				  const struct call_spec *spec, __s32 result)
+{
+	struct cuda_event *event;
+	__u64 pitch = 0;
+
+	if (!thread || !frame || !spec)
+		return 0;
+	event = cuda_body(&frame->own);
+	if (frame->out && result == 0)
+		read_out(frame);
+	if (spec->out_bytes && result == 0) {
+		event->known &= ~(1 << CUDA_KNOWN_BYTES);
+		if (!bpf_probe_read_user(&pitch, sizeof(pitch), (void *)frame->out_bytes))
+			set_bytes(event, event->bytes * pitch);
+	}
+	memory_leave(thread, frame, spec, result == 0);
+	if (result != 0)
+		return 0;
+	if (spec->step >= STEP_CAPTURE_BEGIN && spec->step <= STEP_EVENT_WAIT)
+		capture_leave(thread, frame, spec);
+	else if (spec->step >= STEP_CONTEXT_SET)
+		context_leave(thread, frame, spec);
+	if (spec->fact && !frame->guarded)
+		tell(thread, frame, spec->fact);
+	return 0;
 }
 
 /* A query is news only when what it found unfinished before is finished now. */
@@ -227,50 +225,73 @@ static __always_inline bool_t worth_a_row(struct thread *thread, struct frame *f
 }
 
 /* The call as the row: its own arguments, or those of the one operation inside it. */
-static __always_inline void settle(struct frame *frame)
+static __always_inline struct body *settle(struct frame *frame)
 {
 	struct cuda_event *own = cuda_body(&frame->own);
 	struct cuda_event *row = cuda_body(&frame->row.body);
 
-	if (!frame->waiting) {
-		frame->row.body = frame->own;
-	} else {
-		row->api = frame->function;
-		row->duration_ns = own->duration_ns;
-		row->result = own->result;
-		/* The caller's name for the kernel, where the driver's has none. */
-		if (row->op == CUDA_OP_launch)
-			row->stub = own->stub;
-	}
-	frame->row.began_ns = frame->began_ns;
-	frame->waiting = 1;
+	if (!frame->waiting)
+		return &frame->own;
+	row->api = frame->function;
+	row->duration_ns = own->duration_ns;
+	row->result = own->result;
+	/* The caller's name for the kernel, where the driver's has none. */
+	if (row->op == CUDA_OP_launch)
+		row->stub = own->stub;
+	return &frame->row.body;
 }
 
-/* Hand the frame's row to the call around it, or send it. */
-static __always_inline void pass_on(struct thread *thread, struct total *total,
-				    struct frame *frame)
+/* Hand the row to the call around it, or send it. */
+static __always_inline void pass_on(struct thread *thread, struct total *total, __u64 began_ns,
+				    struct body *body)
 {
 	struct frame *outer = frame_below(&thread->cuda);
 	__u16 api = thread->cuda.frames[0].function;
 
 	if (!outer) {
-		emit(thread, total, &frame->row);
+		emit(thread, total, began_ns, body);
 		return;
 	}
 	if (outer->operations < 0xffff)
 		outer->operations++;
 	if (outer->operations == 1) {
-		outer->row = frame->row;
+		outer->row.began_ns = began_ns;
+		outer->row.body = *body;
 		outer->waiting = 1;
 		return;
 	}
 	if (outer->waiting) {
 		outer->waiting = 0;
 		cuda_body(&outer->row.body)->api = api;
-		emit(thread, total, &outer->row);
+		emit(thread, total, outer->row.began_ns, &outer->row.body);
 	}
-	cuda_body(&frame->row.body)->api = api;
-	emit(thread, total, &frame->row);
+	cuda_body(body)->api = api;
+	emit(thread, total, began_ns, body);
+}
+
+/* Whether the frame is a row of its own, or one with what happened inside it. */
+static __always_inline bool_t is_row(struct thread *thread, struct frame *frame,
+				     const struct call_spec *spec, __s32 result)
+{
+	struct frame *outer = frame_below(&thread->cuda);
+
+	if (frame->operations > 1) {
+		/* Sent already, each by itself; the call around us has several inside, too. */
+		if (outer && outer->operations < 0xfff0)
+			outer->operations += 2;
+		return 0;
+	}
+	if (frame->waiting)
+		return 1;
+	if (frame->quiet || captured(thread, frame, spec)) {
+		if (outer)
+			outer->quiet = 1;
+		return 0;
+	}
+	/* What is no operation is a detail of the call around it. */
+	if (outer && !(spec->flags & CALL_OPERATION))
+		return 0;
+	return worth_a_row(thread, frame, spec, result);
 }
 
 static __always_inline int leave(struct pt_regs *ctx, __u32 function)
@@ -287,29 +308,15 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 	if (!frame)
 		return 0;
 	duration_ns = now - frame->began_ns;
-	finish(thread, frame, spec, ctx->ax, duration_ns);
 	refresh_v1(thread);
+	if (spec->step | spec->fact | spec->out)
+		take_effect(thread, frame, spec, ctx->ax);
+	finish(thread, frame, spec, ctx->ax, duration_ns);
 	total = total_of(bpf_get_current_cgroup_id(), thread->v1_id, function);
 	if (total)
 		total_add(total, duration_ns, cuda_body(&frame->own)->bytes);
-
-	if (frame->operations > 1) {
-		struct frame *outer = frame_below(&thread->cuda);
-
-		/* Sent already, each by itself; the call around us has several inside, too. */
-		if (outer && outer->operations < 0xfff0)
-			outer->operations += 2;
-		return 0;
-	}
-	if (!frame->waiting) {
-		if (!worth_a_row(thread, frame, spec, ctx->ax))
-			return 0;
-		/* What is no operation is a detail of the call around it. */
-		if (!(spec->flags & CALL_OPERATION) && frame_below(&thread->cuda))
-			return 0;
-	}
-	settle(frame);
-	pass_on(thread, total, frame);
+	if (is_row(thread, frame, spec, ctx->ax))
+		pass_on(thread, total, frame->began_ns, settle(frame));
 	return 0;
 }
 

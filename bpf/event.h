@@ -72,6 +72,7 @@ enum cuda_op {
 	CUDA_OP_host = 16,
 	CUDA_OP_query = 17,
 	CUDA_OP_prefetch = 18,
+	CUDA_OP_pool = 19,
 };
 
 /* As in cudaMemcpyKind, plus one. */

@@ -11,7 +11,7 @@
 enum fact_kind {
 	FACT_NAME = 1,		/* handle is called text */
 	FACT_ALIAS = 2,		/* handle is another handle for `other` */
-	FACT_UNREADABLE = 3,	/* handle has a name at address `other` that could not be read */
+	FACT_UNREADABLE = 3,	/* handle has a name at `address` that could not be read */
 	FACT_FORGET = 4,	/* handles of module `handle` are gone */
 	FACT_CGROUP_BORN = 5,	/* cgroup `handle` of hierarchy `other` is at path text */
 	FACT_CGROUP_GONE = 6,

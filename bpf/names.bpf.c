@@ -14,6 +14,8 @@ LAYOUT(call_spec);
 VALUES(call_flags);
 VALUES(call_shape);
 
+#define RAW_BYTES 16
+
 struct text_fact {
 	struct fact fact;
 	char text[FACT_TEXT_MAX];
@@ -42,11 +44,14 @@ static __always_inline struct text_fact *text_of_current(void)
 				    BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-/* The string at an address, into the fact; less than nothing where it cannot be read. */
-static __always_inline long read_text(struct text_fact *fact, __u64 address)
+/* The text at an address, into the fact; less than nothing where it cannot be read. */
+static __always_inline long read_text(struct text_fact *fact, __u64 address, bool_t raw)
 {
-	long size = bpf_probe_read_user_str(fact->text, sizeof(fact->text), (void *)address);
+	long size;
 
+	if (raw)
+		return bpf_probe_read_user(fact->text, RAW_BYTES, (void *)address) ? -1 : RAW_BYTES;
+	size = bpf_probe_read_user_str(fact->text, sizeof(fact->text), (void *)address);
 	if (size < 1 || size > FACT_TEXT_MAX)
 		return -1;
 	return size - 1;
@@ -82,11 +87,11 @@ static __always_inline void tell(struct thread *thread, struct frame *frame,
 	if (spec->text) {
 		if (spec->text_out && bpf_probe_read_user(&text, 8, (void *)text))
 			text = 0;
-		size = read_text(fact, text);
+		size = read_text(fact, text, spec->flags & CALL_RAW);
 		if (size < 0) {
 			count(COUNTER_UNREADABLE);
 			fact->fact.kind = FACT_UNREADABLE;
-			fact->fact.other = text;
+			fact->fact.address = text;
 			size = 0;
 		}
 	}

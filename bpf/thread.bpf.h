@@ -20,6 +20,7 @@
 
 #define FRAMES_MAX 4
 #define BODY_WORDS 14
+#define CONTEXTS_MAX 8
 
 /* An event without its head. */
 struct body {
@@ -35,10 +36,15 @@ struct row {
 struct frame {
 	__u64 sp;
 	__u64 began_ns;
-	__u64 out;		/* user address read at return */
+	__u64 out;		/* user addresses read at return */
+	__u64 out_bytes;
+	__u64 other;
 	__u16 function;
 	__u16 operations;
-	__u32 waiting;
+	__u8 waiting;
+	__u8 quiet;		/* what happened inside went into a graph: no row */
+	__u8 taken;		/* the memory to be freed was known */
+	__u8 guarded;
 	struct body own;
 	struct row row;
 };
@@ -59,7 +65,9 @@ struct thread {
 	__u32 group_depth;
 	__u16 nccl_op;
 	__u16 nccl_ops_mixed;
-	__u64 args[24];		/* scratch, by slot */
+	__u64 contexts[CONTEXTS_MAX];
+	__u64 contexts_depth;
+	__u64 args[32];		/* scratch, by slot */
 	struct stack cuda;
 	struct stack nccl;
 	struct stack names;
@@ -176,6 +184,9 @@ static __always_inline struct frame *frame_push(struct stack *stack, __u64 sp, _
 	frame->function = function;
 	frame->operations = 0;
 	frame->waiting = 0;
+	frame->quiet = 0;
+	frame->taken = 0;
+	frame->guarded = 0;
 	frame->out = 0;
 	return frame;
 }
@@ -198,11 +209,12 @@ static __always_inline struct frame *frame_pop(struct stack *stack, __u64 sp_at_
 
 static __always_inline struct frame *frame_below(struct stack *stack)
 {
-	__u64 top = stack->depth - 1;
+	__u64 depth = stack->depth;
 
-	if (stack->depth == 0 || top >= FRAMES_MAX)
+	if (depth == 0 || depth > FRAMES_MAX)
 		return NULL;
-	return &stack->frames[top];
+	/* The mask changes nothing but what the verifier can see. */
+	return &stack->frames[(depth - 1) & (FRAMES_MAX - 1)];
 }
 
 /* Registers and stack words into the thread's slots, then the struct that one points at. */
@@ -225,7 +237,7 @@ static __always_inline void read_arguments(struct pt_regs *ctx, struct thread *t
 		}
 	}
 	if (spec->in) {
-		__u32 words = spec->in_words & 7;
+		__u32 words = spec->in_words & 15;
 
 		pointer = args[spec->in & 7] + spec->in_offset;
 		if (bpf_probe_read_user(&args[SLOT_STRUCT], words * 8, (void *)pointer)) {

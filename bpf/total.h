@@ -39,6 +39,7 @@ enum counter {
 	COUNTER_ORPHAN_ROWS = 7,	/* rows for which no total could be kept */
 	COUNTER_ORPHAN_LOST = 8,
 	COUNTER_DIED_INSIDE = 9,	/* the thread ended inside a call */
+	COUNTER_MEMORY_FULL = 20,	/* no room to remember an allocation */
 	COUNTER_END,
 };
 

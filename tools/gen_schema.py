@@ -59,6 +59,8 @@ PREFIXES = {
     "fact_kind": "FACT_",
     "call_flags": "CALL_",
     "call_shape": "SHAPE_",
+    "call_step": "STEP_",
+    "memory_sort": "MEMORY_",
 }
 
 

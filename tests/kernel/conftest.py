@@ -194,7 +194,8 @@ def no_probe_left(running_kernel: None) -> Iterator[None]:
     """Every test leaves the kernel as it found it."""
     before = bpf_links()
     yield
-    deadline = time.monotonic() + 20
+    # Perf events are removed one after the other, each waiting for the kernel.
+    deadline = time.monotonic() + 120
     while (after := bpf_links()) - before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert after - before == set()

@@ -1,5 +1,6 @@
 """The helper as the recorder sees it: a child behind a socket."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from cotenant.errors import CotenantError, Unsupported
 
 _START_S: Final = 60.0
 _STOP_S: Final = 60.0
+_EXIT_S: Final = 2.0
 
 
 class _Failed(CotenantError):
@@ -82,7 +84,9 @@ class HelperProcess:
             self._process.kill()
         messages, self.messages = self.messages, []
         self.channel.close()
-        self._process.wait()
+        # Its descriptors may take the kernel long to close; no probe fires meanwhile.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_EXIT_S)
         return messages
 
     def kill(self) -> None:

@@ -130,11 +130,13 @@ class Libraries:
         return len(gone)
 
     def close(self) -> None:
-        """Remove every probe."""
+        """No probe fires when this returns; those that take long to remove go with the process."""
         everything = Attachment()
         for library in self._probed.values():
-            everything.links += library.attachment.links
-            library.attachment.links = []
+            everything.take(library.attachment)
+        if everything.events:
+            everything.silence()
+            return
         everything.close()
         for library in self._probed.values():
             os.close(library.fd)

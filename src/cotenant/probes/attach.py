@@ -6,6 +6,7 @@ held by a descriptor: when the process ends, however it ends, the probes are gon
 """
 
 import ctypes
+import fcntl
 import os
 import struct
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,8 @@ class Method(StrEnum):
     MULTI = "multi"
     PAIR = "pair"
 
+
+_PERF_EVENT_DISABLE: Final = 0x2401
 
 # For each method, the programs of a family and the attach type they are loaded with.
 PROGRAMS: Final = {
@@ -52,12 +55,28 @@ class Attachment:
     """Links on one file; closing them removes the probes."""
 
     links: list[int] = field(default_factory=list)
+    events: list[int] = field(default_factory=list)
+
+    def silence(self) -> None:
+        """No program runs any more, at once; what is left to remove can wait.
+
+        Removing perf events waits for the kernel once for each of them, one after the other.
+        """
+        for event in self.events:
+            fcntl.ioctl(event, _PERF_EVENT_DISABLE, 0)
+
+    def take(self, other: "Attachment") -> None:
+        """Hold the other's descriptors from now on."""
+        self.links += other.links
+        self.events += other.events
+        other.links, other.events = [], []
 
     def close(self) -> None:
         """Remove the probes. Each removal waits for the kernel, so many wait together."""
-        with ThreadPoolExecutor(max_workers=min(32, len(self.links) or 1)) as pool:
-            list(pool.map(os.close, self.links))
-        self.links.clear()
+        fds = [*self.links, *self.events]
+        self.links, self.events = [], []
+        with ThreadPoolExecutor(max_workers=min(32, len(fds) or 1)) as pool:
+            list(pool.map(os.close, fds))
 
 
 class Attacher:
@@ -103,11 +122,13 @@ class Attacher:
 
     def _attach_pairs(self, done: Attachment, path: str, placed: list[Placed], pid: int) -> None:
         for p in placed:
-            done.links += self._pair(p, path, returns=False, pid=pid)
+            self._pair(done, p, path, returns=False, pid=pid)
             if _has_return(p.function):
-                done.links += self._pair(p, path, returns=True, pid=pid)
+                self._pair(done, p, path, returns=True, pid=pid)
 
-    def _pair(self, placed: Placed, path: str, *, returns: bool, pid: int) -> list[int]:
+    def _pair(
+        self, done: Attachment, placed: Placed, path: str, *, returns: bool, pid: int
+    ) -> None:
         program = self._programs[f"{placed.function.family}_{'return' if returns else 'enter'}"]
         event = _open_uprobe(path, placed.offset, returns=returns, pid=pid)
         try:
@@ -116,7 +137,8 @@ class Attacher:
             os.close(event)
             raise
         # The event stays open as long as its link.
-        return [link, event]
+        done.links.append(link)
+        done.events.append(event)
 
 
 def _has_return(function: Function) -> bool:

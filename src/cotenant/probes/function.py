@@ -1,7 +1,7 @@
 """A probed function as data: which it is, and where its arguments are.
 
 A *slot* says where a value lies when the function is entered: 1-6 a register argument, 7-12 an
-argument on the stack, 13-19 a word of the struct that ``struct`` points at. 0 is nowhere.
+argument on the stack, 13-24 a word of the struct that ``struct`` points at. 0 is nowhere.
 """
 
 from dataclasses import dataclass
@@ -39,10 +39,12 @@ class Flag(IntFlag):
     ROW = 2
     HANDLE_STUB = 4
     READY = 8
-    OUT_BYTES = 16
-    CONTEXT = 32
-    CONTEXT_POP = 64
+    BATCH = 16
+    HOST = 32
+    RAW = 64
     AT_ENTRY = 128
+    CALLER = 256
+    PER_THREAD = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,13 @@ class Function:
     rank: int = 0
     nranks: int = 0
     config: int = 0
+    step: str = "NONE"  # What it changes when it succeeds, as ``enum call_step``.
+    out_bytes: int = 0  # Slot of a pointer to a size, multiplied with ``bytes`` at return.
+    alternate: int = 0  # Slot used where ``other`` is 0.
+    guard: int = 0
+    source_type: int = 0  # Offsets of the two CUmemorytype in the struct.
+    target_type: int = 0
+    graph: str = ""  # What it means to a graph; for agent/graphs.py.
 
 
 def _number(enum: str, text: str) -> int:
@@ -89,10 +98,20 @@ def _number(enum: str, text: str) -> int:
     raise KeyError(f"{enum} has no {text}")
 
 
+def _all_flags(function: Function) -> Flag:
+    flags = function.flags
+    if function.library is Library.CUDART:
+        flags |= Flag.CALLER
+    if function.symbol.endswith(("_ptsz", "_ptds")):
+        flags |= Flag.PER_THREAD
+    return flags
+
+
 def encode(function: Function) -> bytes:
     """The function as ``struct call_spec``, for its BPF program."""
     spec = np.zeros((), CALL_SPEC)
-    spec["flags"] = int(function.flags)
+    spec["flags"] = int(_all_flags(function))
+    spec["step"] = _number("call_step", function.step)
     if function.op:
         spec["op"] = _number(f"{function.family}_op", function.op)
     spec["shape"] = _number("call_shape", function.shape)
@@ -110,7 +129,8 @@ def encode(function: Function) -> bytes:
         spec["fact"] = _number("fact_kind", function.fact)
     for field in (
         "out", "handle", "stream", "address", "bytes_shift", "datatype", "reduce_op", "root", "peer",
-        "communicator", "text", "text_out", "other", "rank", "nranks", "config",
+        "communicator", "text", "text_out", "other", "rank", "nranks", "config", "out_bytes",
+        "alternate", "guard", "source_type", "target_type",
     ):  # fmt: skip
         spec[field] = getattr(function, field)
     return spec.tobytes()

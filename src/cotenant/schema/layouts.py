@@ -7,6 +7,24 @@ from typing import Final
 
 import numpy as np
 
+ALLOCATION: Final = np.dtype(
+    {
+        "names": ["bytes", "process_start_ns", "context", "other", "references", "reserved"],
+        "formats": ["<u8", "<u8", "<u8", "<u8", "<i4", "<u4"],
+        "offsets": [0, 8, 16, 24, 32, 36],
+        "itemsize": 40,
+    }
+)
+
+ALLOCATION_KEY: Final = np.dtype(
+    {
+        "names": ["pid", "sort", "address"],
+        "formats": ["<u4", "<u4", "<u8"],
+        "offsets": [0, 4, 8],
+        "itemsize": 16,
+    }
+)
+
 CALL_SPEC: Final = np.dtype(
     {
         "names": [
@@ -36,6 +54,12 @@ CALL_SPEC: Final = np.dtype(
             "rank",
             "nranks",
             "config",
+            "step",
+            "out_bytes",
+            "alternate",
+            "guard",
+            "source_type",
+            "target_type",
             "reserved",
         ],
         "formats": [
@@ -65,7 +89,13 @@ CALL_SPEC: Final = np.dtype(
             "<u1",
             "<u1",
             "<u1",
-            "2<u1",
+            "<u1",
+            "<u1",
+            "<u1",
+            "<u1",
+            "<u1",
+            "<u1",
+            "4<u1",
         ],
         "offsets": [
             0,
@@ -95,8 +125,14 @@ CALL_SPEC: Final = np.dtype(
             28,
             29,
             30,
+            31,
+            32,
+            33,
+            34,
+            35,
+            36,
         ],
-        "itemsize": 32,
+        "itemsize": 40,
     }
 )
 
@@ -145,6 +181,24 @@ FACT: Final = np.dtype(
         ],
         "offsets": [0, 8, 16, 24, 32, 36, 40, 42, 44, 48, 56, 64, 72, 76],
         "itemsize": 80,
+    }
+)
+
+HOLDING: Final = np.dtype(
+    {
+        "names": ["bytes", "allocations", "cgroup_id", "cgroup_v1_id", "dropped"],
+        "formats": ["<i8", "<i8", "<u8", "<u8", "<u8"],
+        "offsets": [0, 8, 16, 24, 32],
+        "itemsize": 40,
+    }
+)
+
+HOLDING_KEY: Final = np.dtype(
+    {
+        "names": ["process_start_ns", "context", "pid", "reserved"],
+        "formats": ["<u8", "<u8", "<u4", "<u4"],
+        "offsets": [0, 8, 16, 20],
+        "itemsize": 24,
     }
 )
 

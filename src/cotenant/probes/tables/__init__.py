@@ -7,10 +7,11 @@ arguments*. Attaching is ``attach.py``'s job; the event itself is declared in bp
 from typing import Final
 
 from cotenant.probes.function import Function, Library
-from cotenant.probes.tables import driver, names, nccl, runtime
+from cotenant.probes.tables import driver, graphs, names, nccl, runtime
 
 FUNCTIONS: Final[tuple[Function, ...]] = (
     *driver.FUNCTIONS,
+    *graphs.FUNCTIONS,
     *runtime.FUNCTIONS,
     *nccl.FUNCTIONS,
     *names.FUNCTIONS,

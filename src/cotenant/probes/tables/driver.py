@@ -1,10 +1,15 @@
-"""The CUDA driver library: the layer at which every GPU operation passes once."""
+"""The CUDA driver library: the layer at which every GPU operation passes once.
+
+Signatures are those of cuda.h; a slot is the argument's place in them. Numbers are stored in
+every file ever written: a new function takes a number that no other ever had.
+"""
 
 from typing import Any, Final
 
 from cotenant.probes.function import STRUCT, Flag, Function, Library
 
 _OP: Final = Flag.OPERATION
+_ROW: Final = Flag.ROW
 
 
 def _each(id: int, symbol: str, *suffixes: str, **facts: Any) -> tuple[Function, ...]:
@@ -16,30 +21,28 @@ def _each(id: int, symbol: str, *suffixes: str, **facts: Any) -> tuple[Function,
 
 
 def _launches() -> tuple[Function, ...]:
-    words: dict[str, Any] = {
-        "op": "launch",
-        "flags": _OP,
-        "shape": "WORDS",
-        "stack": True,
-        "handle": 1,
-    }
-    struct: dict[str, Any] = {
-        "op": "launch",
-        "flags": _OP,
-        "shape": "STRUCT",
-        "struct": 1,
-        "struct_words": 5,
-    }
+    launch: dict[str, Any] = {"op": "launch", "flags": _OP}
+    words: dict[str, Any] = {**launch, "shape": "WORDS", "stack": True, "handle": 1, "stream": 9}
+    struct: dict[str, Any] = {**launch, "shape": "STRUCT", "struct": 1, "struct_words": 5}
+    several: dict[str, Any] = {**launch, "struct": 1, "struct_words": 6}
     return (
-        *_each(1, "cuLaunchKernel", "_ptsz", stream=9, **words),
+        *_each(1, "cuLaunchKernel", "_ptsz", **words),
         *_each(3, "cuLaunchKernelEx", "_ptsz", handle=2, stream=STRUCT + 4, **struct),
-        *_each(5, "cuLaunchCooperativeKernel", "_ptsz", stream=9, **words),
+        *_each(5, "cuLaunchCooperativeKernel", "_ptsz", **words),
         *_each(7, "cuGraphLaunch", "_ptsz", op="graph_launch", flags=_OP, handle=1, stream=2),
+        *_each(9, "cuLaunchHostFunc", "_ptsz", op="host", flags=_OP, stream=1),
+        *_each(
+            11, "cuLaunchCooperativeKernelMultiDevice", handle=STRUCT, stream=STRUCT + 5, **several
+        ),
+        *_each(12, "cuLaunch", handle=1, **launch),
+        *_each(13, "cuLaunchGrid", handle=1, **launch),
+        *_each(14, "cuLaunchGridAsync", handle=1, stream=4, **launch),
     )
 
 
 def _copies() -> tuple[Function, ...]:
     plain: dict[str, Any] = {"op": "memcpy", "flags": _OP, "address": 1, "bytes": (3,)}
+    peer: dict[str, Any] = {**plain, "bytes": (5,), "direction": "DtoD"}
     return (
         *_each(20, "cuMemcpy", "_ptds", **plain),
         *_each(22, "cuMemcpyAsync", "_ptsz", stream=4, **plain),
@@ -49,11 +52,58 @@ def _copies() -> tuple[Function, ...]:
         *_each(30, "cuMemcpyHtoDAsync_v2", "_ptsz", direction="HtoD", stream=4, **plain),
         *_each(32, "cuMemcpyDtoHAsync_v2", "_ptsz", direction="DtoH", stream=4, **plain),
         *_each(34, "cuMemcpyDtoDAsync_v2", "_ptsz", direction="DtoD", stream=4, **plain),
+        *_each(36, "cuMemcpyPeer", "_ptds", **peer),
+        *_each(38, "cuMemcpyPeerAsync", "_ptsz", stream=6, **peer),
+    )
+
+
+def _shaped_copies() -> tuple[Function, ...]:
+    copy: dict[str, Any] = {"op": "memcpy", "flags": _OP, "struct": 1}
+    flat: dict[str, Any] = {
+        **copy, "struct_offset": 112, "struct_words": 2, "bytes": (STRUCT, STRUCT + 1),
+        "source_type": 16, "target_type": 72,
+    }  # fmt: skip
+    deep: dict[str, Any] = {
+        **copy, "struct_offset": 176, "struct_words": 3,
+        "bytes": (STRUCT, STRUCT + 1, STRUCT + 2), "source_type": 32, "target_type": 120,
+    }  # fmt: skip
+    batch: dict[str, Any] = {
+        "op": "memcpy", "flags": _OP | Flag.BATCH, "bytes": (3, 4), "stack": True,
+    }  # fmt: skip
+    many: dict[str, Any] = {"op": "memcpy", "flags": _OP}
+    return (
+        *_each(40, "cuMemcpy2D_v2", "_ptds", **flat),
+        *_each(42, "cuMemcpy2DUnaligned_v2", "_ptds", **flat),
+        *_each(44, "cuMemcpy2DAsync_v2", "_ptsz", stream=2, **flat),
+        *_each(46, "cuMemcpy3D_v2", "_ptds", **deep),
+        *_each(48, "cuMemcpy3DAsync_v2", "_ptsz", stream=2, **deep),
+        *_each(50, "cuMemcpy3DPeer", "_ptds", **deep),
+        *_each(52, "cuMemcpy3DPeerAsync", "_ptsz", stream=2, **deep),
+        *_each(54, "cuMemcpyBatchAsync_v2", "_ptsz", stream=8, **batch),
+        *_each(56, "cuMemcpyBatchAsync", "_ptsz", stream=9, **batch),
+        *_each(58, "cuMemcpy3DBatchAsync", "_ptsz", stream=5, **many),
+        *_each(200, "cuMemcpy3DBatchAsync_v2", "_ptsz", stream=4, **many),
+    )
+
+
+def _array_copies() -> tuple[Function, ...]:
+    plain: dict[str, Any] = {"op": "memcpy", "flags": _OP, "bytes": (4,)}
+    return (
+        *_each(202, "cuMemcpyDtoA_v2", "_ptds", direction="DtoD", **plain),
+        *_each(204, "cuMemcpyAtoD_v2", "_ptds", direction="DtoD", **plain),
+        *_each(206, "cuMemcpyHtoA_v2", "_ptds", direction="HtoD", **plain),
+        *_each(208, "cuMemcpyAtoH_v2", "_ptds", direction="DtoH", **plain),
+        *_each(
+            210, "cuMemcpyAtoA_v2", "_ptds", op="memcpy", flags=_OP, bytes=(5,), direction="DtoD"
+        ),
+        *_each(212, "cuMemcpyHtoAAsync_v2", "_ptsz", direction="HtoD", stream=5, **plain),
+        *_each(214, "cuMemcpyAtoHAsync_v2", "_ptsz", direction="DtoH", stream=5, **plain),
     )
 
 
 def _sets() -> tuple[Function, ...]:
     plain: dict[str, Any] = {"op": "memset", "flags": _OP, "address": 1, "bytes": (3,)}
+    flat: dict[str, Any] = {**plain, "bytes": (4, 5)}
     return (
         *_each(60, "cuMemsetD8_v2", "_ptds", **plain),
         *_each(62, "cuMemsetD16_v2", "_ptds", bytes_shift=1, **plain),
@@ -61,22 +111,62 @@ def _sets() -> tuple[Function, ...]:
         *_each(66, "cuMemsetD8Async", "_ptsz", stream=4, **plain),
         *_each(68, "cuMemsetD16Async", "_ptsz", bytes_shift=1, stream=4, **plain),
         *_each(70, "cuMemsetD32Async", "_ptsz", bytes_shift=2, stream=4, **plain),
+        *_each(216, "cuMemsetD2D8_v2", "_ptds", **flat),
+        *_each(218, "cuMemsetD2D16_v2", "_ptds", bytes_shift=1, **flat),
+        *_each(220, "cuMemsetD2D32_v2", "_ptds", bytes_shift=2, **flat),
+        *_each(222, "cuMemsetD2D8Async", "_ptsz", stream=6, **flat),
+        *_each(224, "cuMemsetD2D16Async", "_ptsz", bytes_shift=1, stream=6, **flat),
+        *_each(226, "cuMemsetD2D32Async", "_ptsz", bytes_shift=2, stream=6, **flat),
+    )
+
+
+def _prefetches() -> tuple[Function, ...]:
+    plain: dict[str, Any] = {"op": "prefetch", "flags": _OP, "address": 1, "bytes": (2,)}
+    batch: dict[str, Any] = {
+        "op": "prefetch", "flags": _OP | Flag.BATCH, "bytes": (2, 3), "stack": True, "stream": 8,
+    }  # fmt: skip
+    return (
+        *_each(76, "cuMemPrefetchAsync_v2", "_ptsz", stream=5, **plain),
+        *_each(78, "cuMemPrefetchAsync", "_ptsz", stream=4, **plain),
+        *_each(80, "cuMemPrefetchBatchAsync", "_ptsz", **batch),
     )
 
 
 def _memory() -> tuple[Function, ...]:
-    alloc: dict[str, Any] = {"op": "alloc", "flags": _OP, "out": 1, "bytes": (2,)}
-    free: dict[str, Any] = {"op": "free", "flags": _OP, "address": 1}
+    alloc: dict[str, Any] = {"op": "alloc", "flags": _OP, "out": 1, "bytes": (2,), "step": "ALLOC"}
+    free: dict[str, Any] = {"op": "free", "flags": _OP, "address": 1, "step": "FREE"}
+    host: dict[str, Any] = {"op": "alloc", "flags": _OP | Flag.HOST, "bytes": (2,), "step": "ALLOC"}
+    unhost: dict[str, Any] = {**free, "flags": _OP | Flag.HOST}
     return (
         *_each(90, "cuMemAlloc_v2", **alloc),
         *_each(91, "cuMemAllocManaged", **alloc),
         *_each(92, "cuMemAllocAsync", "_ptsz", stream=3, **alloc),
-        *_each(94, "cuMemAllocHost_v2", **alloc),
-        *_each(95, "cuMemHostAlloc", **alloc),
+        *_each(94, "cuMemAllocHost_v2", out=1, **host),
+        *_each(95, "cuMemHostAlloc", out=1, **host),
+        *_each(96, "cuMemHostRegister_v2", address=1, **host),
+        *_each(97, "cuMemHostRegister", address=1, **host),
+        *_each(98, "cuMemAllocPitch_v2", out_bytes=2, **{**alloc, "bytes": (4,)}),
+        *_each(99, "cuMemAllocFromPoolAsync", "_ptsz", stream=4, **alloc),
         *_each(110, "cuMemFree_v2", **free),
         *_each(111, "cuMemFreeAsync", "_ptsz", stream=2, **free),
-        *_each(113, "cuMemFreeHost", **free),
+        *_each(113, "cuMemFreeHost", **unhost),
+        *_each(114, "cuMemHostUnregister", **unhost),
     )
+
+
+def _physical_memory() -> tuple[Function, ...]:
+    return (
+        *_each(101, "cuMemCreate", op="alloc", flags=_OP, out=1, bytes=(2,), step="CREATE"),
+        *_each(102, "cuMemRetainAllocationHandle", op="map", flags=_ROW, out=1, step="RETAIN"),
+        *_each(115, "cuMemRelease", op="free", flags=_OP, address=1, step="RELEASE"),
+        *_each(
+            116, "cuMemMap", op="map", flags=_ROW, address=1, bytes=(2,), other=4, step="MAP"
+        ),
+        *_each(117, "cuMemUnmap", op="map", flags=_ROW, address=1, bytes=(2,), step="UNMAP"),
+        *_each(118, "cuMemPoolCreate", op="pool", flags=_ROW, out=1),
+        *_each(119, "cuMemPoolDestroy", op="pool", flags=_ROW, address=1),
+        *_each(120, "cuMemPoolTrimTo", op="pool", flags=_ROW, address=1, bytes=(2,)),
+    )  # fmt: skip
 
 
 def _waits() -> tuple[Function, ...]:
@@ -91,25 +181,82 @@ def _waits() -> tuple[Function, ...]:
     )
 
 
-def _contexts() -> tuple[Function, ...]:
-    made: dict[str, Any] = {"op": "context"}
+def _events() -> tuple[Function, ...]:
+    event: dict[str, Any] = {"op": "event", "flags": _ROW}
+    record: dict[str, Any] = {**event, "address": 1, "stream": 2, "step": "EVENT_RECORD"}
+    stream: dict[str, Any] = {"op": "stream", "flags": _ROW}
     return (
-        *_each(150, "cuInit", op="init"),
-        *_each(151, "cuCtxCreate_v2", flags=Flag.CONTEXT, out=1, op="context"),
-        *_each(152, "cuCtxCreate_v3", flags=Flag.CONTEXT, out=1, op="context"),
-        *_each(153, "cuCtxCreate_v4", flags=Flag.CONTEXT, out=1, op="context"),
-        *_each(154, "cuCtxSetCurrent", flags=Flag.CONTEXT, address=1, op="context"),
-        *_each(155, "cuCtxPushCurrent_v2", flags=Flag.CONTEXT, address=1, op="context"),
-        *_each(156, "cuDevicePrimaryCtxRetain", out=1, **made),
-        *_each(157, "cuCtxDestroy_v2", address=1, **made),
+        *_each(160, "cuEventCreate", out=1, **event),
+        *_each(161, "cuEventDestroy_v2", address=1, **event),
+        *_each(188, "cuEventDestroy", address=1, **event),
+        *_each(162, "cuEventRecord", "_ptsz", **record),
+        *_each(164, "cuEventRecordWithFlags", "_ptsz", **record),
+        *_each(
+            166, "cuStreamWaitEvent", "_ptsz", stream=1, address=2, step="EVENT_WAIT", **event
+        ),
+        *_each(168, "cuEventElapsedTime", address=3, **event),
+        *_each(169, "cuEventElapsedTime_v2", address=3, **event),
+        *_each(170, "cuStreamCreate", out=1, **stream),
+        *_each(171, "cuStreamCreateWithPriority", out=1, **stream),
+        *_each(172, "cuStreamDestroy_v2", stream=1, **stream),
+        *_each(189, "cuStreamDestroy", stream=1, **stream),
+        *_each(173, "cuGreenCtxStreamCreate", out=1, **stream),
+    )  # fmt: skip
+
+
+def _contexts() -> tuple[Function, ...]:
+    made: dict[str, Any] = {
+        "op": "context", "flags": _ROW, "out": 1, "step": "CONTEXT_CREATE", "fact": "CONTEXT",
+    }  # fmt: skip
+    row: dict[str, Any] = {"op": "context", "flags": _ROW}
+    quiet: dict[str, Any] = {"op": "context", "address": 1}
+    return (
+        *_each(150, "cuInit", op="init", flags=_ROW, fact="MEMORY"),
+        *_each(151, "cuCtxCreate_v2", other=3, **made),
+        *_each(152, "cuCtxCreate_v3", other=5, **made),
+        *_each(153, "cuCtxCreate_v4", other=4, **made),
+        *_each(154, "cuCtxSetCurrent", step="CONTEXT_SET", **quiet),
+        *_each(155, "cuCtxPushCurrent_v2", step="CONTEXT_PUSH", **quiet),
+        *_each(158, "cuCtxPopCurrent_v2", op="context", step="CONTEXT_POP"),
+        *_each(
+            156, "cuDevicePrimaryCtxRetain", out=1, other=2, step="PRIMARY_RETAIN", fact="CONTEXT",
+            **row,
+        ),
+        *_each(159, "cuDevicePrimaryCtxRelease_v2", other=1, step="PRIMARY_RELEASE", **row),
+        *_each(174, "cuDevicePrimaryCtxRelease", other=1, step="PRIMARY_RELEASE", **row),
+        *_each(175, "cuDevicePrimaryCtxReset_v2", other=1, step="PRIMARY_RESET", **row),
+        *_each(176, "cuDevicePrimaryCtxReset", other=1, step="PRIMARY_RESET", **row),
+        *_each(157, "cuCtxDestroy_v2", address=1, step="CONTEXT_DESTROY", **row),
+        *_each(190, "cuCtxDestroy", address=1, step="CONTEXT_DESTROY", **row),
+    )  # fmt: skip
+
+
+def _modules() -> tuple[Function, ...]:
+    load: dict[str, Any] = {"op": "module", "flags": _ROW, "out": 1}
+    gone: dict[str, Any] = {"op": "module", "flags": _ROW, "handle": 1, "fact": "FORGET"}
+    return (
+        *_each(180, "cuModuleLoad", **load),
+        *_each(181, "cuModuleLoadData", **load),
+        *_each(182, "cuModuleLoadDataEx", **load),
+        *_each(183, "cuModuleLoadFatBinary", **load),
+        *_each(184, "cuLibraryLoadData", **load),
+        *_each(185, "cuLibraryLoadFromFile", **load),
+        *_each(186, "cuModuleUnload", **gone),
+        *_each(187, "cuLibraryUnload", **gone),
     )
 
 
 FUNCTIONS: Final = (
     *_launches(),
     *_copies(),
+    *_shaped_copies(),
+    *_array_copies(),
     *_sets(),
+    *_prefetches(),
     *_memory(),
+    *_physical_memory(),
     *_waits(),
+    *_events(),
     *_contexts(),
+    *_modules(),
 )
