@@ -121,7 +121,8 @@ void device_set_drained(struct device *dev, int tenant, double drained)
 {
 	struct device_tenant *t = &dev->tenants[tenant];
 
-	t->drained = drained;
+	/* What ended while nobody looked does not turn the clock back. */
+	t->drained = drained < t->work ? t->work : drained;
 	if (!t->active && drained > t->work)
 		set_active(dev, tenant, 1);
 }

@@ -57,6 +57,7 @@ struct gpu {
 	int primary_refs;
 	double scheduled; /* the end of all that has a place on the work clock */
 	uint32_t pending; /* operations that wait for a gate */
+	int64_t wake; /* when the device comes to the next gate, 0 if it is there */
 };
 
 struct moment {
@@ -158,6 +159,7 @@ const char *intern(const char *text);
 
 /* shared.c */
 bool shared_open(struct gpu *gpu);
+void shared_leave(struct gpu *gpu); /* in a child after fork() */
 struct device *shared_lock(struct gpu *gpu);
 void shared_unlock(struct gpu *gpu);
 uint64_t shared_bytes_used(struct gpu *gpu);

@@ -73,15 +73,19 @@ static bool pending_place(struct device *dev, struct gpu *gpu, struct pending *p
 	if (p->gate) {
 		int64_t when = device_time_at(dev, gpu->tenant, start);
 
+		/* Arrived is who really is there: a forecast may yet be wrong. */
+		if (start > device_work(dev, gpu->tenant)) {
+			gpu->wake = !gpu->wake || when < gpu->wake ? when : gpu->wake;
+			return false;
+		}
+		when = when > p->enqueued_time ? when : p->enqueued_time;
 		if (!p->posted) {
 			p->posted = true;
-			gate_post(p->gate, when > p->enqueued_time ? when : p->enqueued_time);
+			gate_post(p->gate, when);
 		}
 		if (!gate_open(p->gate, &when))
 			return false;
 		begin = fmax(start, device_work_at(dev, gpu->tenant, when));
-		if (when > dev->time)
-			begin += (double)(when - dev->time) / dev->burden;
 	}
 	p->start = start;
 	p->end = begin + p->work;
@@ -96,6 +100,7 @@ void pending_settle(struct device *dev, struct gpu *gpu)
 
 	while (gpu->pending && moved) {
 		moved = false;
+		gpu->wake = 0;
 		while ((stream = arena_next(&streams, stream))) {
 			struct pending *p;
 
@@ -135,41 +140,68 @@ struct gate_slot *closed_slot(struct gpu *gpu)
 	return NULL;
 }
 
-void gate_sleep(struct gate_slot *slot)
+/* Until somebody else arrives, or the device comes to a gate of ours. */
+void gate_sleep(struct gate_slot *slot, int64_t wake)
 {
-	struct timespec most = { 0, GATE_LOOK_NS };
-	uint32_t seen;
+	int64_t left = wake ? wake - now_ns() : GATE_LOOK_NS;
+	struct timespec most = { 0, left < GATE_LOOK_NS ? left : GATE_LOOK_NS };
 
-	if (!slot) {
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &most, NULL);
+	if (left <= 0)
 		return;
-	}
-	seen = atomic_load(&slot->arrived);
-	syscall(SYS_futex, &slot->arrived, FUTEX_WAIT, seen, &most, NULL, 0);
+	if (slot)
+		syscall(SYS_futex, &slot->arrived, FUTEX_WAIT, atomic_load(&slot->arrived), &most, NULL, 0);
+	else
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &most, NULL);
+}
+
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
+
+/* Nothing is pending: sleep until progress_start() is called again. */
+static void idle(struct gpu *gpu)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec++;
+	pthread_mutex_lock(&idle_lock);
+	if (!gpu->pending)
+		pthread_cond_timedwait(&more, &idle_lock, &until);
+	pthread_mutex_unlock(&idle_lock);
 }
 
 static void *progress(void *arg)
 {
 	struct gpu *gpu = arg;
 	struct gate_slot *slot;
+	int64_t wake;
 
 	for (;;) {
 		device_now(gpu);
 		slot = closed_slot(gpu);
+		wake = gpu->wake;
 		shared_unlock(gpu);
-		gate_sleep(slot);
+		if (gpu->pending)
+			gate_sleep(slot, wake);
+		else
+			idle(gpu);
 	}
 	return NULL;
 }
 
+/* Something is pending: see to it. */
 void progress_start(struct gpu *gpu)
 {
 	static _Atomic bool running[GPUS];
 	sigset_t all, before;
 	pthread_t thread;
 
-	if (atomic_exchange(&running[gpu->ordinal], true))
+	if (atomic_exchange(&running[gpu->ordinal], true)) {
+		pthread_mutex_lock(&idle_lock);
+		pthread_cond_broadcast(&more);
+		pthread_mutex_unlock(&idle_lock);
 		return;
+	}
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	if (pthread_create(&thread, NULL, progress, gpu) == 0)

@@ -183,7 +183,7 @@ CUresult queue_wait(struct gpu *gpu, struct moment moment)
 		struct device *dev = device_now(gpu);
 		bool known = !moment.pending || moment.pending->done;
 		struct gate_slot *slot = known ? NULL : closed_slot(gpu);
-		int64_t now = dev->time, until = 0;
+		int64_t now = dev->time, until = 0, wake = gpu->wake;
 
 		if (reached(dev, gpu, &moment)) {
 			shared_unlock(gpu);
@@ -194,7 +194,7 @@ CUresult queue_wait(struct gpu *gpu, struct moment moment)
 					       moment.pending ? moment.pending->end : moment.work);
 		shared_unlock(gpu);
 		if (!known)
-			gate_sleep(slot);
+			gate_sleep(slot, wake);
 		else if (until - now > SPIN_NS)
 			sleep_until(until < now + LOOK_AGAIN_NS ? until : now + LOOK_AGAIN_NS);
 	}
@@ -252,6 +252,12 @@ void queue_settle(struct truth *rec)
 	if (rec->pending && rec->pending->done) {
 		rec->start = rec->pending->start;
 		rec->end = rec->pending->end;
+		rec->device_start = device_time_at(dev, gpu->tenant, rec->start);
+		/* The clock stood still while nothing was queued. */
+		if (rec->device_start <= rec->pending->enqueued_time) {
+			rec->device_start = rec->pending->enqueued_time;
+			rec->has |= HAS_START;
+		}
 		pending_drop(rec->pending);
 		rec->pending = NULL;
 	}

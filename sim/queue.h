@@ -15,7 +15,7 @@ struct gate_slot *closed_slot(struct gpu *gpu);
 
 /* Lock the device and bring it to the present. */
 struct device *device_now(struct gpu *gpu);
-void gate_sleep(struct gate_slot *slot);
+void gate_sleep(struct gate_slot *slot, int64_t wake);
 void gate_post(const struct gate *gate, int64_t arrival);
 void progress_start(struct gpu *gpu);
 

@@ -136,6 +136,18 @@ bool shared_open(struct gpu *gpu)
 	return true;
 }
 
+void shared_leave(struct gpu *gpu)
+{
+	struct shared_gpu *alone = private_gpu();
+
+	if (gpu->fd >= 0)
+		close(gpu->fd); /* else the parent's place would stay taken for as long as the child lives */
+	gpu->fd = -1;
+	if (alone)
+		atomic_store(&gpu->shared, alone);
+	gpu->tenant = 0;
+}
+
 /* A tenant that died waiting for a peer would slow the others for ever. */
 static void reap(struct gpu *gpu, struct shared_gpu *shared, int64_t now)
 {

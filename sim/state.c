@@ -68,13 +68,14 @@ struct thread *thread_make(void)
 	return self_;
 }
 
+/* A context does not survive fork(): the child has a device of its own, and its own log. */
 static void forked(void)
 {
 	self_ = NULL;
 	truth_after_fork();
 	for (int i = 0; i < GPUS; i++)
 		if (atomic_load(&gpus[i].shared))
-			shared_open(&gpus[i]);
+			shared_leave(&gpus[i]);
 }
 
 __attribute__((constructor)) static void state_make(void)

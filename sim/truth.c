@@ -47,8 +47,27 @@ struct text {
 	char buffer[1 << 16];
 };
 
+static void open_log(const char *name)
+{
+	struct stat st;
+	char path[4096];
+	const char *percent = strstr(name, "%p");
+
+	if (percent)
+		snprintf(path, sizeof(path), "%.*s%d%s", (int)(percent - name), name, getpid(),
+			 percent + 2);
+	else if (stat(name, &st) == 0 && S_ISDIR(st.st_mode))
+		snprintf(path, sizeof(path), "%s/%d.jsonl", name, getpid());
+	else
+		snprintf(path, sizeof(path), "%s", name);
+	log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	truth_on = log_fd >= 0;
+}
+
 static void text_write(struct text *text)
 {
+	if (log_fd < 0 && text->length)
+		open_log(getenv("COTENANT_SIM_LOG"));
 	for (size_t done = 0; done < text->length;) {
 		ssize_t n = write(log_fd, text->buffer + done, text->length - done);
 
@@ -313,23 +332,6 @@ int truth_outer_end(int result)
 	return result;
 }
 
-static void open_log(const char *name)
-{
-	struct stat st;
-	char path[4096];
-	const char *percent = strstr(name, "%p");
-
-	if (percent)
-		snprintf(path, sizeof(path), "%.*s%d%s", (int)(percent - name), name, getpid(),
-			 percent + 2);
-	else if (stat(name, &st) == 0 && S_ISDIR(st.st_mode))
-		snprintf(path, sizeof(path), "%s/%d.jsonl", name, getpid());
-	else
-		snprintf(path, sizeof(path), "%s", name);
-	log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-	truth_on = log_fd >= 0;
-}
-
 __attribute__((constructor)) static void truth_open(void)
 {
 	const char *name = getenv("COTENANT_SIM_LOG");
@@ -345,15 +347,15 @@ __attribute__((destructor)) static void truth_close(void)
 		truth_flush_all();
 }
 
-/* The child has its own file, and nothing of what its parent did. */
+/* The child has its own file once it has something to say, and nothing of what its parent did. */
 void truth_after_fork(void)
 {
 	if (!truth_on)
 		return;
 	close(log_fd);
+	log_fd = -1;
 	threads = NULL;
 	pthread_mutex_init(&threads_lock, NULL);
-	truth_open();
 }
 
 void truth_nccl(const struct nccl_record *call)
