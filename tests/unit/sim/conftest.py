@@ -73,6 +73,9 @@ class Model:
         self.advance(now)
         self._lib.device_set_drained(self._memory, tenant, math.inf)
 
+    def drain(self, tenant: int, work: float) -> None:
+        self._lib.device_set_drained(self._memory, tenant, work)
+
     def time_at(self, tenant: int, work: float) -> int:
         return int(self._lib.device_time_at(self._memory, tenant, work))
 

@@ -95,3 +95,15 @@ def test_the_past_is_exact_however_often_a_neighbour_comes_and_goes(model):
     assert model.time_at(0, end) == 1_000_000 + 101 * 75
     model.advance(10_000_000)
     assert model.time_at(0, end) == 1_000_000 + 101 * 75
+
+
+def test_the_clock_never_runs_backwards(model):
+    model.join(0)
+    model.wait_for_ever(0, now=0)
+    model.advance(1_000)
+    # what it waited for ended at 400, but nobody looked until now
+    model.drain(0, work=400)
+    model.advance(2_000)
+    end = model.submit(0, now=3_000, work=100)
+    assert end == 1_100
+    assert [model.time_at(0, 400), model.time_at(0, end)] == [400, 3_100]
