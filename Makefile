@@ -20,7 +20,7 @@ build: ## BPF objects, native module, stand-in libraries
 
 .PHONY: record
 record: setup ## record this host for 20 s and show what each tenant did
-	@.venv/bin/cotenant record --for 20s --store build/store --simulate-if-idle
+	@.venv/bin/cotenant demo --if-idle --for 20s --store build/store
 
 .PHONY: test
 test: setup lint ## everything that must hold, on the real kernel

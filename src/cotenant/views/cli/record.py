@@ -6,27 +6,54 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cotenant.views.cli import store_argument
-from cotenant.views.cli.duration import seconds
+from cotenant.views.window import duration_ns
+
+if TYPE_CHECKING:
+    from cotenant.agent.record import Progress
 
 HELP = "Record every GPU tenant of this host. Needs root; stops with Ctrl-C."
 EXAMPLES = """
 examples:
-  sudo cotenant record                       # until Ctrl-C, into /var/lib/cotenant
+  sudo cotenant record                          # until Ctrl-C, into /var/lib/cotenant
   sudo cotenant record --for 30s --store /tmp/s
-  sudo cotenant record --layers driver       # one probe per launch, no runtime library
+  sudo cotenant record --layers driver          # one probe per launch, none in the runtime
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
     store_argument(parser)
-    parser.add_argument("--for", dest="duration", type=seconds, metavar="TIME", help="stop after 30s, 5m, 2h")
-    parser.add_argument("--attach", choices=("session", "multi", "pair"), help="force how probes are attached")
-    parser.add_argument("--layers", choices=("auto", "driver", "both"), default="auto", help="which libraries are probed at each launch")
-    parser.add_argument("--hierarchy", default="auto", metavar="NAME", help="which cgroup hierarchy names tenants: auto, v2, or a version 1 controller")
-    parser.add_argument("--ring-bytes", type=int, default=16 << 20, metavar="N", help="size of the event ring, a power of two (default: 16 MiB)")
+    parser.add_argument(
+        "--for", dest="duration", metavar="TIME", help="stop after 30s, 5m, 2h; else on a signal"
+    )
+    parser.add_argument(
+        "--attach",
+        choices=("session", "multi", "pair"),
+        help="how probes are attached (default: the best that this kernel has)",
+    )
+    parser.add_argument(
+        "--layers",
+        choices=("auto", "driver", "both"),
+        default="auto",
+        help="which libraries are probed at each launch (default: auto)",
+    )
+    parser.add_argument(
+        "--hierarchy",
+        default="auto",
+        metavar="NAME",
+        help="cgroup hierarchy that names tenants: auto, v2, or a version 1 controller",
+    )
+    parser.add_argument(
+        "--ring-bytes",
+        type=int,
+        default=16 << 20,
+        metavar="N",
+        help="size of the event ring, a power of two (default: 16 MiB)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no summary at the end")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,24 +61,28 @@ def run(args: argparse.Namespace) -> int:
     from cotenant.agent.record import Recorder
     from cotenant.agent.settings import Settings
 
+    settings = Settings(
+        store=Path(args.store),
+        seconds=duration_ns(args.duration) / 1e9 if args.duration else None,
+        attach=args.attach,
+        layers=args.layers,
+        hierarchy=args.hierarchy,
+        events_bytes=args.ring_bytes,
+    )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    recorder = Recorder(
-        Settings(
-            store=Path(args.store),
-            seconds=args.duration,
-            attach=args.attach,
-            layers=args.layers,
-            hierarchy=args.hierarchy,
-            events_bytes=args.ring_bytes,
-        )
-    )
+    recorder = Recorder(settings)
     recorder.attach()
     print(f"recording into {args.store}; stop with Ctrl-C", file=sys.stderr, flush=True)
     line = _LiveLine()
     recorder.run(stop, line.show)
     line.end()
+    if not args.quiet:
+        from cotenant.views.summary import print_summary
+
+        print_summary(Path(args.store))
+        print(f"\nNext: cotenant tenants --store {args.store}")
     return 0
 
 
@@ -62,20 +93,22 @@ class _LiveLine:
         self._live = sys.stderr.isatty()
         self._last = (time.monotonic(), 0)
 
-    def show(self, progress: object) -> None:
+    def show(self, progress: "Progress") -> None:
+        """Write the line anew."""
         if not self._live:
             return
-        now, events = time.monotonic(), progress.events  # type: ignore[attr-defined]
-        rate = (events - self._last[1]) / max(now - self._last[0], 1e-3)
-        self._last = (now, events)
+        now = time.monotonic()
+        rate = (progress.events - self._last[1]) / max(now - self._last[0], 1e-3)
+        self._last = (now, progress.events)
         print(
-            f"\r\033[K{rate:,.0f} events/s  {progress.tenants} tenants  "  # type: ignore[attr-defined]
-            f"{progress.libraries} libraries  {progress.lost} lost",  # type: ignore[attr-defined]
+            f"\r\033[K{rate:,.0f} events/s  {progress.tenants} tenants  "
+            f"{progress.libraries} libraries  {progress.lost} lost",
             end="",
             file=sys.stderr,
             flush=True,
         )
 
     def end(self) -> None:
+        """Leave the line empty for what comes next."""
         if self._live:
             print("\r\033[K", end="", file=sys.stderr, flush=True)

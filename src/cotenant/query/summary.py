@@ -1,0 +1,46 @@
+"""What each tenant did, in one line each: the end of a recording."""
+
+from typing import Final
+
+from cotenant.query.answer import Answer
+from cotenant.query.session import Session
+
+_SQL: Final = """
+with cuda as (
+    select
+        tenant,
+        container_id,
+        count(*) filter (op in ('launch', 'graph_launch'))     as launches,
+        sum(bytes) filter (op = 'memcpy')                      as copied_bytes,
+        sum(duration_ns) filter (op = 'sync')                  as waited_ns,
+        mode(kernel_name) filter (op = 'launch')               as most_launched
+    from cuda_events
+    join containers using (cgroup_id)
+    group by tenant, container_id
+),
+nccl as (
+    select
+        tenant,
+        container_id,
+        count(*)                                               as nccl_calls
+    from nccl_events
+    join containers using (cgroup_id)
+    group by tenant, container_id
+)
+select
+    tenant,
+    container_id,
+    coalesce(launches, 0)                                      as launches,
+    coalesce(copied_bytes, 0)::bigint                          as copied_bytes,
+    coalesce(waited_ns, 0)::bigint                             as waited_ns,
+    coalesce(nccl_calls, 0)                                    as nccl_calls,
+    most_launched
+from cuda
+full join nccl using (tenant, container_id)
+order by launches desc, tenant
+"""
+
+
+def summary(session: Session) -> Answer:
+    """One row per tenant that used a GPU library, the busiest first."""
+    return session.ask(_SQL)

@@ -1,0 +1,134 @@
+"""``cotenant demo``: three simulated tenants, recorded for real, and the two promised queries."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from cotenant.errors import CotenantError, Unsupported
+from cotenant.query.promises import NAMES, promise
+from cotenant.query.session import Session
+from cotenant.sim.idle import gpu_processes
+from cotenant.sim.place import best_place
+from cotenant.sim.tenant import Shared, demo_tenants
+from cotenant.views import text
+from cotenant.views.cli import store_argument
+from cotenant.views.summary import print_summary
+from cotenant.views.window import duration_ns
+
+HELP = "Three GPU tenants share a simulated GPU; this records them and asks what each did."
+EXAMPLES = """
+examples:
+  sudo cotenant demo                              # 20 s, into a store of its own
+  sudo cotenant demo --store /tmp/d --for 60s     # keep the store, ask it more
+  sudo cotenant demo --if-idle                    # only where nobody uses a GPU
+"""
+_START_S: Final = 60.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this verb."""
+    store_argument(parser)
+    parser.set_defaults(store=None)
+    parser.add_argument(
+        "--for", dest="duration", default="20s", metavar="TIME",
+        help="how long the tenants run (default: 20s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--if-idle", action="store_true",
+        help="where somebody uses a GPU, record them instead of simulating",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Record, simulate, stop, ask."""
+    if os.geteuid() != 0:
+        raise Unsupported("recording needs root; try sudo (looking at a store does not)")
+    seconds = duration_ns(args.duration) / 1e9
+    store = Path(args.store or tempfile.mkdtemp(prefix="cotenant-demo-")).absolute()
+    users = gpu_processes() if args.if_idle else 0
+    if users:
+        _say(f"{users} processes use a GPU library: recording them for {seconds:g} s")
+        with _Recorder(store, {}) as recorder:
+            recorder.wait_for(seconds)
+    else:
+        if args.if_idle:
+            _say("no process uses a GPU library here: simulated tenants run beside")
+        _simulate(store, seconds)
+    _answer(store)
+    return 0
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+def _simulate(store: Path, seconds: float) -> None:
+    shared = Shared(store.with_name(store.name + ".sim"))
+    tenants = demo_tenants(seconds)
+    shared.prepare(tenants)
+    with tempfile.TemporaryDirectory(prefix="cotenant-demo-") as directory:
+        with best_place(Path(directory) / "docker") as place, _Recorder(store, place.environment):
+            names = ", ".join(tenant.name for tenant in tenants)
+            _say(f"{names} run {place.words} for about {seconds:g} s")
+            for tenant in tenants:
+                place.start(tenant, shared)
+            place.wait()
+    _say(f"what the tenants themselves say they did is in {shared.directory / 'truth'}")
+
+
+class _Recorder:
+    """`cotenant record` as a child, from when it records until it has sealed."""
+
+    def __init__(self, store: Path, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "cotenant", "record", "--store", str(store), "--quiet"],
+            env={**os.environ, **environment},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> "_Recorder":
+        assert self._process.stderr is not None
+        line = self._process.stderr.readline()
+        if not line.startswith("recording"):
+            self._process.wait()
+            raise _failed(self._process.returncode, line)
+        return self
+
+    def wait_for(self, seconds: float) -> None:
+        """Let it record."""
+        time.sleep(seconds)
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGINT)
+        _, said = self._process.communicate(timeout=_START_S)
+        if self._process.returncode:
+            raise _failed(self._process.returncode, said)
+
+
+def _failed(code: int, said: str) -> CotenantError:
+    error = CotenantError(said.strip().removeprefix("cotenant: ") or "the recorder failed")
+    error.exit_code = code
+    return error
+
+
+def _answer(store: Path) -> None:
+    print_summary(store)
+    with Session(store) as session:
+        for name in NAMES:
+            answer = session.ask(promise(name))
+            print("\n" + promise(name).rstrip())
+            columns = answer.table.column_names
+            rows = [[row[column] for column in columns] for row in answer.rows()]
+            print("", *text.table(columns, rows, text.width_of_output()), sep="\n")
+            for line in text.incompleteness(answer.standing):
+                print(line)
+    print(f"\nNext: cotenant tenants --store {store}")
+    print(f'      cotenant sql --store {store} "from cuda_events limit 5"')
+    print(f"      cotenant ask --store {store}")

@@ -1,0 +1,33 @@
+"""What each tenant did, in a line each: the end of a recording."""
+
+import sys
+from pathlib import Path
+
+from cotenant.query.session import Session
+from cotenant.query.summary import summary
+from cotenant.views import text
+
+
+def print_summary(store: Path) -> None:
+    """Print the lines, and on stderr what they lack."""
+    with Session(store) as session:
+        answer = summary(session)
+    names = ("tenant", "container", "launches", "copied", "waited", "nccl", "most launched")
+    rows = [
+        [
+            row["tenant"],
+            row["container_id"][:12],
+            row["launches"],
+            text.size(row["copied_bytes"]),
+            text.duration(row["waited_ns"]),
+            row["nccl_calls"],
+            row["most_launched"],
+        ]
+        for row in answer.rows()
+    ]
+    if rows:
+        print(*text.table(names, rows, text.width_of_output()), sep="\n")
+    else:
+        print("nobody called a GPU library meanwhile")
+    for line in text.incompleteness(answer.standing):
+        print(line, file=sys.stderr)
