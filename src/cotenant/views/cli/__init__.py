@@ -20,6 +20,7 @@ VERBS: Final = {
     "record": "record this host until told to stop",
     "sql": "put read-only SQL to a store",
     "tenants": "who is here, and what each did",
+    "doctor": "can this host be recorded? what to do if not",
     "demo": "three simulated tenants, recorded for real",
     "sim": "the stand-in GPU: where it is, and workloads on it",
 }

@@ -1,0 +1,238 @@
+"""Can this host be recorded? Each condition is tried, never guessed from a version number."""
+
+import mmap
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cotenant.agent.naming import source_settings
+from cotenant.agent.privileges import confine_writes, drop_capabilities
+from cotenant.agent.search import find_libraries
+from cotenant.agent.settings import choose_hierarchy, v1_hierarchies
+from cotenant.agent.watch import Watch
+from cotenant.errors import CotenantError
+from cotenant.identity import parse_path
+from cotenant.identity.resolver import default_resolver
+from cotenant.identity.walk import mounts, walk
+from cotenant.probes import syscalls
+from cotenant.probes.attach import Method
+from cotenant.probes.features import why_not
+from cotenant.probes.library import plan
+from cotenant.probes.programs import TASK_PROGRAMS, Sizes, load_programs
+from cotenant.probes.roots import open_file, open_root
+from cotenant.probes.tables import FUNCTIONS
+
+_SMALL: Final = Sizes(events_bytes=4096, facts_bytes=4096)
+_FREE_BYTES: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One condition: whether it holds, what was found, what to do if it does not."""
+
+    name: str
+    holds: bool
+    found: str
+    advice: str = ""
+    needed: bool = True  # Without it nothing can be recorded.
+
+
+def _root() -> Check:
+    if os.geteuid() == 0:
+        return Check("root", True, "runs as root")
+    return Check("root", False, f"runs as uid {os.geteuid()}", "run with sudo")
+
+
+def _btf() -> Check:
+    path = Path("/sys/kernel/btf/vmlinux")
+    try:
+        with path.open("rb") as file:
+            good = file.read(2) == b"\x9f\xeb"
+    except OSError:
+        good = False
+    advice = "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions' are"
+    return Check("kernel types (BTF)", good, str(path) if good else f"no {path}", "" if good else advice)
+
+
+def _attach(method: Method) -> Check:
+    reason = why_not(method)
+    words = {
+        Method.SESSION: "one program for entry and return; kernels from 6.13 have it",
+        Method.MULTI: "one link for many functions; kernels from 6.6 have it",
+        Method.PAIR: "a perf event per function; slow to detach",
+    }
+    found = "attached to ourselves, and the event came" if reason is None else reason
+    return Check(f"probes by {method}", reason is None, found, words[method] if reason else "", False)
+
+
+def _any_method(checks: list[Check]) -> Check:
+    works = [check.name.removeprefix("probes by ") for check in checks if check.holds]
+    if works:
+        return Check("probes", True, f"will attach by {works[0]}")
+    return Check("probes", False, "no method works", "see the reasons above")
+
+
+def _tracepoints() -> Check:
+    try:
+        programs = load_programs(Method.PAIR, (), _SMALL, {})
+    except CotenantError as error:
+        return Check("cgroup and process tracepoints", False, str(error), "needs tp_btf programs")
+    try:
+        for name in TASK_PROGRAMS:
+            os.close(syscalls.attach_tracepoint(programs.programs[name]))
+        return Check("cgroup and process tracepoints", True, f"{len(TASK_PROGRAMS)} attached")
+    except OSError as error:
+        return Check("cgroup and process tracepoints", False, str(error), "needs tp_btf programs")
+    finally:
+        programs.close()
+
+
+def _mappings() -> Check:
+    """Map a file as code, and see the kernel tell of it."""
+    try:
+        watch = Watch()
+    except OSError as error:
+        return Check("mappings by perf", False, str(error), "set kernel.perf_event_paranoid to 2 or less")
+    try:
+        with open("/proc/self/exe", "rb") as file:
+            mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC).close()
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline:
+            if any(mapped.pid == os.getpid() for mapped in watch.read()):
+                return Check("mappings by perf", True, "our own mapping was seen")
+        return Check("mappings by perf", False, "our own mapping was not seen", "later libraries are missed")
+    finally:
+        watch.close()
+
+
+def _cgroups() -> Check:
+    try:
+        hierarchy = choose_hierarchy("auto")
+        found = mounts()
+        count = sum(1 for mount in found for _ in walk(mount))
+    except (CotenantError, OSError) as error:
+        return Check("cgroups", False, str(error), "mount cgroup2 at /sys/fs/cgroup")
+    if not found:
+        return Check("cgroups", False, "none is mounted", "mount cgroup2 at /sys/fs/cgroup")
+    v1 = f", version 1 {hierarchy.controller} beside it" if hierarchy.controller else ""
+    kinds = "version 2" if any(mount.hierarchy == 0 for mount in found) else "no version 2"
+    others = f" ({len(v1_hierarchies())} controllers of version 1)" if v1_hierarchies() else ""
+    return Check("cgroups", True, f"{kinds}{v1}{others}: {count} cgroups")
+
+
+def _store(store: Path) -> Check:
+    place = store
+    while not place.exists():
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(b"x")
+    except OSError as error:
+        return Check("store", False, f"{store}: {error.strerror}", "choose another with --store")
+    free = shutil.disk_usage(place).free
+    found = f"{store}: writable, {free / (1 << 30):.0f} GiB free"
+    return Check("store", free > _FREE_BYTES, found, "" if free > _FREE_BYTES else "make room")
+
+
+def _confinement(store: Path) -> Check:
+    """Give everything up in a child, as the recorder does."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            drop_capabilities()
+            place = store
+            while not place.exists():
+                place = place.parent
+            code = 0 if confine_writes(place) else 2
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    found = {0: "no capability, writes only below the store", 2: "no capability; no Landlock here"}
+    return Check(
+        "recorder's confinement",
+        code in found,
+        found.get(code, "capabilities cannot be dropped"),
+        "" if code == 0 else "a kernel with Landlock also confines its writes",
+        False,
+    )
+
+
+# Cgroups of nobody, one for each runtime's way of naming: asking about them tries the source.
+_NOBODY: Final = (
+    "/docker/" + "0" * 64,
+    f"/machine.slice/libpod-{'0' * 64}.scope",
+    f"/kubepods.slice/kubepods-pod{'0' * 32}.slice/cri-containerd-{'0' * 64}.scope",
+    f"/kubepods.slice/kubepods-pod{'0' * 32}.slice/crio-{'0' * 64}.scope",
+    "/system.slice/slurmstepd.scope/job_0/step_0",
+)
+
+
+def _runtimes() -> Iterator[Check]:
+    resolver = default_resolver([mount.directory for mount in mounts()], source_settings(os.environ))
+    for path in _NOBODY:
+        resolver.lookup(parse_path(path), path)
+    for status in resolver.status():
+        words = {"ready": "answers", "absent": "not on this host", "unused": "nothing to ask yet"}
+        found = words.get(status.state) or f"fails: {status.last_error}"
+        yield Check(
+            f"names from {status.name}",
+            status.state != "failing",
+            f"{status.where}: {found}" if status.where else found,
+            "" if status.state != "failing" else "until it answers, its containers show by id",
+            False,
+        )
+
+
+def _libraries() -> Iterator[Check]:
+    root = open_root(os.getpid())
+    try:
+        seen = False
+        for path in find_libraries(root, ""):
+            try:
+                fd = open_file(root, path)
+            except OSError:
+                continue
+            try:
+                found = plan(fd, FUNCTIONS)
+            finally:
+                os.close(fd)
+            if found is None:
+                continue
+            seen = True
+            words = f"{path}: {len(found.placed)} functions"
+            if found.refused:
+                names = ", ".join(sorted(found.refused)[:3])
+                words += f", {len(found.refused)} refused ({names})"
+            yield Check(f"library {'/'.join(found.kinds)}", bool(found.placed), words, "", False)
+        if not seen:
+            yield Check("libraries", True, "no GPU library on the host; containers may bring theirs", "", False)
+    finally:
+        os.close(root)
+
+
+def examine(store: Path, started: Callable[[str], None]) -> Iterator[Check]:
+    """Every check, one after the other; what needs root is left out without it."""
+    root = _root()
+    yield root
+    yield _btf()
+    yield _cgroups()
+    yield _store(store)
+    if not root.holds:
+        return
+    methods = []
+    for method in Method:
+        started(f"probes by {method}")
+        methods.append(_attach(method))
+        yield methods[-1]
+    yield _any_method(methods)
+    yield _tracepoints()
+    yield _mappings()
+    yield _confinement(store)
+    yield from _runtimes()
+    yield from _libraries()
