@@ -18,10 +18,13 @@ DEFAULT_STORE: Final = "/var/lib/cotenant"
 # The verb, and its one line in the list.
 VERBS: Final = {
     "record": "record this host until told to stop",
-    "sql": "put read-only SQL to a store",
-    "tenants": "who is here, and what each did",
-    "doctor": "can this host be recorded? what to do if not",
     "demo": "three simulated tenants, recorded for real",
+    "doctor": "can this host be recorded? what to do if not",
+    "tenants": "who is here, and what each did",
+    "sql": "put read-only SQL to a store",
+    "ask": "put a named question to a store",
+    "explain": "what is wrong, for whom, and because of whom",
+    "export": "take what was recorded elsewhere",
     "sim": "the stand-in GPU: where it is, and workloads on it",
 }
 
