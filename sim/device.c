@@ -170,7 +170,8 @@ static int64_t time_passed(const struct device *dev, int tenant, double work)
 	a = points[(low - 1) % DEVICE_POINTS];
 	if (b.work <= a.work)
 		return a.time;
-	return a.time + (int64_t)((work - a.work) / (b.work - a.work) * (double)(b.time - a.time) + 0.5);
+	return a.time +
+	       (int64_t)((work - a.work) / (b.work - a.work) * (double)(b.time - a.time) + 0.5);
 }
 
 static int64_t time_to_come(const struct device *dev, int tenant, double work)
@@ -186,7 +187,8 @@ static int64_t time_to_come(const struct device *dev, int tenant, double work)
 		for (uint32_t i = 0; i < dev->actives; i++) {
 			int other = (int)dev->active[i];
 			const struct device_tenant *o = &dev->tenants[other];
-			double left = (o->drained - o->work - done[other]) * (burden - o->burden + 1);
+			double left =
+				(o->drained - o->work - done[other]) * (burden - o->burden + 1);
 
 			if (other != tenant && !idle[other] && left < step) {
 				step = left;

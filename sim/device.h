@@ -31,11 +31,11 @@ struct device_tenant {
 	uint32_t joined;
 	uint32_t active;
 	uint32_t points_made; /* ever; the last DEVICE_POINTS are kept */
-	uint32_t pid; /* for people; a pid of the tenant's own namespace */
-	double burden; /* how much this tenant slows each other one */
-	double work; /* the tenant's clock at device.time */
-	double drained; /* the clock value at which it has nothing left */
-	uint64_t bytes; /* memory it holds */
+	uint32_t pid;	      /* for people; a pid of the tenant's own namespace */
+	double burden;	      /* how much this tenant slows each other one */
+	double work;	      /* the tenant's clock at device.time */
+	double drained;	      /* the clock value at which it has nothing left */
+	uint64_t bytes;	      /* memory it holds */
 };
 
 struct device {

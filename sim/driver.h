@@ -26,8 +26,8 @@ struct arena {
 };
 
 #define ARENA(name, type, count) \
-	struct arena name = { #name, (sizeof(struct type) + 63) & ~63u, count, NULL, 0, NULL, \
-			      PTHREAD_MUTEX_INITIALIZER }
+	struct arena name = { #name, (sizeof(struct type) + 63) & ~63u, count, NULL, 0, \
+			      NULL,  PTHREAD_MUTEX_INITIALIZER }
 
 struct object {
 	uint64_t alive;
@@ -57,7 +57,7 @@ struct gpu {
 	int primary_refs;
 	double scheduled; /* the end of all that has a place on the work clock */
 	uint32_t pending; /* operations that wait for a gate */
-	int64_t wake; /* when the device comes to the next gate, 0 if it is there */
+	int64_t wake;	  /* when the device comes to the next gate, 0 if it is there */
 };
 
 struct moment {
@@ -93,7 +93,7 @@ struct stream {
 	int priority;
 	double busy;
 	uint32_t queued; /* ever */
-	double *ends; /* of the last QUEUE_DEPTH operations */
+	double *ends;	 /* of the last QUEUE_DEPTH operations */
 	struct pending *first, *last;
 	struct graph *capture;
 	struct graph_node *capture_last;
@@ -196,8 +196,16 @@ struct capture_op {
 	struct graph *child;
 	double work; /* 0: by what it is */
 };
-enum node_kind { NODE_KERNEL, NODE_MEMCPY, NODE_MEMSET, NODE_HOST, NODE_GRAPH, NODE_EMPTY,
-		 NODE_WAIT_EVENT, NODE_EVENT_RECORD };
+enum node_kind {
+	NODE_KERNEL,
+	NODE_MEMCPY,
+	NODE_MEMSET,
+	NODE_HOST,
+	NODE_GRAPH,
+	NODE_EMPTY,
+	NODE_WAIT_EVENT,
+	NODE_EVENT_RECORD
+};
 bool graph_captures(struct stream *stream, const struct capture_op *op, struct truth *rec);
 CUresult host_func_submit(struct stream *stream, void (*fn)(void *), void *data, struct truth *rec);
 

@@ -43,8 +43,9 @@ EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode)
 	DONE(begin(rec, stream, NULL, true));
 }
 
-EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *after,
-					    const void *edges, size_t n, int mode)
+EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+					    const CUgraphNode *after, const void *edges, size_t n,
+					    int mode)
 {
 	CALL("capture");
 	(void)after;
@@ -129,8 +130,8 @@ EXPORT CUresult cuStreamGetCaptureInfo(CUstream handle, int *status, uint64_t *i
 	return info(handle, status, id, NULL);
 }
 
-EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream handle, int *status, uint64_t *id, CUgraph *graph,
-					  const CUgraphNode **after, size_t *n)
+EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream handle, int *status, uint64_t *id,
+					  CUgraph *graph, const CUgraphNode **after, size_t *n)
 {
 	struct stream *stream = stream_of(handle, false);
 
@@ -141,8 +142,9 @@ EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream handle, int *status, uint64_t
 	return info(handle, status, id, graph);
 }
 
-EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream handle, int *status, uint64_t *id, CUgraph *graph,
-					  const CUgraphNode **after, const void **edges, size_t *n)
+EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream handle, int *status, uint64_t *id,
+					  CUgraph *graph, const CUgraphNode **after,
+					  const void **edges, size_t *n)
 {
 	struct stream *stream = stream_of(handle, false);
 

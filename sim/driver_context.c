@@ -114,24 +114,15 @@ static int attribute(int which)
 	switch (which) {
 	case 1: /* threads per block */
 	case 2:
-	case 3:
-		return 1024;
-	case 5: /* grid */
-		return 2147483647;
-	case 8: /* shared memory per block */
-		return 49152;
-	case 10: /* warp */
-		return 32;
-	case 16: /* multiprocessors */
-		return 108;
-	case 39: /* threads per multiprocessor */
-		return 2048;
-	case 75: /* compute capability */
-		return 9;
-	case 76:
-		return 0;
-	default:
-		return 1;
+	case 3: return 1024;
+	case 5: /* grid */ return 2147483647;
+	case 8: /* shared memory per block */ return 49152;
+	case 10: /* warp */ return 32;
+	case 16: /* multiprocessors */ return 108;
+	case 39: /* threads per multiprocessor */ return 2048;
+	case 75: /* compute capability */ return 9;
+	case 76: return 0;
+	default: return 1;
 	}
 }
 

@@ -43,25 +43,29 @@ COPY_ASYNC(cuMemcpyDtoDAsync_v2, "DtoD", CUdeviceptr, CUdeviceptr)
 	EXPORT CUresult name##_v2(CUdeviceptr dst, type value, size_t n) \
 	{ \
 		CALL("memset"); \
-		DONE(transfer_fill(rec, &(struct transfer){ dst, 0, n, NULL, NULL, RETURNS, false }, \
+		DONE(transfer_fill(rec, \
+				   &(struct transfer){ dst, 0, n, NULL, NULL, RETURNS, false }, \
 				   value, width)); \
 	} \
 	EXPORT CUresult name##_v2_ptds(CUdeviceptr dst, type value, size_t n) \
 	{ \
 		CALL("memset"); \
-		DONE(transfer_fill(rec, &(struct transfer){ dst, 0, n, NULL, NULL, RETURNS, true }, \
+		DONE(transfer_fill(rec, \
+				   &(struct transfer){ dst, 0, n, NULL, NULL, RETURNS, true }, \
 				   value, width)); \
 	} \
 	EXPORT CUresult name##Async(CUdeviceptr dst, type value, size_t n, CUstream stream) \
 	{ \
 		CALL("memset"); \
-		DONE(transfer_fill(rec, &(struct transfer){ dst, 0, n, NULL, stream, ASYNC, false }, \
+		DONE(transfer_fill(rec, \
+				   &(struct transfer){ dst, 0, n, NULL, stream, ASYNC, false }, \
 				   value, width)); \
 	} \
 	EXPORT CUresult name##Async_ptsz(CUdeviceptr dst, type value, size_t n, CUstream stream) \
 	{ \
 		CALL("memset"); \
-		DONE(transfer_fill(rec, &(struct transfer){ dst, 0, n, NULL, stream, ASYNC, true }, \
+		DONE(transfer_fill(rec, \
+				   &(struct transfer){ dst, 0, n, NULL, stream, ASYNC, true }, \
 				   value, width)); \
 	}
 

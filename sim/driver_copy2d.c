@@ -56,8 +56,10 @@ static CUresult copy_3d(struct truth *rec, const CUDA_MEMCPY3D *c, struct transf
 	t.direction = way(c->dst_type, c->src_type, &t);
 	for (size_t z = 0; z < c->depth; z++) {
 		plane = t;
-		plane.dst += (c->dst_z + z) * dst_pitch * (c->dst_height ? c->dst_height : c->height);
-		plane.src += (c->src_z + z) * src_pitch * (c->src_height ? c->src_height : c->height);
+		plane.dst +=
+			(c->dst_z + z) * dst_pitch * (c->dst_height ? c->dst_height : c->height);
+		plane.src +=
+			(c->src_z + z) * src_pitch * (c->src_height ? c->src_height : c->height);
 		move_rows(&plane, c->width, c->height, dst_pitch, src_pitch);
 	}
 	return transfer_time(rec, &t, NODE_MEMCPY);
@@ -95,7 +97,8 @@ SHAPED_ASYNC(cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, copy_3d
 SHAPED(cuMemcpy3DPeer, cuMemcpy3DPeer_ptds, CUDA_MEMCPY3D, copy_3d)
 SHAPED_ASYNC(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz, CUDA_MEMCPY3D, copy_3d)
 
-#define PEER_PARAMS CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t n
+#define PEER_PARAMS \
+	CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t n
 
 static CUresult peer(struct truth *rec, PEER_PARAMS, struct transfer t)
 {
@@ -124,7 +127,8 @@ EXPORT CUresult cuMemcpyPeer_ptds(PEER_PARAMS)
 EXPORT CUresult cuMemcpyPeerAsync(PEER_PARAMS, CUstream stream)
 {
 	CALL("memcpy");
-	DONE(peer(rec, dst, dst_context, src, src_context, n, (struct transfer){ .stream = stream }));
+	DONE(peer(rec, dst, dst_context, src, src_context, n,
+		  (struct transfer){ .stream = stream }));
 }
 
 EXPORT CUresult cuMemcpyPeerAsync_ptsz(PEER_PARAMS, CUstream stream)
@@ -170,8 +174,8 @@ BATCH(cuMemcpyBatchAsync_ptsz, true, FAILED)
 BATCH(cuMemcpyBatchAsync_v2, false, NOTHING)
 BATCH(cuMemcpyBatchAsync_v2_ptsz, true, NOTHING)
 
-static CUresult fill_2d(struct truth *rec, size_t pitch, uint32_t value, size_t width, size_t height,
-			int size, struct transfer t)
+static CUresult fill_2d(struct truth *rec, size_t pitch, uint32_t value, size_t width,
+			size_t height, int size, struct transfer t)
 {
 	for (size_t y = 0; copying && device_pointer(t.dst) && y < height; y++)
 		for (size_t x = 0; x < width; x++)
@@ -187,11 +191,13 @@ static CUresult fill_2d(struct truth *rec, size_t pitch, uint32_t value, size_t 
 		DONE(fill_2d(rec, pitch, value, w, h, size, \
 			     (struct transfer){ .dst = dst, .mode = RETURNS })); \
 	} \
-	EXPORT CUresult name##_v2_ptds(CUdeviceptr dst, size_t pitch, type value, size_t w, size_t h) \
+	EXPORT CUresult name##_v2_ptds(CUdeviceptr dst, size_t pitch, type value, size_t w, \
+				       size_t h) \
 	{ \
 		CALL("memset"); \
-		DONE(fill_2d(rec, pitch, value, w, h, size, \
-			     (struct transfer){ .dst = dst, .mode = RETURNS, .per_thread = true })); \
+		DONE(fill_2d( \
+			rec, pitch, value, w, h, size, \
+			(struct transfer){ .dst = dst, .mode = RETURNS, .per_thread = true })); \
 	} \
 	EXPORT CUresult name##Async(CUdeviceptr dst, size_t pitch, type value, size_t w, size_t h, \
 				    CUstream stream) \
@@ -200,12 +206,13 @@ static CUresult fill_2d(struct truth *rec, size_t pitch, uint32_t value, size_t 
 		DONE(fill_2d(rec, pitch, value, w, h, size, \
 			     (struct transfer){ .dst = dst, .stream = stream })); \
 	} \
-	EXPORT CUresult name##Async_ptsz(CUdeviceptr dst, size_t pitch, type value, size_t w, size_t h, \
-					 CUstream stream) \
+	EXPORT CUresult name##Async_ptsz(CUdeviceptr dst, size_t pitch, type value, size_t w, \
+					 size_t h, CUstream stream) \
 	{ \
 		CALL("memset"); \
-		DONE(fill_2d(rec, pitch, value, w, h, size, \
-			     (struct transfer){ .dst = dst, .stream = stream, .per_thread = true })); \
+		DONE(fill_2d( \
+			rec, pitch, value, w, h, size, \
+			(struct transfer){ .dst = dst, .stream = stream, .per_thread = true })); \
 	}
 
 FILL_2D(cuMemsetD2D8, unsigned char, 1)
@@ -215,13 +222,16 @@ FILL_2D(cuMemsetD2D32, unsigned, 4)
 static CUresult prefetch(struct truth *rec, CUdeviceptr address, size_t bytes, bool to_device,
 			 CUstream stream)
 {
-	struct transfer t = { .dst = address, .bytes = bytes, .stream = stream,
+	struct transfer t = { .dst = address,
+			      .bytes = bytes,
+			      .stream = stream,
 			      .direction = to_device ? "HtoD" : "DtoH" };
 
 	return transfer_time(rec, &t, NODE_MEMCPY);
 }
 
-EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream)
+EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device,
+				   CUstream stream)
 {
 	CALL("prefetch");
 	DONE(prefetch(rec, address, bytes, device >= 0, stream));
@@ -242,8 +252,8 @@ EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLo
 	DONE(prefetch(rec, address, bytes, location.type == 1, stream));
 }
 
-EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t bytes, CUmemLocation location,
-					   unsigned flags, CUstream stream)
+EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t bytes,
+					   CUmemLocation location, unsigned flags, CUstream stream)
 {
 	CALL("prefetch");
 	(void)flags;

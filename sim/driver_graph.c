@@ -115,7 +115,8 @@ EXPORT CUresult cuGraphAddMemcpyNode(NODE_PARAMS, const CUDA_MEMCPY3D *copy, CUc
 	DONE(add(rec, out, graph, &op));
 }
 
-EXPORT CUresult cuGraphAddMemsetNode(NODE_PARAMS, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context)
+EXPORT CUresult cuGraphAddMemsetNode(NODE_PARAMS, const CUDA_MEMSET_NODE_PARAMS *fill,
+				     CUcontext context)
 {
 	CALL("graph");
 	struct capture_op op = { .kind = NODE_MEMSET };
@@ -182,7 +183,8 @@ struct node_params {
 };
 _Static_assert(sizeof(struct node_params) == 256, "CUgraphNodeParams");
 
-static CUresult add_node(struct truth *rec, CUgraphNode *out, CUgraph graph, const struct node_params *p)
+static CUresult add_node(struct truth *rec, CUgraphNode *out, CUgraph graph,
+			 const struct node_params *p)
 {
 	struct capture_op op = { 0 };
 
@@ -190,8 +192,7 @@ static CUresult add_node(struct truth *rec, CUgraphNode *out, CUgraph graph, con
 		return CUDA_ERROR_INVALID_VALUE;
 	op.kind = p->type;
 	switch (p->type) {
-	case NODE_KERNEL:
-		return add_kernel(rec, out, graph, &p->kernel, true);
+	case NODE_KERNEL: return add_kernel(rec, out, graph, &p->kernel, true);
 	case NODE_MEMSET:
 		op.dst = p->memset.dst;
 		op.bytes = p->memset.width * p->memset.height * p->memset.element_bytes;
@@ -200,9 +201,7 @@ static CUresult add_node(struct truth *rec, CUgraphNode *out, CUgraph graph, con
 		op.host = p->host.function;
 		op.host_data = p->host.data;
 		return add(rec, out, graph, &op);
-	default:
-		op.kind = NODE_EMPTY;
-		return add(rec, out, graph, &op);
+	default: op.kind = NODE_EMPTY; return add(rec, out, graph, &op);
 	}
 }
 
@@ -224,8 +223,8 @@ EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraph
 	DONE(add_node(rec, out, graph, params));
 }
 
-EXPORT CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-					  const void *edges, size_t n)
+EXPORT CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from,
+					  const CUgraphNode *to, const void *edges, size_t n)
 {
 	(void)from;
 	(void)to;
@@ -254,8 +253,8 @@ EXPORT CUresult cuGraphNodeGetType(CUgraphNode node, int *type)
 	return CUDA_SUCCESS;
 }
 
-static CUresult set_params(struct truth *rec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,
-			   bool known)
+static CUresult set_params(struct truth *rec, CUgraphNode node,
+			   const CUDA_KERNEL_NODE_PARAMS *params, bool known)
 {
 	struct capture_op op = { 0 };
 	CUresult result;
@@ -275,7 +274,8 @@ EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_N
 	DONE(set_params(rec, node, params, false));
 }
 
-EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node,
+					      const CUDA_KERNEL_NODE_PARAMS *params)
 {
 	CALL("graph");
 	DONE(set_params(rec, node, params, true));

@@ -62,8 +62,8 @@ EXPORT CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode 
 	DONE(instantiate(rec, out, graph));
 }
 
-EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log,
-				      size_t bytes)
+EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *failed,
+				      char *log, size_t bytes)
 {
 	CALL("graph");
 	(void)failed;
@@ -72,7 +72,8 @@ EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNo
 	DONE(instantiate(rec, out, graph));
 }
 
-EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long flags)
+EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph,
+					    unsigned long long flags)
 {
 	CALL("graph");
 	(void)flags;
@@ -132,7 +133,8 @@ static CUresult update(struct truth *rec, CUgraphExec exec, CUgraph graph)
 	return fill(exec, graph);
 }
 
-EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed, int *outcome)
+EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed,
+				  int *outcome)
 {
 	CALL("graph");
 	CUresult result = update(rec, exec, graph);

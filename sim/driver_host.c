@@ -53,7 +53,8 @@ static void work_start(void)
 }
 
 /* The stream goes on when two have come to the gate: the device, and the thread above. */
-CUresult host_func_submit(struct stream *stream, void (*function)(void *), void *data, struct truth *rec)
+CUresult host_func_submit(struct stream *stream, void (*function)(void *), void *data,
+			  struct truth *rec)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct job *job = calloc(1, sizeof(*job));
@@ -135,8 +136,9 @@ EXPORT CUresult cuStreamAddCallback(CUstream stream, void (*function)(CUstream, 
 	DONE(launch(rec, stream, call_back, c, false));
 }
 
-EXPORT CUresult cuStreamAddCallback_ptsz(CUstream stream, void (*function)(CUstream, CUresult, void *),
-					 void *data, unsigned flags)
+EXPORT CUresult cuStreamAddCallback_ptsz(CUstream stream,
+					 void (*function)(CUstream, CUresult, void *), void *data,
+					 unsigned flags)
 {
 	CALL("host_func");
 	struct callback *c = malloc(sizeof(*c));

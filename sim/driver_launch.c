@@ -45,11 +45,12 @@ static CUresult launch(struct truth *rec, const struct launch *l, bool per_threa
 	stream = stream_of(l->stream, per_thread);
 	if (!stream)
 		return context_current() ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_CONTEXT;
-	if (!l->grid[0] || !l->grid[1] || !l->grid[2] || !l->block[0] || !l->block[1] || !l->block[2] ||
-	    (uint64_t)l->block[0] * l->block[1] * l->block[2] > 1024)
+	if (!l->grid[0] || !l->grid[1] || !l->grid[2] || !l->block[0] || !l->block[1] ||
+	    !l->block[2] || (uint64_t)l->block[0] * l->block[1] * l->block[2] > 1024)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (__builtin_expect(stream->capture != NULL, 0)) {
-		struct capture_op op = { .kind = NODE_KERNEL, .function = l->function,
+		struct capture_op op = { .kind = NODE_KERNEL,
+					 .function = l->function,
 					 .shared_bytes = l->shared_bytes };
 
 		memcpy(op.grid, l->grid, sizeof(op.grid));
@@ -64,13 +65,9 @@ static CUresult launch(struct truth *rec, const struct launch *l, bool per_threa
 }
 
 #define LAUNCH_PARAMS \
-	CUfunction f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, \
-		uint32_t shared_bytes, CUstream s, void **params
-#define LAUNCH_VALUE \
-	&(struct launch) \
-	{ \
-		f, { gx, gy, gz }, { bx, by, bz }, shared_bytes, s \
-	}
+	CUfunction f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, \
+		uint32_t bz, uint32_t shared_bytes, CUstream s, void **params
+#define LAUNCH_VALUE &(struct launch){ f, { gx, gy, gz }, { bx, by, bz }, shared_bytes, s }
 
 EXPORT CUresult cuLaunchKernel(LAUNCH_PARAMS, void **extra)
 {
@@ -115,7 +112,8 @@ static CUresult launch_ex(struct truth *rec, const CUlaunchConfig *c, CUfunction
 	return launch(rec, &l, per_thread);
 }
 
-EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params,
+				 void **extra)
 {
 	CALL("launch");
 	(void)params;

@@ -101,7 +101,8 @@ static void *resolve(const char *name, int version, bool per_thread)
 	return found ? found : entry(name, "", per_thread);
 }
 
-EXPORT CUresult cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *status)
+EXPORT CUresult cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags,
+				    int *status)
 {
 	if (!name || !out)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -176,8 +177,9 @@ static void gate_next_launch(const struct gate *gate, const char *nccl_op)
 EXPORT CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
 	LEAF();
-	static const struct private_table ours = { sizeof(ours), truth_outer_begin, truth_outer_end,
-						   gate_next_launch, truth_nccl, now_ns };
+	static const struct private_table ours = { sizeof(ours),    truth_outer_begin,
+						   truth_outer_end, gate_next_launch,
+						   truth_nccl,	    now_ns };
 
 	if (!table || !id || memcmp(id->bytes, PRIVATE_TABLE_ID, 16) != 0)
 		return CUDA_ERROR_NOT_FOUND;

@@ -72,7 +72,8 @@ EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t bytes, CUstream st
 	DONE(allocate_async(rec, out, bytes, stream));
 }
 
-EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
+EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
+					CUstream stream)
 {
 	CALL("alloc");
 	(void)pool;
@@ -203,17 +204,11 @@ EXPORT CUresult cuPointerGetAttribute(void *out, int which, CUdeviceptr address)
 	if (memory_find(address, &base, &bytes, &kind))
 		return CUDA_ERROR_INVALID_VALUE;
 	switch (which) {
-	case 1: /* context */
-		*(CUcontext *)out = context_current();
-		return CUDA_SUCCESS;
+	case 1: /* context */ *(CUcontext *)out = context_current(); return CUDA_SUCCESS;
 	case 2: /* memory type */
 		*(uint32_t *)out = kind == KIND_HOST ? MEMORY_HOST : MEMORY_DEVICE;
 		return CUDA_SUCCESS;
-	case 8: /* managed */
-		*(uint32_t *)out = kind == KIND_MANAGED;
-		return CUDA_SUCCESS;
-	default:
-		*(uint32_t *)out = 0;
-		return CUDA_SUCCESS;
+	case 8: /* managed */ *(uint32_t *)out = kind == KIND_MANAGED; return CUDA_SUCCESS;
+	default: *(uint32_t *)out = 0; return CUDA_SUCCESS;
 	}
 }

@@ -86,7 +86,8 @@ static struct function *function_new(struct module *module, const char *name)
 	return f;
 }
 
-static CUresult find(struct truth *rec, struct function **out, struct module *module, const char *name)
+static CUresult find(struct truth *rec, struct function **out, struct module *module,
+		     const char *name)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	struct function *f;
@@ -159,7 +160,8 @@ EXPORT CUresult cuModuleGetLoadingMode(int *mode)
 }
 
 /* A variable of a module: room for it is made when it is first asked for. */
-static CUresult global(CUdeviceptr *out, size_t *bytes, const struct module *module, const char *name)
+static CUresult global(CUdeviceptr *out, size_t *bytes, const struct module *module,
+		       const char *name)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static struct variable {
@@ -190,7 +192,8 @@ static CUresult global(CUdeviceptr *out, size_t *bytes, const struct module *mod
 	return v && v->address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *out, size_t *bytes, CUmodule module, const char *name)
+EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *out, size_t *bytes, CUmodule module,
+				     const char *name)
 {
 	CALL("name");
 	note(rec, module, name);
@@ -245,7 +248,8 @@ EXPORT CUresult cuLibraryGetModule(CUmodule *out, CUlibrary library)
 	DONE(CUDA_SUCCESS);
 }
 
-EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *out, size_t *bytes, CUlibrary library, const char *name)
+EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *out, size_t *bytes, CUlibrary library,
+				   const char *name)
 {
 	CALL("name");
 	note(rec, library, name);

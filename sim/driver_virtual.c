@@ -89,8 +89,8 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	DONE(CUDA_SUCCESS);
 }
 
-EXPORT CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, CUdeviceptr wanted,
-				    unsigned long long flags)
+EXPORT CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment,
+				    CUdeviceptr wanted, unsigned long long flags)
 {
 	CALL("map");
 	CUdeviceptr at;
@@ -243,7 +243,8 @@ EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, int advice, CUdev
 	return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advice, CUmemLocation location)
+EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advice,
+			       CUmemLocation location)
 {
 	LEAF();
 	(void)address;

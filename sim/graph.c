@@ -48,13 +48,10 @@ static double op_work(const struct capture_op *op)
 	if (op->work > 0)
 		return op->work;
 	switch (op->kind) {
-	case NODE_KERNEL:
-		return kernel_work(op->function, op->grid, op->block);
+	case NODE_KERNEL: return kernel_work(op->function, op->grid, op->block);
 	case NODE_MEMCPY:
-	case NODE_MEMSET:
-		return copy_work(op->bytes, op->direction);
-	default:
-		return 0;
+	case NODE_MEMSET: return copy_work(op->bytes, op->direction);
+	default: return 0;
 	}
 }
 

@@ -15,8 +15,14 @@ typedef struct {
 	char bytes[128];
 } ncclUniqueId;
 
-enum { ncclSuccess = 0, ncclUnhandledCudaError = 1, ncclSystemError = 2, ncclInternalError = 3,
-       ncclInvalidArgument = 4, ncclInvalidUsage = 5 };
+enum {
+	ncclSuccess = 0,
+	ncclUnhandledCudaError = 1,
+	ncclSystemError = 2,
+	ncclInternalError = 3,
+	ncclInvalidArgument = 4,
+	ncclInvalidUsage = 5
+};
 
 #define RANKS 64
 #define COLLECTIVE_SLOTS 256
@@ -52,12 +58,13 @@ struct nccl_driver {
 	CUresult (*cuCtxSetCurrent)(CUcontext);
 	CUresult (*cuCtxGetDevice)(CUdevice *);
 	CUresult (*cuDevicePrimaryCtxRetain)(CUcontext *, CUdevice);
-	CUresult (*cuLibraryLoadData)(CUlibrary *, const void *, int *, void **, unsigned, int *, void **,
-				      unsigned);
+	CUresult (*cuLibraryLoadData)(CUlibrary *, const void *, int *, void **, unsigned, int *,
+				      void **, unsigned);
 	CUresult (*cuLibraryGetKernel)(CUkernel *, CUlibrary, const char *);
 	CUresult (*cuKernelGetFunction)(CUfunction *, CUkernel);
 	CUresult (*cuLaunchKernelEx)(const CUlaunchConfig *, CUfunction, void **, void **);
-	CUresult (*cuMemCreate)(CUmemGenericAllocationHandle *, size_t, const void *, unsigned long long);
+	CUresult (*cuMemCreate)(CUmemGenericAllocationHandle *, size_t, const void *,
+				unsigned long long);
 	CUresult (*cuMemAlloc)(CUdeviceptr *, size_t);
 	CUresult (*cuMemFree)(CUdeviceptr);
 	CUresult (*cuGetExportTable)(const void **, const CUuuid *);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Making communicators: ranks find each other by the unique id and wait until all are there. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,51 +19,10 @@
 #define COMM_MAGIC 0x6d6d6f636c63636eULL
 #define LOOK_NS 5000000
 
-struct nccl_driver cu;
-const struct private_table *private_table;
-static ncclResult_t load_error;
-
-static void load(void)
-{
-	CUresult (*get)(const char *, void **, int, uint64_t, int *) = NULL;
-	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-
-	if (library)
-		*(void **)&get = dlsym(library, "cuGetProcAddress_v2");
-	load_error = ncclUnhandledCudaError;
-	if (!get)
-		return;
-#define GET(name) get(#name, (void **)&cu.name, 12000, 0, NULL)
-	GET(cuInit);
-	GET(cuCtxGetCurrent);
-	GET(cuCtxSetCurrent);
-	GET(cuCtxGetDevice);
-	GET(cuDevicePrimaryCtxRetain);
-	GET(cuLibraryLoadData);
-	GET(cuLibraryGetKernel);
-	GET(cuKernelGetFunction);
-	GET(cuLaunchKernelEx);
-	GET(cuMemCreate);
-	GET(cuMemAlloc);
-	GET(cuMemFree);
-	GET(cuGetExportTable);
-	if (cu.cuGetExportTable)
-		cu.cuGetExportTable((const void **)&private_table, (const CUuuid *)PRIVATE_TABLE_ID);
-	if (private_table && cu.cuInit(0) == CUDA_SUCCESS)
-		load_error = ncclSuccess;
-}
-
-ncclResult_t driver_load(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, load);
-	return load_error;
-}
-
 bool comm_valid(const struct comm *comm)
 {
-	return comm && ((uintptr_t)comm & 15) == 0 && (uintptr_t)comm > 65536 && comm->magic == COMM_MAGIC;
+	return comm && ((uintptr_t)comm & 15) == 0 && (uintptr_t)comm > 65536 &&
+	       comm->magic == COMM_MAGIC;
 }
 
 static uint64_t hash_of(const void *data, size_t bytes, uint64_t seed)
@@ -154,12 +111,22 @@ ncclResult_t comm_wait(struct comm *comm)
 	return ncclSuccess;
 }
 
-static ncclResult_t log_comm(const char *api, const char *op, int64_t began, const struct comm *comm,
-			     ncclResult_t result)
+static ncclResult_t log_comm(const char *api, const char *op, int64_t began,
+			     const struct comm *comm, ncclResult_t result)
 {
-	struct nccl_record call = { .api = api, .op = op, .t_begin = began, .bytes = -1, .count = -1,
-				    .group = -1, .datatype = -1, .reduce_op = -1, .root = -1, .peer = -1,
-				    .rank = -1, .nranks = -1, .result = result };
+	struct nccl_record call = { .api = api,
+				    .op = op,
+				    .t_begin = began,
+				    .bytes = -1,
+				    .count = -1,
+				    .group = -1,
+				    .datatype = -1,
+				    .reduce_op = -1,
+				    .root = -1,
+				    .peer = -1,
+				    .rank = -1,
+				    .nranks = -1,
+				    .result = result };
 
 	if (!private_table)
 		return result;
@@ -181,7 +148,8 @@ static int current_device(void)
 	return cu.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : 0;
 }
 
-static ncclResult_t init_rank(const char *api, struct comm **out, int nranks, uint64_t hash, int rank)
+static ncclResult_t init_rank(const char *api, struct comm **out, int nranks, uint64_t hash,
+			      int rank)
 {
 	ncclResult_t result = driver_load();
 	int64_t began;
@@ -199,7 +167,8 @@ EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
 	if (!id)
 		return ncclInvalidArgument;
-	return getrandom(id->bytes, sizeof(id->bytes), 0) == sizeof(id->bytes) ? ncclSuccess : ncclSystemError;
+	return getrandom(id->bytes, sizeof(id->bytes), 0) == sizeof(id->bytes) ? ncclSuccess
+									       : ncclSystemError;
 }
 
 EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *out, int nranks, ncclUniqueId id, int rank)
@@ -234,7 +203,8 @@ EXPORT ncclResult_t ncclCommInitAll(ncclComm_t *comms, int n, const int *devices
 	began = private_table->now();
 	result = ncclGetUniqueId(&id);
 	for (int i = 0; i < n && result == ncclSuccess; i++)
-		result = comm_begin(&comms[i], n, hash_of(&id, sizeof(id), 0), i, devices ? devices[i] : i);
+		result = comm_begin(&comms[i], n, hash_of(&id, sizeof(id), 0), i,
+				    devices ? devices[i] : i);
 	return log_comm(__func__, "CommInitAll", began, result ? NULL : comms[0], result);
 }
 
@@ -252,7 +222,8 @@ static void split_ranks(const struct split *split, const struct comm *comm, int 
 	}
 }
 
-EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, void *config)
+EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
+				  void *config)
 {
 	struct split *split;
 	uint64_t seeds[3];
@@ -270,7 +241,8 @@ EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_
 	split->color[comm->rank] = color;
 	split->key[comm->rank] = key;
 	atomic_fetch_add(&split->posted, 1);
-	wait_for(&split->posted, (number / SPLIT_SLOTS + 1) * (uint32_t)comm->nranks, &comm->aborted);
+	wait_for(&split->posted, (number / SPLIT_SLOTS + 1) * (uint32_t)comm->nranks,
+		 &comm->aborted);
 	*out = NULL;
 	if (color < 0)
 		return log_comm(__func__, "CommSplit", began, NULL, ncclSuccess);
@@ -284,8 +256,8 @@ EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_
 	return log_comm(__func__, "CommSplit", began, result ? NULL : *out, result);
 }
 
-EXPORT ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int n, ncclComm_t *out, void *config,
-				   int flags)
+EXPORT ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int n, ncclComm_t *out,
+				   void *config, int flags)
 {
 	uint64_t seeds[2];
 	ncclResult_t result;
@@ -301,8 +273,8 @@ EXPORT ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int n, ncclCo
 		before += excluded[i] < comm->rank;
 	seeds[0] = comm->hash;
 	seeds[1] = comm->shrinks++;
-	result = comm_begin(out, comm->nranks - n, hash_of(seeds, sizeof(seeds), 2), comm->rank - before,
-			    comm->device);
+	result = comm_begin(out, comm->nranks - n, hash_of(seeds, sizeof(seeds), 2),
+			    comm->rank - before, comm->device);
 	if (result == ncclSuccess)
 		comm_wait(*out);
 	return log_comm(__func__, "CommShrink", began, result ? NULL : *out, result);

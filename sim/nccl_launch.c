@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tasks become kernels behind gates: one per collective, one for all sends and receives of a group. */
+/* Tasks become kernels behind gates: one per collective, one for all sends and receives of a group.
+ */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ static const struct {
 	const char *name;
 	int bytes;
 } datatypes[] = {
-	{ "i8", 1 },  { "u8", 1 },  { "i32", 4 }, { "u32", 4 },	 { "i64", 8 },	 { "u64", 8 },
+	{ "i8", 1 },  { "u8", 1 },  { "i32", 4 }, { "u32", 4 },	 { "i64", 8 },	  { "u64", 8 },
 	{ "f16", 2 }, { "f32", 4 }, { "f64", 8 }, { "bf16", 2 }, { "f8e4m3", 1 }, { "f8e5m2", 1 },
 };
 
@@ -30,16 +31,16 @@ size_t datatype_bytes(int datatype)
 static void kernel_name(char *out, size_t size, const struct task *task)
 {
 	static const char *const reductions[] = { "Sum", "Prod", "MinMax", "MinMax", "SumPostDiv" };
-	const char *reduction = task->reduce_op < 0		  ? NULL :
-				task->reduce_op < 5 ? reductions[task->reduce_op] :
-							    "PreMulSum";
+	const char *reduction = task->reduce_op < 0   ? NULL
+				: task->reduce_op < 5 ? reductions[task->reduce_op]
+						      : "PreMulSum";
 	char plain[128];
 
 	if (task->peer >= 0)
 		snprintf(plain, sizeof(plain), "ncclDevKernel_SendRecv");
 	else if (reduction)
-		snprintf(plain, sizeof(plain), "ncclDevKernel_%s_%s_%s_RING_LL", task->op, reduction,
-			 datatypes[task->datatype].name);
+		snprintf(plain, sizeof(plain), "ncclDevKernel_%s_%s_%s_RING_LL", task->op,
+			 reduction, datatypes[task->datatype].name);
 	else
 		snprintf(plain, sizeof(plain), "ncclDevKernel_%s_RING_LL", task->op);
 	snprintf(out, size, "_Z%zu%s24ncclDevKernelArgsStorageILm4096EE", strlen(plain), plain);
@@ -112,8 +113,9 @@ static double task_work(const struct task *task)
 static ncclResult_t launch(const struct task *task, const struct gate *gate, size_t bytes)
 {
 	uint32_t channels = 1 + (uint32_t)(bytes >> 18);
-	CUlaunchConfig config = { { channels > 32 ? 32 : channels, 1, 1 }, { 512, 1, 1 }, 82240,
-				  task->stream, NULL, 0 };
+	CUlaunchConfig config = {
+		{ channels > 32 ? 32 : channels, 1, 1 }, { 512, 1, 1 }, 82240, task->stream, NULL, 0
+	};
 	CUfunction function = kernel_find(task);
 	CUcontext before = NULL;
 	CUresult result;

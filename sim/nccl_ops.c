@@ -62,11 +62,20 @@ static void be_late(const struct comm *comm)
 static void log_task(const char *api, const struct task *t, int64_t began, ncclResult_t result)
 {
 	size_t size = datatype_bytes(t->datatype);
-	struct nccl_record call = { .api = api, .op = t->op, .t_begin = began,
-				    .bytes = (int64_t)(t->count * size), .count = (int64_t)t->count,
-				    .group = mine.depth ? mine.group : -1, .datatype = t->datatype,
-				    .reduce_op = t->reduce_op, .root = t->root, .peer = t->peer,
-				    .rank = -1, .nranks = -1, .result = result, .comm = (uint64_t)t->comm,
+	struct nccl_record call = { .api = api,
+				    .op = t->op,
+				    .t_begin = began,
+				    .bytes = (int64_t)(t->count * size),
+				    .count = (int64_t)t->count,
+				    .group = mine.depth ? mine.group : -1,
+				    .datatype = t->datatype,
+				    .reduce_op = t->reduce_op,
+				    .root = t->root,
+				    .peer = t->peer,
+				    .rank = -1,
+				    .nranks = -1,
+				    .result = result,
+				    .comm = (uint64_t)t->comm,
 				    .stream = (uint64_t)t->stream };
 
 	if (comm_valid(t->comm)) {
@@ -119,15 +128,17 @@ EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, in
 {
 	(void)send;
 	(void)recv;
-	return run(__func__, (struct task){ NULL, "AllReduce", comm, count, type, op, -1, -1, stream, false });
+	return run(__func__, (struct task){ NULL, "AllReduce", comm, count, type, op, -1, -1,
+					    stream, false });
 }
 
-EXPORT ncclResult_t ncclReduce(const void *send, void *recv, size_t count, int type, int op, int root,
-			       ncclComm_t comm, CUstream stream)
+EXPORT ncclResult_t ncclReduce(const void *send, void *recv, size_t count, int type, int op,
+			       int root, ncclComm_t comm, CUstream stream)
 {
 	(void)send;
 	(void)recv;
-	return run(__func__, (struct task){ NULL, "Reduce", comm, count, type, op, root, -1, stream, false });
+	return run(__func__,
+		   (struct task){ NULL, "Reduce", comm, count, type, op, root, -1, stream, false });
 }
 
 EXPORT ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, int type, int root,
@@ -135,7 +146,8 @@ EXPORT ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, in
 {
 	(void)send;
 	(void)recv;
-	return run(__func__, (struct task){ NULL, "Broadcast", comm, count, type, -1, root, -1, stream, false });
+	return run(__func__, (struct task){ NULL, "Broadcast", comm, count, type, -1, root, -1,
+					    stream, false });
 }
 
 EXPORT ncclResult_t ncclBcast(void *buffer, size_t count, int type, int root, ncclComm_t comm,
@@ -155,12 +167,13 @@ EXPORT ncclResult_t ncclBcast(void *buffer, size_t count, int type, int root, nc
 	return result;
 }
 
-EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, int type, ncclComm_t comm,
-				  CUstream stream)
+EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, int type,
+				  ncclComm_t comm, CUstream stream)
 {
 	(void)send;
 	(void)recv;
-	return run(__func__, (struct task){ NULL, "AllGather", comm, count, type, -1, -1, -1, stream, false });
+	return run(__func__, (struct task){ NULL, "AllGather", comm, count, type, -1, -1, -1,
+					    stream, false });
 }
 
 EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, int type, int op,
@@ -168,15 +181,17 @@ EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count
 {
 	(void)send;
 	(void)recv;
-	return run(__func__, (struct task){ NULL, "ReduceScatter", comm, count, type, op, -1, -1, stream, false });
+	return run(__func__, (struct task){ NULL, "ReduceScatter", comm, count, type, op, -1, -1,
+					    stream, false });
 }
 
-EXPORT ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count, int type, ncclComm_t comm,
-				 CUstream stream)
+EXPORT ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count, int type,
+				 ncclComm_t comm, CUstream stream)
 {
 	(void)send;
 	(void)recv;
-	return run(__func__, (struct task){ NULL, "AlltoAll", comm, count, type, -1, -1, -1, stream, false });
+	return run(__func__,
+		   (struct task){ NULL, "AlltoAll", comm, count, type, -1, -1, -1, stream, false });
 }
 
 EXPORT ncclResult_t ncclGather(const void *send, void *recv, size_t count, int type, int root,
@@ -184,7 +199,8 @@ EXPORT ncclResult_t ncclGather(const void *send, void *recv, size_t count, int t
 {
 	(void)send;
 	(void)recv;
-	return run(__func__, (struct task){ NULL, "Gather", comm, count, type, -1, root, -1, stream, false });
+	return run(__func__,
+		   (struct task){ NULL, "Gather", comm, count, type, -1, root, -1, stream, false });
 }
 
 EXPORT ncclResult_t ncclScatter(const void *send, void *recv, size_t count, int type, int root,
@@ -192,27 +208,30 @@ EXPORT ncclResult_t ncclScatter(const void *send, void *recv, size_t count, int 
 {
 	(void)send;
 	(void)recv;
-	return run(__func__, (struct task){ NULL, "Scatter", comm, count, type, -1, root, -1, stream, false });
+	return run(__func__, (struct task){ NULL, "Scatter", comm, count, type, -1, root, -1,
+					    stream, false });
 }
 
 EXPORT ncclResult_t ncclSend(const void *buffer, size_t count, int type, int peer, ncclComm_t comm,
 			     CUstream stream)
 {
 	(void)buffer;
-	return run(__func__, (struct task){ NULL, "Send", comm, count, type, -1, -1, peer, stream, false });
+	return run(__func__,
+		   (struct task){ NULL, "Send", comm, count, type, -1, -1, peer, stream, false });
 }
 
 EXPORT ncclResult_t ncclRecv(void *buffer, size_t count, int type, int peer, ncclComm_t comm,
 			     CUstream stream)
 {
 	(void)buffer;
-	return run(__func__, (struct task){ NULL, "Recv", comm, count, type, -1, -1, peer, stream, false });
+	return run(__func__,
+		   (struct task){ NULL, "Recv", comm, count, type, -1, -1, peer, stream, false });
 }
 
 /* One-sided: nobody waits for it, so it has no gate and no kernel here. */
-EXPORT ncclResult_t ncclPutSignal(const void *buffer, size_t count, int type, int peer, void *window,
-				  size_t offset, int signal, int context, unsigned flags, ncclComm_t comm,
-				  CUstream stream)
+EXPORT ncclResult_t ncclPutSignal(const void *buffer, size_t count, int type, int peer,
+				  void *window, size_t offset, int signal, int context,
+				  unsigned flags, ncclComm_t comm, CUstream stream)
 {
 	struct task task = { NULL, "PutSignal", comm, count, type, -1, -1, peer, stream, true };
 	ncclResult_t result = driver_load();
@@ -240,9 +259,19 @@ EXPORT ncclResult_t ncclGroupStart(void)
 
 static void log_group(const char *api, int64_t began, ncclResult_t result)
 {
-	struct nccl_record call = { .api = api, .op = "GroupEnd", .t_begin = began, .bytes = -1,
-				    .count = -1, .group = mine.group, .datatype = -1, .reduce_op = -1,
-				    .root = -1, .peer = -1, .rank = -1, .nranks = -1, .result = result };
+	struct nccl_record call = { .api = api,
+				    .op = "GroupEnd",
+				    .t_begin = began,
+				    .bytes = -1,
+				    .count = -1,
+				    .group = mine.group,
+				    .datatype = -1,
+				    .reduce_op = -1,
+				    .root = -1,
+				    .peer = -1,
+				    .rank = -1,
+				    .nranks = -1,
+				    .result = result };
 
 	call.t_end = private_table->now();
 	private_table->log_nccl(&call);
@@ -309,8 +338,10 @@ EXPORT ncclResult_t ncclGetVersion(int *version)
 
 EXPORT const char *ncclGetErrorString(ncclResult_t result)
 {
-	static const char *const texts[] = { "no error", "unhandled cuda error", "unhandled system error",
-					     "internal error", "invalid argument", "invalid usage" };
+	static const char *const texts[] = {
+		"no error",	  "unhandled cuda error", "unhandled system error",
+		"internal error", "invalid argument",	  "invalid usage"
+	};
 
 	LEAF();
 	return result >= 0 && result < 6 ? texts[result] : "unknown result code";
@@ -323,7 +354,8 @@ EXPORT const char *ncclGetLastError(ncclComm_t comm)
 	return "";
 }
 
-EXPORT ncclResult_t ncclRedOpCreatePreMulSum(int *op, void *scalar, int type, int residence, ncclComm_t comm)
+EXPORT ncclResult_t ncclRedOpCreatePreMulSum(int *op, void *scalar, int type, int residence,
+					     ncclComm_t comm)
 {
 	static _Atomic int next = 5;
 

@@ -149,7 +149,8 @@ void gate_sleep(struct gate_slot *slot, int64_t wake)
 	if (left <= 0)
 		return;
 	if (slot)
-		syscall(SYS_futex, &slot->arrived, FUTEX_WAIT, atomic_load(&slot->arrived), &most, NULL, 0);
+		syscall(SYS_futex, &slot->arrived, FUTEX_WAIT, atomic_load(&slot->arrived), &most,
+			NULL, 0);
 	else
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &most, NULL);
 }

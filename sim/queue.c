@@ -108,8 +108,8 @@ CUresult queue_submit(struct stream *stream, double work, struct truth *rec)
 		return submit_pending(dev, stream, work, rec);
 	}
 	/* A full queue makes the caller wait, as the hardware's does. */
-	while (stream->ends && stream->ends[stream->queued % QUEUE_DEPTH] >
-				       device_work(dev, gpu->tenant)) {
+	while (stream->ends &&
+	       stream->ends[stream->queued % QUEUE_DEPTH] > device_work(dev, gpu->tenant)) {
 		int64_t room = device_time_at(dev, gpu->tenant,
 					      stream->ends[stream->queued % QUEUE_DEPTH]);
 

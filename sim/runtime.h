@@ -53,12 +53,12 @@ enum {
 	X(cuFuncGetAttribute, 2020, (int *, int, CUfunction)) \
 	X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, (int *, CUfunction, int, size_t)) \
 	X(cuLaunchKernel, 7000, \
-	  (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
-	   void **, void **)) \
+	  (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
+	   CUstream, void **, void **)) \
 	X(cuLaunchKernelEx, 11060, (const CUlaunchConfig *, CUfunction, void **, void **)) \
 	X(cuLaunchCooperativeKernel, 9000, \
-	  (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
-	   void **)) \
+	  (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
+	   CUstream, void **)) \
 	X(cuMemcpy, 7000, (CUdeviceptr, CUdeviceptr, size_t)) \
 	X(cuMemcpyHtoD, 7000, (CUdeviceptr, const void *, size_t)) \
 	X(cuMemcpyDtoH, 7000, (void *, CUdeviceptr, size_t)) \

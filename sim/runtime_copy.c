@@ -56,7 +56,8 @@ ON_DEFAULT_STREAM(cudaMemcpy2D, "memcpy",
 		  (void *dst, size_t dp, const void *src, size_t sp, size_t w, size_t h, int kind),
 		  copy_2d(d, &(struct rectangle){ dst, dp, src, sp, w, h, kind }))
 ON_STREAM(cudaMemcpy2DAsync, "memcpy",
-	  (void *dst, size_t dp, const void *src, size_t sp, size_t w, size_t h, int kind, CUstream stream),
+	  (void *dst, size_t dp, const void *src, size_t sp, size_t w, size_t h, int kind,
+	   CUstream stream),
 	  copy_2d_async(d, &(struct rectangle){ dst, dp, src, sp, w, h, kind }, stream))
 
 struct extent {
@@ -83,7 +84,8 @@ _Static_assert(offsetof(struct box, extent) == 128, "cudaMemcpy3DParms.extent");
 
 static CUDA_MEMCPY3D box(const struct box *b)
 {
-	CUDA_MEMCPY3D c = { .width = b->extent.width, .height = b->extent.height,
+	CUDA_MEMCPY3D c = { .width = b->extent.width,
+			    .height = b->extent.height,
 			    .depth = b->extent.depth };
 
 	c.dst_type = dst_type(b->kind);
@@ -131,7 +133,8 @@ static CUcontext context_of(int device)
 	return context;
 }
 
-EXPORT cudaError_t cudaMemcpyPeer(void *dst, int dst_device, const void *src, int src_device, size_t bytes)
+EXPORT cudaError_t cudaMemcpyPeer(void *dst, int dst_device, const void *src, int src_device,
+				  size_t bytes)
 {
 	BEGIN("memcpy");
 	FINISH(driver[0].cuMemcpyPeer((CUdeviceptr)dst, context_of(dst_device), (CUdeviceptr)src,
@@ -142,18 +145,20 @@ EXPORT cudaError_t cudaMemcpyPeerAsync(void *dst, int dst_device, const void *sr
 				       size_t bytes, CUstream stream)
 {
 	BEGIN("memcpy");
-	FINISH(driver[0].cuMemcpyPeerAsync((CUdeviceptr)dst, context_of(dst_device), (CUdeviceptr)src,
-					   context_of(src_device), bytes, stream));
+	FINISH(driver[0].cuMemcpyPeerAsync((CUdeviceptr)dst, context_of(dst_device),
+					   (CUdeviceptr)src, context_of(src_device), bytes,
+					   stream));
 }
 
 #if RUNTIME_MAJOR == 13
 ON_STREAM(cudaMemcpyBatchAsync, "memcpy",
 	  (void **dsts, void **srcs, size_t *sizes, size_t count, void *attributes, size_t *indices,
 	   size_t n, CUstream stream),
-	  d->cuMemcpyBatchAsync((CUdeviceptr *)dsts, (CUdeviceptr *)srcs, sizes, count, attributes, indices,
-				n, stream))
+	  d->cuMemcpyBatchAsync((CUdeviceptr *)dsts, (CUdeviceptr *)srcs, sizes, count, attributes,
+				indices, n, stream))
 ON_STREAM(cudaMemPrefetchAsync, "prefetch",
-	  (const void *address, size_t bytes, CUmemLocation location, unsigned flags, CUstream stream),
+	  (const void *address, size_t bytes, CUmemLocation location, unsigned flags,
+	   CUstream stream),
 	  d->cuMemPrefetchAsync((CUdeviceptr)address, bytes, location, flags, stream))
 #else
 ON_STREAM(cudaMemPrefetchAsync, "prefetch",
@@ -168,8 +173,8 @@ ON_STREAM(cudaMemset2DAsync, "memset",
 	  (void *dst, size_t pitch, int value, size_t w, size_t h, CUstream stream),
 	  d->cuMemsetD2D8Async((CUdeviceptr)dst, pitch, (unsigned char)value, w, h, stream))
 
-static cudaError_t symbol_async(const struct driver *d, const void *symbol, void *host, size_t bytes,
-				size_t offset, bool to_symbol, CUstream stream)
+static cudaError_t symbol_async(const struct driver *d, const void *symbol, void *host,
+				size_t bytes, size_t offset, bool to_symbol, CUstream stream)
 {
 	CUdeviceptr address = 0;
 	size_t size;
@@ -177,8 +182,8 @@ static cudaError_t symbol_async(const struct driver *d, const void *symbol, void
 
 	if (error)
 		return error;
-	return to_symbol ? d->cuMemcpyHtoDAsync(address + offset, host, bytes, stream) :
-			   d->cuMemcpyDtoHAsync(host, address + offset, bytes, stream);
+	return to_symbol ? d->cuMemcpyHtoDAsync(address + offset, host, bytes, stream)
+			 : d->cuMemcpyDtoHAsync(host, address + offset, bytes, stream);
 }
 
 ON_STREAM(cudaMemcpyToSymbolAsync, "memcpy",
@@ -186,8 +191,8 @@ ON_STREAM(cudaMemcpyToSymbolAsync, "memcpy",
 	   int kind __attribute__((unused)), CUstream stream),
 	  symbol_async(d, symbol, (void *)(uintptr_t)src, bytes, offset, true, stream))
 ON_STREAM(cudaMemcpyFromSymbolAsync, "memcpy",
-	  (void *dst, const void *symbol, size_t bytes, size_t offset, int kind __attribute__((unused)),
-	   CUstream stream),
+	  (void *dst, const void *symbol, size_t bytes, size_t offset,
+	   int kind __attribute__((unused)), CUstream stream),
 	  symbol_async(d, symbol, dst, bytes, offset, false, stream))
 
 EXPORT cudaError_t cudaMallocPitch(void **out, size_t *pitch, size_t width, size_t height)
@@ -205,7 +210,8 @@ EXPORT cudaError_t cudaMalloc3D(struct pitched *out, struct extent extent)
 					 extent.height * extent.depth, 4));
 }
 
-ON_STREAM(cudaMallocFromPoolAsync, "alloc", (void **out, size_t bytes, CUmemoryPool pool, CUstream stream),
+ON_STREAM(cudaMallocFromPoolAsync, "alloc",
+	  (void **out, size_t bytes, CUmemoryPool pool, CUstream stream),
 	  d->cuMemAllocFromPoolAsync((CUdeviceptr *)out, bytes, pool, stream))
 
 EXPORT cudaError_t cudaMemPoolCreate(CUmemoryPool *out, const void *props)

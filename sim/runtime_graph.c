@@ -13,13 +13,15 @@ ON_STREAM(cudaStreamIsCapturing, NULL, (CUstream stream, int *status),
 	  d->cuStreamIsCapturing(stream, status))
 ON_STREAM(cudaGraphLaunch, "graph_launch", (CUgraphExec exec, CUstream stream),
 	  d->cuGraphLaunch(exec, stream))
-ON_STREAM(cudaGraphUpload, NULL, (CUgraphExec exec, CUstream stream), d->cuGraphUpload(exec, stream))
+ON_STREAM(cudaGraphUpload, NULL, (CUgraphExec exec, CUstream stream),
+	  d->cuGraphUpload(exec, stream))
 ON_STREAM(cudaLaunchHostFunc, "host_func", (CUstream stream, void (*function)(void *), void *data),
 	  d->cuLaunchHostFunc(stream, function, data))
 ON_STREAM(cudaStreamAddCallback, "host_func",
-	  (CUstream stream, void (*function)(CUstream, cudaError_t, void *), void *data, unsigned flags),
+	  (CUstream stream, void (*function)(CUstream, cudaError_t, void *), void *data,
+	   unsigned flags),
 	  d->cuStreamAddCallback(stream, function, data, flags))
-ON_STREAM(cudaGraphInstantiateWithParams, "graph", (CUgraphExec *out, CUgraph graph, void *params),
+ON_STREAM(cudaGraphInstantiateWithParams, "graph", (CUgraphExec * out, CUgraph graph, void *params),
 	  d->cuGraphInstantiateWithParams(out, graph, params))
 
 #if RUNTIME_MAJOR == 13
@@ -29,7 +31,8 @@ ON_STREAM(cudaStreamGetCaptureInfo, NULL,
 	  d->cuStreamGetCaptureInfo(stream, status, id, graph, after, edges, n))
 #else
 ON_STREAM(cudaStreamGetCaptureInfo_v2, NULL,
-	  (CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **after, size_t *n),
+	  (CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **after,
+	   size_t *n),
 	  d->cuStreamGetCaptureInfo(stream, status, id, graph, after, NULL, n))
 #endif
 
@@ -63,7 +66,8 @@ EXPORT cudaError_t cudaGraphInstantiate(CUgraphExec *out, CUgraph graph, unsigne
 	FINISH(driver[0].cuGraphInstantiateWithFlags(out, graph, flags));
 }
 
-EXPORT cudaError_t cudaGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long flags)
+EXPORT cudaError_t cudaGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph,
+						 unsigned long long flags)
 {
 	BEGIN("graph");
 	FINISH(driver[0].cuGraphInstantiateWithFlags(out, graph, flags));
@@ -132,18 +136,20 @@ EXPORT cudaError_t cudaGraphAddKernelNode(NODE, const struct kernel_params *para
 	FINISH(add_kernel(out, graph, after, n, params));
 }
 
-static cudaError_t set_kernel(CUgraphExec exec, CUgraphNode node, const struct kernel_params *params)
+static cudaError_t set_kernel(CUgraphExec exec, CUgraphNode node,
+			      const struct kernel_params *params)
 {
 	CUDA_KERNEL_NODE_PARAMS translated;
 	cudaError_t error = driver_params(&translated, params);
 
 	if (error)
 		return error;
-	return exec ? driver[0].cuGraphExecKernelNodeSetParams(exec, node, &translated) :
-		      driver[0].cuGraphKernelNodeSetParams(node, &translated);
+	return exec ? driver[0].cuGraphExecKernelNodeSetParams(exec, node, &translated)
+		    : driver[0].cuGraphKernelNodeSetParams(node, &translated);
 }
 
-EXPORT cudaError_t cudaGraphKernelNodeSetParams(CUgraphNode node, const struct kernel_params *params)
+EXPORT cudaError_t cudaGraphKernelNodeSetParams(CUgraphNode node,
+						const struct kernel_params *params)
 {
 	BEGIN("graph");
 	FINISH(set_kernel(NULL, node, params));
@@ -156,7 +162,8 @@ EXPORT cudaError_t cudaGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNod
 	FINISH(set_kernel(exec, node, params));
 }
 
-EXPORT cudaError_t cudaGraphAddMemcpyNode1D(NODE, void *dst, const void *src, size_t bytes, int kind)
+EXPORT cudaError_t cudaGraphAddMemcpyNode1D(NODE, void *dst, const void *src, size_t bytes,
+					    int kind)
 {
 	CUDA_MEMCPY3D copy = { .width = bytes, .height = 1, .depth = 1 };
 	BEGIN("graph");

@@ -36,7 +36,8 @@ static void load_driver(void)
 		driver[0].cuGetExportTable((const void **)&private_table,
 					   (const CUuuid *)PRIVATE_TABLE_ID);
 	if (!private_table)
-		load_error = cudaErrorInsufficientDriver; /* not the stand-in: nothing we could drive */
+		load_error =
+			cudaErrorInsufficientDriver; /* not the stand-in: nothing we could drive */
 }
 
 cudaError_t runtime_load(void)

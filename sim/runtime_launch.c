@@ -74,8 +74,8 @@ static CUresult symbol_load(struct symbol *s)
 {
 	if (s->fatbin->library)
 		return CUDA_SUCCESS;
-	return driver[0].cuLibraryLoadData(&s->fatbin->library, s->fatbin->data, NULL, NULL, 0, NULL,
-					   NULL, 0);
+	return driver[0].cuLibraryLoadData(&s->fatbin->library, s->fatbin->data, NULL, NULL, 0,
+					   NULL, NULL, 0);
 }
 
 static CUresult kernel_load(struct symbol *s)
@@ -152,7 +152,8 @@ EXPORT void __cudaUnregisterFatBinary(void **handle)
 }
 
 EXPORT void __cudaRegisterFunction(void **fatbin, const char *host, char *device, const char *name,
-				   int limit, void *tid, void *bid, dim3 *block, dim3 *grid, int *warp)
+				   int limit, void *tid, void *bid, dim3 *block, dim3 *grid,
+				   int *warp)
 {
 	(void)name;
 	(void)limit;
@@ -174,8 +175,8 @@ EXPORT void __cudaRegisterVar(void **fatbin, char *host, char *address, const ch
 	symbol_add(fatbin, host, name, bytes);
 }
 
-EXPORT void __cudaRegisterManagedVar(void **fatbin, void **host, char *address, const char *name, int ext,
-				     size_t bytes, int constant, int global)
+EXPORT void __cudaRegisterManagedVar(void **fatbin, void **host, char *address, const char *name,
+				     int ext, size_t bytes, int constant, int global)
 {
 	(void)address;
 	(void)ext;
@@ -200,7 +201,8 @@ static __thread struct {
 	} call[4];
 } configured;
 
-EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, void *stream)
+EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
+					    void *stream)
 {
 	int i = configured.depth;
 
@@ -214,7 +216,8 @@ EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared
 	return 0;
 }
 
-EXPORT cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_bytes, void **stream)
+EXPORT cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_bytes,
+					      void **stream)
 {
 	LEAF();
 	int i = configured.depth - 1;
@@ -257,7 +260,8 @@ EXPORT cudaError_t cudaGetKernel(CUkernel *out, const void *host)
 	FINISH(get_kernel(out, host));
 }
 
-static cudaError_t launch(const struct driver *d, const cudaLaunchConfig_t *c, const void *f, void **args)
+static cudaError_t launch(const struct driver *d, const cudaLaunchConfig_t *c, const void *f,
+			  void **args)
 {
 	cudaError_t error = 0;
 	CUfunction function = kernel_of(f, &error);
@@ -304,11 +308,12 @@ static cudaError_t launch_ex(const struct driver *d, const cudaLaunchConfig_t *c
 	return error ? error : d->cuLaunchKernelEx(&config, function, args, NULL);
 }
 
-ON_STREAM(cudaLaunchKernelExC, "launch", (const cudaLaunchConfig_t *config, const void *f, void **args),
+ON_STREAM(cudaLaunchKernelExC, "launch",
+	  (const cudaLaunchConfig_t *config, const void *f, void **args),
 	  launch_ex(d, config, f, args))
 
-static cudaError_t launch_cooperative(const struct driver *d, const cudaLaunchConfig_t *c, const void *f,
-				      void **args)
+static cudaError_t launch_cooperative(const struct driver *d, const cudaLaunchConfig_t *c,
+				      const void *f, void **args)
 {
 	cudaError_t error = 0;
 	CUfunction function = kernel_of(f, &error);
@@ -316,13 +321,13 @@ static cudaError_t launch_cooperative(const struct driver *d, const cudaLaunchCo
 	if (error)
 		return error;
 	return d->cuLaunchCooperativeKernel(function, c->grid.x, c->grid.y, c->grid.z, c->block.x,
-					    c->block.y, c->block.z, (unsigned)c->shared_bytes, c->stream,
-					    args);
+					    c->block.y, c->block.z, (unsigned)c->shared_bytes,
+					    c->stream, args);
 }
 
 ON_STREAM(cudaLaunchCooperativeKernel, "launch", LAUNCH_PARAMS,
-	  launch_cooperative(d, &(cudaLaunchConfig_t){ grid, block, shared_bytes, stream, NULL, 0 }, f,
-			     args))
+	  launch_cooperative(d, &(cudaLaunchConfig_t){ grid, block, shared_bytes, stream, NULL, 0 },
+			     f, args))
 
 EXPORT cudaError_t cudaFuncGetName(const char **name, const void *function)
 {
@@ -380,10 +385,8 @@ EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, co
 	return runtime_load();
 }
 
-EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks,
-									  const void *function,
-									  int block_size, size_t shared,
-									  unsigned flags)
+EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+	int *blocks, const void *function, int block_size, size_t shared, unsigned flags)
 {
 	(void)function;
 	(void)shared;

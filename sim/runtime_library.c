@@ -5,8 +5,9 @@
 
 #include "runtime.h"
 
-EXPORT cudaError_t cudaLibraryLoadData(CUlibrary *out, const void *code, int *jit, void **jit_values,
-				       unsigned jits, int *options, void **values, unsigned n)
+EXPORT cudaError_t cudaLibraryLoadData(CUlibrary *out, const void *code, int *jit,
+				       void **jit_values, unsigned jits, int *options,
+				       void **values, unsigned n)
 {
 	BEGIN("module");
 	FINISH(driver[0].cuLibraryLoadData(out, code, jit, jit_values, jits, options, values, n));
@@ -36,7 +37,8 @@ EXPORT cudaError_t cudaLibraryEnumerateKernels(CUkernel *out, unsigned n, CUlibr
 	FINISH(driver[0].cuLibraryEnumerateKernels(out, n, library));
 }
 
-static cudaError_t entry_point(const char *name, void **out, int version, uint64_t flags, int *status)
+static cudaError_t entry_point(const char *name, void **out, int version, uint64_t flags,
+			       int *status)
 {
 	CUresult (*get)(const char *, void **, int, uint64_t, int *) = NULL;
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -53,7 +55,8 @@ static cudaError_t entry_point(const char *name, void **out, int version, uint64
 		return entry_point(name, out, RUNTIME_MAJOR * 1000, flags ? flags : own, status); \
 	} \
 	EXPORT cudaError_t cudaGetDriverEntryPointByVersion##suffix( \
-		const char *name, void **out, unsigned version, unsigned long long flags, int *status) \
+		const char *name, void **out, unsigned version, unsigned long long flags, \
+		int *status) \
 	{ \
 		return entry_point(name, out, (int)version, flags ? flags : own, status); \
 	}

@@ -75,40 +75,29 @@ EXPORT cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 static cudaError_t copy(const struct driver *d, void *dst, const void *src, size_t bytes, int kind)
 {
 	switch (kind) {
-	case HOST_TO_DEVICE:
-		return d->cuMemcpyHtoD((CUdeviceptr)dst, src, bytes);
-	case DEVICE_TO_HOST:
-		return d->cuMemcpyDtoH(dst, (CUdeviceptr)src, bytes);
-	case DEVICE_TO_DEVICE:
-		return d->cuMemcpyDtoD((CUdeviceptr)dst, (CUdeviceptr)src, bytes);
-	case HOST_TO_HOST:
-		memmove(dst, src, bytes);
-		return 0;
-	case BY_ADDRESS:
-		return d->cuMemcpy((CUdeviceptr)dst, (CUdeviceptr)src, bytes);
-	default:
-		return 21; /* invalid copy direction */
+	case HOST_TO_DEVICE: return d->cuMemcpyHtoD((CUdeviceptr)dst, src, bytes);
+	case DEVICE_TO_HOST: return d->cuMemcpyDtoH(dst, (CUdeviceptr)src, bytes);
+	case DEVICE_TO_DEVICE: return d->cuMemcpyDtoD((CUdeviceptr)dst, (CUdeviceptr)src, bytes);
+	case HOST_TO_HOST: memmove(dst, src, bytes); return 0;
+	case BY_ADDRESS: return d->cuMemcpy((CUdeviceptr)dst, (CUdeviceptr)src, bytes);
+	default: return 21; /* invalid copy direction */
 	}
 }
 
 ON_DEFAULT_STREAM(cudaMemcpy, "memcpy", (void *dst, const void *src, size_t bytes, int kind),
 		  copy(d, dst, src, bytes, kind))
 
-static cudaError_t copy_async(const struct driver *d, void *dst, const void *src, size_t bytes, int kind,
-			      CUstream stream)
+static cudaError_t copy_async(const struct driver *d, void *dst, const void *src, size_t bytes,
+			      int kind, CUstream stream)
 {
 	switch (kind) {
-	case HOST_TO_DEVICE:
-		return d->cuMemcpyHtoDAsync((CUdeviceptr)dst, src, bytes, stream);
-	case DEVICE_TO_HOST:
-		return d->cuMemcpyDtoHAsync(dst, (CUdeviceptr)src, bytes, stream);
+	case HOST_TO_DEVICE: return d->cuMemcpyHtoDAsync((CUdeviceptr)dst, src, bytes, stream);
+	case DEVICE_TO_HOST: return d->cuMemcpyDtoHAsync(dst, (CUdeviceptr)src, bytes, stream);
 	case DEVICE_TO_DEVICE:
 		return d->cuMemcpyDtoDAsync((CUdeviceptr)dst, (CUdeviceptr)src, bytes, stream);
 	case HOST_TO_HOST:
-	case BY_ADDRESS:
-		return d->cuMemcpyAsync((CUdeviceptr)dst, (CUdeviceptr)src, bytes, stream);
-	default:
-		return 21;
+	case BY_ADDRESS: return d->cuMemcpyAsync((CUdeviceptr)dst, (CUdeviceptr)src, bytes, stream);
+	default: return 21;
 	}
 }
 
@@ -138,8 +127,8 @@ EXPORT cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol)
 	FINISH(symbol_address(&address, bytes, symbol));
 }
 
-static cudaError_t to_symbol(const struct driver *d, const void *symbol, const void *src, size_t bytes,
-			     size_t offset, int kind)
+static cudaError_t to_symbol(const struct driver *d, const void *symbol, const void *src,
+			     size_t bytes, size_t offset, int kind)
 {
 	CUdeviceptr address = 0;
 	size_t size;

@@ -32,14 +32,16 @@
 	X(cuGraphExecKernelNodeSetParams, 12000, \
 	  (CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *)) \
 	X(cuLaunchHostFunc, 10000, (CUstream, void (*)(void *), void *)) \
-	X(cuStreamAddCallback, 7000, (CUstream, void (*)(CUstream, CUresult, void *), void *, unsigned)) \
+	X(cuStreamAddCallback, 7000, \
+	  (CUstream, void (*)(CUstream, CUresult, void *), void *, unsigned)) \
 	X(cuMemcpy2D, 7000, (const CUDA_MEMCPY2D *)) \
 	X(cuMemcpy2DUnaligned, 7000, (const CUDA_MEMCPY2D *)) \
 	X(cuMemcpy2DAsync, 7000, (const CUDA_MEMCPY2D *, CUstream)) \
 	X(cuMemcpy3D, 7000, (const CUDA_MEMCPY3D *)) \
 	X(cuMemcpy3DAsync, 7000, (const CUDA_MEMCPY3D *, CUstream)) \
 	X(cuMemcpyPeer, 7000, (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t)) \
-	X(cuMemcpyPeerAsync, 7000, (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)) \
+	X(cuMemcpyPeerAsync, 7000, \
+	  (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)) \
 	X(cuMemcpyBatchAsync, 13000, \
 	  (CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *, size_t, CUstream)) \
 	X(cuMemsetD2D8, 7000, (CUdeviceptr, size_t, unsigned char, size_t, size_t)) \

@@ -30,7 +30,8 @@ ON_STREAM(cudaStreamSynchronize, "sync", (CUstream stream), d->cuStreamSynchroni
 ON_STREAM(cudaStreamQuery, "query", (CUstream stream), d->cuStreamQuery(stream))
 ON_STREAM(cudaStreamWaitEvent, "wait", (CUstream stream, CUevent event, unsigned flags),
 	  d->cuStreamWaitEvent(stream, event, flags))
-ON_STREAM(cudaStreamGetFlags, NULL, (CUstream stream, unsigned *flags), d->cuStreamGetFlags(stream, flags))
+ON_STREAM(cudaStreamGetFlags, NULL, (CUstream stream, unsigned *flags),
+	  d->cuStreamGetFlags(stream, flags))
 ON_STREAM(cudaStreamGetPriority, NULL, (CUstream stream, int *priority),
 	  d->cuStreamGetPriority(stream, priority))
 
@@ -54,7 +55,8 @@ EXPORT cudaError_t cudaEventDestroy(CUevent event)
 
 ON_STREAM(cudaEventRecord, "event_record", (CUevent event, CUstream stream),
 	  d->cuEventRecord(event, stream))
-ON_STREAM(cudaEventRecordWithFlags, "event_record", (CUevent event, CUstream stream, unsigned flags),
+ON_STREAM(cudaEventRecordWithFlags, "event_record",
+	  (CUevent event, CUstream stream, unsigned flags),
 	  d->cuEventRecordWithFlags(event, stream, flags))
 
 EXPORT cudaError_t cudaEventQuery(CUevent event)

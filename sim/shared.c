@@ -90,7 +90,9 @@ static struct shared_gpu *file_map(int fd)
 
 static struct flock slot_lock(int tenant)
 {
-	return (struct flock){ .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = tenant, .l_len = 1 };
+	return (struct flock){
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = tenant, .l_len = 1
+	};
 }
 
 static int slot_take(int fd)
@@ -141,7 +143,8 @@ void shared_leave(struct gpu *gpu)
 	struct shared_gpu *alone = private_gpu();
 
 	if (gpu->fd >= 0)
-		close(gpu->fd); /* else the parent's place would stay taken for as long as the child lives */
+		close(gpu->fd); /* else the parent's place would stay taken for as long as the child
+				   lives */
 	gpu->fd = -1;
 	if (alone)
 		atomic_store(&gpu->shared, alone);

@@ -43,7 +43,10 @@ CUresult transfer_time(struct truth *rec, const struct transfer *t, int kind)
 	if (!stream)
 		return context_current() ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_CONTEXT;
 	if (__builtin_expect(stream->capture != NULL, 0)) {
-		struct capture_op op = { .kind = kind, .dst = t->dst, .src = t->src, .bytes = t->bytes,
+		struct capture_op op = { .kind = kind,
+					 .dst = t->dst,
+					 .src = t->src,
+					 .bytes = t->bytes,
 					 .direction = t->direction };
 
 		if (graph_captures(stream, &op, rec))

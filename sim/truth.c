@@ -129,8 +129,8 @@ static void add_record(struct text *text, const struct truth *rec, int tid)
 {
 	if (text->length > sizeof(text->buffer) - 16384)
 		text_write(text);
-	add(text, "{\"api\":\"%s\",\"op\":\"%s\",\"pid\":%d,\"tid\":%d", rec->api, rec->op, getpid(),
-	    tid);
+	add(text, "{\"api\":\"%s\",\"op\":\"%s\",\"pid\":%d,\"tid\":%d", rec->api, rec->op,
+	    getpid(), tid);
 	add_call(text, rec);
 	add_string(text, "kernel", rec->kernel);
 	if (rec->has & HAS_SHAPE)
@@ -155,7 +155,8 @@ static void add_record(struct text *text, const struct truth *rec, int tid)
 	if (rec->has & HAS_ELAPSED)
 		add(text, ",\"elapsed_ms\":%.9g", (double)rec->elapsed_ms);
 	if ((rec->has & HAS_DEVICE) && !rec->pending)
-		add(text, ",\"device_start\":%" PRId64 ",\"device_end\":%" PRId64 ",\"device_final\":%s",
+		add(text,
+		    ",\"device_start\":%" PRId64 ",\"device_end\":%" PRId64 ",\"device_final\":%s",
 		    rec->device_start, rec->device_end, rec->has & HAS_TIMES ? "true" : "false");
 	add(text, "}\n");
 }
@@ -273,8 +274,8 @@ int truth_keep(struct truth *rec, int result)
 		t->outer_first = rec;
 	t->outer_kept++;
 	t->kept++;
-	if (t->outer_depth == 0 && (every_line || t->kept >= FLUSH_RECORDS ||
-				    rec->t_end - t->flushed > FLUSH_NS)) {
+	if (t->outer_depth == 0 &&
+	    (every_line || t->kept >= FLUSH_RECORDS || rec->t_end - t->flushed > FLUSH_NS)) {
 		flush(t, every_line);
 		t->flushed = rec->t_end;
 	} else if (++t->unsettled >= SETTLE_RECORDS) {
@@ -365,8 +366,8 @@ void truth_nccl(const struct nccl_record *call)
 	if (!truth_on || !(text = malloc(sizeof(*text))))
 		return;
 	text->length = 0;
-	add(text, "{\"api\":\"%s\",\"op\":\"nccl\",\"nccl\":\"%s\",\"pid\":%d,\"tid\":%d", call->api,
-	    call->op, getpid(), (int)syscall(SYS_gettid));
+	add(text, "{\"api\":\"%s\",\"op\":\"nccl\",\"nccl\":\"%s\",\"pid\":%d,\"tid\":%d",
+	    call->api, call->op, getpid(), (int)syscall(SYS_gettid));
 	add_number(text, "t_begin", (uint64_t)call->t_begin);
 	add_number(text, "t_end", (uint64_t)call->t_end);
 	add(text, ",\"result\":%d", call->result);

@@ -16,8 +16,8 @@ enum truth_has {
 	HAS_SHAPE = 4,
 	HAS_POINTER = 8,
 	HAS_DEVICE = 16, /* placed on the device: times follow */
-	HAS_TIMES = 32, /* those times are known */
-	HAS_START = 64, /* began at once: its start is known */
+	HAS_TIMES = 32,	 /* those times are known */
+	HAS_START = 64,	 /* began at once: its start is known */
 	HAS_GRAPH = 128,
 	HAS_HANDLE = 256,
 	HAS_CAPTURED = 512,

@@ -42,8 +42,8 @@ uint64_t words_call(void *function, const struct words *w)
 	const uint64_t *r = w->reg, *s = w->stack;
 
 	*(void **)&f = function;
-	return f(r[0], r[1], r[2], r[3], r[4], r[5], s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8],
-		 s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18], s[19]);
+	return f(r[0], r[1], r[2], r[3], r[4], r[5], s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7],
+		 s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18], s[19]);
 }
 
 static void *library_of(const char *symbol)
@@ -117,8 +117,8 @@ static void print_call(const char *symbol, int call, const struct argument *argu
 {
 	bool pointer = strcmp(symbol, "__cudaRegisterFatBinary") == 0;
 
-	printf("{\"symbol\":\"%s\",\"call\":%d,\"pid\":%d,\"result\":%" PRId64 ",\"args\":{", symbol, call,
-	       getpid(), pointer ? (int64_t)result : (int64_t)(int32_t)result);
+	printf("{\"symbol\":\"%s\",\"call\":%d,\"pid\":%d,\"result\":%" PRId64 ",\"args\":{",
+	       symbol, call, getpid(), pointer ? (int64_t)result : (int64_t)(int32_t)result);
 	for (int i = 0; i < n; i++) {
 		printf("%s\"%s\":", i ? "," : "", arguments[i].name);
 		if (arguments[i].out)
@@ -188,8 +188,8 @@ static void run_lines(void)
 static void list(void)
 {
 	for (size_t i = 0; i < row_count; i++)
-		printf("%s{\"symbol\":\"%s\",\"arguments\":\"%s\"}", i ? ",\n" : "[", rows[i].symbol,
-		       rows[i].arguments);
+		printf("%s{\"symbol\":\"%s\",\"arguments\":\"%s\"}", i ? ",\n" : "[",
+		       rows[i].symbol, rows[i].arguments);
 	printf("]\n");
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any exported function, called an exact number of times with arguments that tell themselves apart. */
+/* Any exported function, called an exact number of times with arguments that tell themselves apart.
+ */
 #ifndef SIM_CLIENT_H
 #define SIM_CLIENT_H
 
@@ -30,8 +31,8 @@ uint64_t words_call(void *function, const struct words *w);
 struct argument {
 	char name[32], type[32];
 	char text[2048]; /* what was passed, as JSON */
-	uint64_t *out; /* to be read after the call, else NULL */
-	bool given; /* on the command line */
+	uint64_t *out;	 /* to be read after the call, else NULL */
+	bool given;	 /* on the command line */
 	uint64_t value;
 };
 
@@ -42,14 +43,15 @@ bool struct_make(struct argument *a, int call, struct words *w);
 void call_before(const char *symbol);
 void call_after(const char *symbol);
 
-void *find(const char *symbol); /* in the library it belongs to; ends the program if it is not there */
+void *find(
+	const char *symbol); /* in the library it belongs to; ends the program if it is not there */
 uint64_t use(const char *symbol, int n, ...); /* call it with n integers or pointers */
 void made(int result, const char *what);
 
 /* values.c: what the program has made for itself */
 struct world {
-	void *streams[3], *context, *module, *library, *function, *kernel, *event[2], *graph, *node, *exec,
-		*pool, *comm[2], **fatbin;
+	void *streams[3], *context, *module, *library, *function, *kernel, *event[2], *graph, *node,
+		*exec, *pool, *comm[2], **fatbin;
 	uint64_t memory[2], range, physical, managed;
 	void *host;
 	bool nccl, runtime;

@@ -29,8 +29,8 @@ static void shape_text(struct argument *a, const uint32_t *g, const uint32_t *b,
 		       const void *stream)
 {
 	snprintf(a->text, sizeof(a->text),
-		 "{\"grid\":[%u,%u,%u],\"block\":[%u,%u,%u],\"shared_bytes\":%" PRIu64 ",\"stream\":%" PRIu64
-		 "}",
+		 "{\"grid\":[%u,%u,%u],\"block\":[%u,%u,%u],\"shared_bytes\":%" PRIu64
+		 ",\"stream\":%" PRIu64 "}",
 		 g[0], g[1], g[2], b[0], b[1], b[2], shared, (uint64_t)stream);
 }
 
@@ -81,8 +81,8 @@ static void make_memcpy2d(struct argument *a, int call, struct words *w)
 	c.width = (size_t)(64 + call);
 	c.height = (size_t)(5 + call % 3);
 	snprintf(a->text, sizeof(a->text),
-		 "{\"width\":%zu,\"height\":%zu,\"bytes\":%zu,\"direction\":\"HtoD\"}", c.width, c.height,
-		 c.width * c.height);
+		 "{\"width\":%zu,\"height\":%zu,\"bytes\":%zu,\"direction\":\"HtoD\"}", c.width,
+		 c.height, c.width * c.height);
 	words_add(w, (uint64_t)&c);
 }
 
@@ -102,9 +102,10 @@ static void make_memcpy3d(struct argument *a, int call, struct words *w)
 	c.width = (size_t)(64 + call);
 	c.height = (size_t)(5 + call % 3);
 	c.depth = (size_t)(2 + call % 2);
-	snprintf(a->text, sizeof(a->text),
-		 "{\"width\":%zu,\"height\":%zu,\"depth\":%zu,\"bytes\":%zu,\"direction\":\"DtoH\"}", c.width,
-		 c.height, c.depth, c.width * c.height * c.depth);
+	snprintf(
+		a->text, sizeof(a->text),
+		"{\"width\":%zu,\"height\":%zu,\"depth\":%zu,\"bytes\":%zu,\"direction\":\"DtoH\"}",
+		c.width, c.height, c.depth, c.width * c.height * c.depth);
 	words_add(w, (uint64_t)&c);
 }
 
@@ -175,8 +176,8 @@ static void make_pointers(struct argument *a, int call, struct words *w, int whi
 
 	for (int i = 0; i < BATCH; i++)
 		pointers[which][i] = world.memory[which] + (uint64_t)(i * 8192 + call % 16 * 64);
-	snprintf(a->text, sizeof(a->text), "[%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", pointers[which][0],
-		 pointers[which][1], pointers[which][2]);
+	snprintf(a->text, sizeof(a->text), "[%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]",
+		 pointers[which][0], pointers[which][1], pointers[which][2]);
 	words_add(w, (uint64_t)pointers[which]);
 }
 
@@ -186,8 +187,8 @@ static void make_sizes(struct argument *a, int call, struct words *w)
 
 	for (int i = 0; i < BATCH; i++)
 		sizes[i] = (size_t)(100 * (i + 1) + call);
-	snprintf(a->text, sizeof(a->text), "{\"sizes\":[%zu,%zu,%zu],\"bytes\":%zu}", sizes[0], sizes[1],
-		 sizes[2], sizes[0] + sizes[1] + sizes[2]);
+	snprintf(a->text, sizeof(a->text), "{\"sizes\":[%zu,%zu,%zu],\"bytes\":%zu}", sizes[0],
+		 sizes[1], sizes[2], sizes[0] + sizes[1] + sizes[2]);
 	words_add(w, (uint64_t)sizes);
 }
 
@@ -208,9 +209,15 @@ static const struct {
 	const char *type;
 	void (*make)(struct argument *a, int call, struct words *w);
 } makers[] = {
-	{ "config", make_config },	 { "rt_config", make_rt_config }, { "memcpy2d", make_memcpy2d },
-	{ "memcpy3d", make_memcpy3d },	 { "kernel_node", make_kernel_node }, { "any_node", make_any_node },
-	{ "memset_node", make_memset_node }, { "host_node", make_host_node }, { "sizes", make_sizes },
+	{ "config", make_config },
+	{ "rt_config", make_rt_config },
+	{ "memcpy2d", make_memcpy2d },
+	{ "memcpy3d", make_memcpy3d },
+	{ "kernel_node", make_kernel_node },
+	{ "any_node", make_any_node },
+	{ "memset_node", make_memset_node },
+	{ "host_node", make_host_node },
+	{ "sizes", make_sizes },
 	{ "wrapper", make_wrapper },
 };
 

@@ -3,18 +3,25 @@
 #include "client.h"
 
 #define LAUNCH \
-	"f:function gx:grid gy:grid gz:grid bx:block by:block bz:block shared:shared stream:stream params:null"
+	"f:function gx:grid gy:grid gz:grid bx:block by:block bz:block shared:shared " \
+	"stream:stream params:null"
 #define NODE "out:out graph:graph after:null n:zero"
 #define PEER "dst:device dst_context:context src:device2 src_context:context bytes:bytes"
 #define BATCH "dsts:pointers srcs:pointers2 sizes:sizes count:three attrs:null indices:null n:zero"
 #define LIBRARY "jit:null jit_values:null jits:zero options:null values:null n:zero"
 #define RT_LAUNCH "f:hostfun grid:dim3grid block:dim3block args:null shared:shared stream:stream"
-#define RT_2D "dst:device dst_pitch:pitch src:device2 src_pitch:pitch width:width height:height kind:dtod"
+#define RT_2D \
+	"dst:device dst_pitch:pitch src:device2 src_pitch:pitch width:width height:height " \
+	"kind:dtod"
 #define REDUCED "send:device recv:device2 count:count type:datatype op:reduction"
 #define MOVED "send:device recv:device2 count:count type:datatype"
 #define PAIR "buffer:device count:count type:datatype peer:peer comm:comm stream:stream"
 
-#define BOTH(name, suffix, arguments) { name, arguments }, { name suffix, arguments }
+#define BOTH(name, suffix, arguments) \
+	{ name, arguments }, \
+	{ \
+		name suffix, arguments \
+	}
 #define PTSZ(name, arguments) BOTH(name, "_ptsz", arguments)
 #define PTDS(name, arguments) BOTH(name, "_ptds", arguments)
 
@@ -73,11 +80,15 @@ const struct row rows[] = {
 	PTDS("cuMemsetD2D8_v2", "dst:device pitch:pitch value:byte width:width height:height"),
 	PTDS("cuMemsetD2D16_v2", "dst:device pitch:pitch value:byte width:width height:height"),
 	PTDS("cuMemsetD2D32_v2", "dst:device pitch:pitch value:byte width:width height:height"),
-	PTSZ("cuMemsetD2D8Async", "dst:device pitch:pitch value:byte width:width height:height stream:stream"),
-	PTSZ("cuMemsetD2D16Async", "dst:device pitch:pitch value:byte width:width height:height stream:stream"),
-	PTSZ("cuMemsetD2D32Async", "dst:device pitch:pitch value:byte width:width height:height stream:stream"),
+	PTSZ("cuMemsetD2D8Async",
+	     "dst:device pitch:pitch value:byte width:width height:height stream:stream"),
+	PTSZ("cuMemsetD2D16Async",
+	     "dst:device pitch:pitch value:byte width:width height:height stream:stream"),
+	PTSZ("cuMemsetD2D32Async",
+	     "dst:device pitch:pitch value:byte width:width height:height stream:stream"),
 	PTSZ("cuMemPrefetchAsync", "address:managed bytes:bytes device:zero stream:stream"),
-	PTSZ("cuMemPrefetchAsync_v2", "address:managed bytes:bytes location:location flags:zero stream:stream"),
+	PTSZ("cuMemPrefetchAsync_v2",
+	     "address:managed bytes:bytes location:location flags:zero stream:stream"),
 	/* memory */
 	{ "cuMemAlloc_v2", "out:out bytes:bytes" },
 	{ "cuMemAllocManaged", "out:out bytes:bytes flags:one" },
@@ -170,8 +181,9 @@ const struct row rows[] = {
 	PTSZ("cudaLaunchKernelExC", "config:rt_config f:hostfun args:null"),
 	PTSZ("cudaGraphLaunch", "exec:exec stream:stream"),
 	{ "__cudaRegisterFatBinary", "data:wrapper" },
-	{ "__cudaRegisterFunction", "fatbin:fatbin host:fresh_hostfun device:name name:name limit:zero tid:null "
-				    "bid:null block:null grid:null warp:null" },
+	{ "__cudaRegisterFunction",
+	  "fatbin:fatbin host:fresh_hostfun device:name name:name limit:zero tid:null "
+	  "bid:null block:null grid:null warp:null" },
 	{ "__cudaGetKernel", "out:out host:hostfun" },
 	{ "cudaGetKernel", "out:out host:hostfun" },
 	{ "cudaFuncGetName", "out:out f:hostfun" },
@@ -186,7 +198,8 @@ const struct row rows[] = {
 	PTDS("cudaMemset", "dst:device value:byte bytes:bytes"),
 	PTSZ("cudaMemsetAsync", "dst:device value:byte bytes:bytes stream:stream"),
 	PTDS("cudaMemset2D", "dst:device pitch:pitch value:byte width:width height:height"),
-	PTSZ("cudaMemset2DAsync", "dst:device pitch:pitch value:byte width:width height:height stream:stream"),
+	PTSZ("cudaMemset2DAsync",
+	     "dst:device pitch:pitch value:byte width:width height:height stream:stream"),
 	{ "cudaMalloc", "out:out bytes:bytes" },
 	{ "cudaMallocHost", "out:out bytes:bytes" },
 	{ "cudaHostAlloc", "out:out bytes:bytes flags:zero" },
@@ -211,7 +224,8 @@ const struct row rows[] = {
 	{ "ncclAllReduce", REDUCED " comm:comm stream:stream" },
 	{ "ncclReduce", REDUCED " root:root comm:comm stream:stream" },
 	{ "ncclBroadcast", MOVED " root:root comm:comm stream:stream" },
-	{ "ncclBcast", "buffer:device count:count type:datatype root:root comm:comm stream:stream" },
+	{ "ncclBcast",
+	  "buffer:device count:count type:datatype root:root comm:comm stream:stream" },
 	{ "ncclAllGather", MOVED " comm:comm stream:stream" },
 	{ "ncclReduceScatter", REDUCED " comm:comm stream:stream" },
 	{ "ncclAlltoAll", MOVED " comm:comm stream:stream" },
@@ -219,13 +233,15 @@ const struct row rows[] = {
 	{ "ncclScatter", MOVED " root:root comm:comm stream:stream" },
 	{ "ncclSend", PAIR },
 	{ "ncclRecv", PAIR },
-	{ "ncclPutSignal", "buffer:device count:count type:datatype peer:peer window:null offset:zero signal:zero "
-			   "context:zero flags:zero comm:comm stream:stream" },
+	{ "ncclPutSignal",
+	  "buffer:device count:count type:datatype peer:peer window:null offset:zero signal:zero "
+	  "context:zero flags:zero comm:comm stream:stream" },
 	{ "ncclGroupStart", "" },
 	{ "ncclGroupEnd", "" },
 	{ "ncclCommInitRank", "out:out nranks:one id:unique_id rank:zero" },
 	{ "ncclCommInitRankConfig", "out:out nranks:one id:unique_id rank:zero config:null" },
-	{ "ncclCommInitRankScalable", "out:out nranks:one rank:zero n:one ids:unique_ids config:null" },
+	{ "ncclCommInitRankScalable",
+	  "out:out nranks:one rank:zero n:one ids:unique_ids config:null" },
 	{ "ncclCommInitAll", "out:comms n:one devices:null" },
 	{ "ncclCommSplit", "comm:alone color:zero key:zero out:out config:null" },
 	{ "ncclCommShrink", "comm:alone excluded:null n:zero out:out config:null flags:zero" },

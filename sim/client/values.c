@@ -28,8 +28,8 @@ static void world_make_runtime(void)
 
 	world.runtime = true;
 	world.fatbin = (void **)use("__cudaRegisterFatBinary", 1, &wrapper);
-	use("__cudaRegisterFunction", 10, world.fatbin, hostfun, kernel_name, kernel_name, -1L, 0L, 0L, 0L, 0L,
-	    0L);
+	use("__cudaRegisterFunction", 10, world.fatbin, hostfun, kernel_name, kernel_name, -1L, 0L,
+	    0L, 0L, 0L, 0L);
 	use("__cudaRegisterFatBinaryEnd", 1, world.fatbin);
 	made((int)use("cudaSetDevice", 1, 0L), "cudaSetDevice");
 }
@@ -41,7 +41,8 @@ static void world_make_graph(void)
 	made((int)use("cuStreamBeginCapture_v2", 2, captured, 0L), "cuStreamBeginCapture_v2");
 	use("cuLaunchKernel", 11, world.function, 1L, 1L, 1L, 32L, 1L, 1L, 0L, captured, 0L, 0L);
 	made((int)use("cuStreamEndCapture", 2, captured, &world.graph), "cuStreamEndCapture");
-	made((int)use("cuGraphInstantiateWithFlags", 3, &world.exec, world.graph, 0L), "instantiation");
+	made((int)use("cuGraphInstantiateWithFlags", 3, &world.exec, world.graph, 0L),
+	     "instantiation");
 	use("cuGraphGetNodes", 3, world.graph, &world.node, &(size_t){ 1 });
 }
 
@@ -55,18 +56,27 @@ void world_make(const char *symbol)
 		for (int i = 0; i < 3; i++)
 			made((int)use("cuStreamCreate", 2, &world.streams[i], 1L), "stream");
 		for (int i = 0; i < 2; i++) {
-			made((int)use("cuMemAlloc_v2", 2, &world.memory[i], (long)BUFFER_BYTES), "memory");
+			made((int)use("cuMemAlloc_v2", 2, &world.memory[i], (long)BUFFER_BYTES),
+			     "memory");
 			made((int)use("cuEventCreate", 2, &world.event[i], 0L), "event");
 		}
 		made((int)use("cuMemHostAlloc", 3, &world.host, (long)BUFFER_BYTES, 0L), "memory");
-		made((int)use("cuMemAllocManaged", 3, &world.managed, (long)BUFFER_BYTES, 1L), "memory");
+		made((int)use("cuMemAllocManaged", 3, &world.managed, (long)BUFFER_BYTES, 1L),
+		     "memory");
 		made((int)use("cuModuleLoadData", 2, &world.module, "image"), "module");
-		made((int)use("cuModuleGetFunction", 3, &world.function, world.module, kernel_name), "name");
-		made((int)use("cuLibraryLoadData", 8, &world.library, "image", 0L, 0L, 0L, 0L, 0L, 0L), "library");
-		made((int)use("cuLibraryGetKernel", 3, &world.kernel, world.library, kernel_name), "name");
+		made((int)use("cuModuleGetFunction", 3, &world.function, world.module, kernel_name),
+		     "name");
+		made((int)use("cuLibraryLoadData", 8, &world.library, "image", 0L, 0L, 0L, 0L, 0L,
+			      0L),
+		     "library");
+		made((int)use("cuLibraryGetKernel", 3, &world.kernel, world.library, kernel_name),
+		     "name");
 		made((int)use("cuMemPoolCreate", 2, &world.pool, 0L), "pool");
-		made((int)use("cuMemAddressReserve", 5, &world.range, (long)BUFFER_BYTES, 0L, 0L, 0L), "range");
-		made((int)use("cuMemCreate", 4, &world.physical, (long)BUFFER_BYTES, 0L, 0L), "memory");
+		made((int)use("cuMemAddressReserve", 5, &world.range, (long)BUFFER_BYTES, 0L, 0L,
+			      0L),
+		     "range");
+		made((int)use("cuMemCreate", 4, &world.physical, (long)BUFFER_BYTES, 0L, 0L),
+		     "memory");
 		world_make_graph();
 	}
 	if (strstr(symbol, "cuda") && !world.runtime)
@@ -92,53 +102,73 @@ static uint64_t bytes_of(int call)
 	return (uint64_t)(4096 + 16 * call);
 }
 
-/* Objects made for one call, because the call ends them or wants them in some state. */
+enum second { NOTHING, ONE, BYTES, NAME, GRAPH };
+
+/* Objects made for one call, because the call ends them. */
+static const struct fresh_maker {
+	const char *type, *maker;
+	int arguments;
+	enum second second;
+} fresh_makers[] = {
+	{ "fresh", "cuMemAlloc_v2", 2, BYTES },
+	{ "fresh_host", "cuMemHostAlloc", 3, BYTES },
+	{ "fresh_physical", "cuMemCreate", 4, BYTES },
+	{ "fresh_module", "cuModuleLoadData", 2, NAME },
+	{ "fresh_library", "cuLibraryLoadData", 8, NAME },
+	{ "fresh_event", "cuEventCreate", 2, NOTHING },
+	{ "fresh_stream", "cuStreamCreate", 2, ONE },
+	{ "capturable", "cuStreamCreate", 2, ONE },
+	{ "fresh_context", "cuCtxCreate_v2", 3, NOTHING },
+	{ "fresh_graph", "cuGraphCreate", 2, NOTHING },
+	{ "fresh_exec", "cuGraphInstantiateWithFlags", 3, GRAPH },
+	{ "fresh_pool", "cuMemPoolCreate", 2, NOTHING },
+	{ "fresh_comm", "ncclCommInitAll", 3, ONE },
+	{ "alone", "ncclCommInitAll", 3, ONE },
+};
+
 static bool fresh_value(const char *type, int call, uint64_t *value)
+{
+	const uint64_t seconds[] = { 0, 1, bytes_of(call), (uint64_t)kernel_name,
+				     (uint64_t)world.graph };
+
+	for (size_t i = 0; i < sizeof(fresh_makers) / sizeof(*fresh_makers); i++) {
+		const struct fresh_maker *m = &fresh_makers[i];
+
+		if (strcmp(m->type, type) == 0) {
+			*value = fresh(m->maker, m->arguments, seconds[m->second], 0);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Objects that the call wants in some state. */
+static bool prepared_value(const char *type, int call, uint64_t *value)
 {
 	void *stream = world.streams[call % 3];
 
-	if (strcmp(type, "fresh") == 0)
-		*value = fresh("cuMemAlloc_v2", 2, bytes_of(call), 0);
-	else if (strcmp(type, "fresh_host") == 0)
-		*value = fresh("cuMemHostAlloc", 3, bytes_of(call), 0);
-	else if (strcmp(type, "fresh_module") == 0)
-		*value = fresh("cuModuleLoadData", 2, (uint64_t)kernel_name, 0);
-	else if (strcmp(type, "fresh_library") == 0)
-		*value = fresh("cuLibraryLoadData", 8, (uint64_t)kernel_name, 0);
-	else if (strcmp(type, "fresh_event") == 0)
-		*value = fresh("cuEventCreate", 2, 0, 0);
-	else if (strcmp(type, "fresh_stream") == 0)
+	if (strcmp(type, "capturing") == 0) {
 		*value = fresh("cuStreamCreate", 2, 1, 0);
-	else if (strcmp(type, "fresh_context") == 0)
-		*value = fresh("cuCtxCreate_v2", 3, 0, 0);
-	else if (strcmp(type, "fresh_graph") == 0)
-		*value = fresh("cuGraphCreate", 2, 0, 0);
-	else if (strcmp(type, "fresh_exec") == 0)
-		*value = fresh("cuGraphInstantiateWithFlags", 3, (uint64_t)world.graph, 0);
-	else if (strcmp(type, "fresh_pool") == 0)
-		*value = fresh("cuMemPoolCreate", 2, 0, 0);
-	else if (strcmp(type, "fresh_physical") == 0)
-		*value = fresh("cuMemCreate", 4, bytes_of(call), 0);
-	else if (strcmp(type, "capturable") == 0)
-		*value = fresh("cuStreamCreate", 2, 1, 0);
-	else if (strcmp(type, "capturing") == 0)
-		made((int)use("cuStreamBeginCapture_v2", 2, *value = fresh("cuStreamCreate", 2, 1, 0), 0L),
-		     "capture");
-	else if (strcmp(type, "fresh_mapping") == 0)
-		made((int)use("cuMemMap", 5, *value = world.range, bytes_of(call), 0L, world.physical, 0L),
+		made((int)use("cuStreamBeginCapture_v2", 2, *value, 0L), "capture");
+	} else if (strcmp(type, "fresh_mapping") == 0) {
+		*value = world.range;
+		made((int)use("cuMemMap", 5, *value, bytes_of(call), 0L, world.physical, 0L),
 		     "cuMemMap");
-	else if (strcmp(type, "retained") == 0)
-		fresh("cuDevicePrimaryCtxRetain", 2, *value = 0, 0);
-	else if (strcmp(type, "fresh_comm") == 0 || strcmp(type, "alone") == 0)
-		*value = fresh("ncclCommInitAll", 3, 1, 0);
-	else if (strcmp(type, "event_before") == 0)
-		made((int)use("cuEventRecord", 2, *value = (uint64_t)world.event[0], stream), "event");
-	else if (strcmp(type, "event_after") == 0) {
-		use("cuLaunchKernel", 11, world.function, 9L + call, 1L, 1L, 32L, 1L, 1L, 0L, stream, 0L, 0L);
-		made((int)use("cuEventRecord", 2, *value = (uint64_t)world.event[1], stream), "event");
+	} else if (strcmp(type, "retained") == 0) {
+		*value = 0;
+		fresh("cuDevicePrimaryCtxRetain", 2, 0, 0);
+	} else if (strcmp(type, "event_before") == 0) {
+		*value = (uint64_t)world.event[0];
+		made((int)use("cuEventRecord", 2, *value, stream), "event");
+	} else if (strcmp(type, "event_after") == 0) {
+		*value = (uint64_t)world.event[1];
+		use("cuLaunchKernel", 11, world.function, 9L + call, 1L, 1L, 32L, 1L, 1L, 0L,
+		    stream, 0L, 0L);
+		made((int)use("cuEventRecord", 2, *value, stream), "event");
 		made((int)use("cuEventSynchronize", 1, *value), "event");
-	} else
+	} else {
 		return false;
+	}
 	return true;
 }
 
@@ -149,12 +179,25 @@ static void nothing(void *a, int b, void *c)
 	(void)c;
 }
 
-static bool plain_value(const char *type, int index, int call, uint64_t *value)
+struct plain {
+	const char *type;
+	uint64_t value;
+};
+
+static bool look_up(const struct plain *plain, size_t n, const char *type, uint64_t *value)
 {
-	const struct {
-		const char *type;
-		uint64_t value;
-	} plain[] = {
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(plain[i].type, type) == 0) {
+			*value = plain[i].value;
+			return true;
+		}
+	return false;
+}
+
+/* Numbers that differ between the arguments of a call and from call to call. */
+static bool number_value(const char *type, int index, int call, uint64_t *value)
+{
+	const struct plain numbers[] = {
 		{ "null", 0 },
 		{ "zero", 0 },
 		{ "one", 1 },
@@ -176,6 +219,14 @@ static bool plain_value(const char *type, int index, int call, uint64_t *value)
 		{ "reduction", (uint64_t)(call % 5) },
 		{ "root", (uint64_t)(call / 2 % 2) },
 		{ "peer", (uint64_t)(call % 2) },
+	};
+
+	return look_up(numbers, sizeof(numbers) / sizeof(*numbers), type, value);
+}
+
+static bool object_value(const char *type, int call, uint64_t *value)
+{
+	const struct plain objects[] = {
 		{ "device", world.memory[0] + (uint64_t)(call % 512) * 64 },
 		{ "device2", world.memory[1] + (uint64_t)(call % 512) * 64 },
 		{ "managed", world.managed },
@@ -201,12 +252,7 @@ static bool plain_value(const char *type, int index, int call, uint64_t *value)
 		{ "stream_callback", (uint64_t)nothing },
 	};
 
-	for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++)
-		if (strcmp(plain[i].type, type) == 0) {
-			*value = plain[i].value;
-			return true;
-		}
-	return false;
+	return look_up(objects, sizeof(objects) / sizeof(*objects), type, value);
 }
 
 static void text_value(struct argument *a, int call, struct words *w)
@@ -227,7 +273,8 @@ static bool out_value(struct argument *a, struct words *w)
 	static uint64_t outs[8][32];
 	uint64_t *out = outs[(w->registers + w->stacked) % 8];
 
-	if (strcmp(a->type, "out") != 0 && strcmp(a->type, "pushed") != 0 && strcmp(a->type, "comms") != 0)
+	if (strcmp(a->type, "out") != 0 && strcmp(a->type, "pushed") != 0 &&
+	    strcmp(a->type, "comms") != 0)
 		return false;
 	if (strcmp(a->type, "pushed") == 0)
 		made((int)use("cuCtxPushCurrent_v2", 1, world.context), "cuCtxPushCurrent_v2");
@@ -264,7 +311,9 @@ void value_make(struct argument *a, int index, int call, struct words *w)
 	}
 	if (!a->given && (out_value(a, w) || id_value(a, w) || struct_make(a, call, w)))
 		return;
-	if (!a->given && !fresh_value(a->type, call, &value) && !plain_value(a->type, index, call, &value))
+	if (!a->given && !fresh_value(a->type, call, &value) &&
+	    !prepared_value(a->type, call, &value) && !number_value(a->type, index, call, &value) &&
+	    !object_value(a->type, call, &value))
 		made(-1, a->type);
 	snprintf(a->text, sizeof(a->text), "%" PRIu64, value);
 	words_add(w, value);

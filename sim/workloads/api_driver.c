@@ -16,8 +16,8 @@ static struct {
 	int (*cuCtxSynchronize)(void);
 	int (*cuModuleLoadData)(void **, const void *);
 	int (*cuModuleGetFunction)(void **, void *, const char *);
-	int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-			      void *, void **, void **);
+	int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+			      unsigned, void *, void **, void **);
 	int (*cuMemcpyHtoDAsync_v2)(uint64_t, const void *, size_t, void *);
 	int (*cuMemcpyDtoHAsync_v2)(void *, uint64_t, size_t, void *);
 	int (*cuMemcpyDtoDAsync_v2)(uint64_t, uint64_t, size_t, void *);
@@ -41,13 +41,14 @@ static int driver_open(int kernels)
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
 	if (!library) {
-		fprintf(stderr, "workload: %s; set LD_LIBRARY_PATH to the stand-in's directory\n", dlerror());
+		fprintf(stderr, "workload: %s; set LD_LIBRARY_PATH to the stand-in's directory\n",
+			dlerror());
 		exit(1);
 	}
 	wanted = kernels;
 #define GET(name) \
 	if (!(*(void **)&cu.name = dlsym(library, #name))) \
-		return -1
+	return -1
 	GET(cuInit);
 	GET(cuDeviceGet);
 	GET(cuDeviceGetUuid_v2);
@@ -112,7 +113,8 @@ static int driver_launch(int kernel, const struct shape *s, void *stream)
 				 s->block[1], s->block[2], s->shared_bytes, stream, NULL, NULL);
 }
 
-static int driver_copy(enum direction direction, void *dst, const void *src, size_t bytes, void *stream)
+static int driver_copy(enum direction direction, void *dst, const void *src, size_t bytes,
+		       void *stream)
 {
 	if (direction == HTOD)
 		return cu.cuMemcpyHtoDAsync_v2((uint64_t)dst, src, bytes, stream);
@@ -123,8 +125,8 @@ static int driver_copy(enum direction direction, void *dst, const void *src, siz
 
 static int driver_copy_wait(enum direction direction, void *dst, const void *src, size_t bytes)
 {
-	return direction == HTOD ? cu.cuMemcpyHtoD_v2((uint64_t)dst, src, bytes) :
-				   cu.cuMemcpyDtoH_v2(dst, (uint64_t)src, bytes);
+	return direction == HTOD ? cu.cuMemcpyHtoD_v2((uint64_t)dst, src, bytes)
+				 : cu.cuMemcpyDtoH_v2(dst, (uint64_t)src, bytes);
 }
 
 static int driver_fill(void *dst, size_t bytes, void *stream)

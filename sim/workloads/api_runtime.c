@@ -17,8 +17,8 @@ static struct {
 	void **(*__cudaRegisterFatBinary)(void *);
 	void (*__cudaRegisterFatBinaryEnd)(void **);
 	void (*__cudaUnregisterFatBinary)(void **);
-	void (*__cudaRegisterFunction)(void **, const char *, char *, const char *, int, void *, void *,
-				       void *, void *, void *);
+	void (*__cudaRegisterFunction)(void **, const char *, char *, const char *, int, void *,
+				       void *, void *, void *, void *);
 	int (*__cudaGetKernel)(void **, const void *);
 	int (*__cudaLaunchKernel)(void *, dim3, dim3, void **, size_t, void *);
 	int (*cudaLaunchKernel)(const void *, dim3, dim3, void **, size_t, void *);
@@ -49,12 +49,13 @@ static int runtime_open(const char *name, int kernels)
 	void *library = dlopen(name, RTLD_NOW);
 
 	if (!library) {
-		fprintf(stderr, "workload: %s; set LD_LIBRARY_PATH to the stand-in's directory\n", dlerror());
+		fprintf(stderr, "workload: %s; set LD_LIBRARY_PATH to the stand-in's directory\n",
+			dlerror());
 		exit(1);
 	}
 #define GET(name) \
 	if (!(*(void **)&cuda.name = dlsym(library, #name))) \
-		return -1
+	return -1
 	GET(__cudaRegisterFatBinary);
 	GET(__cudaRegisterFatBinaryEnd);
 	GET(__cudaUnregisterFatBinary);
@@ -76,8 +77,8 @@ static int runtime_open(const char *name, int kernels)
 	fatbin = cuda.__cudaRegisterFatBinary((void *)&wrapper);
 	for (int i = 0; i < kernels; i++)
 		cuda.__cudaRegisterFunction(fatbin, (const char *)(uintptr_t)kernel_stubs[i],
-					    (char *)(uintptr_t)kernel_names[i], kernel_names[i], -1, NULL,
-					    NULL, NULL, NULL, NULL);
+					    (char *)(uintptr_t)kernel_names[i], kernel_names[i], -1,
+					    NULL, NULL, NULL, NULL, NULL);
 	cuda.__cudaRegisterFatBinaryEnd(fatbin);
 	return 0;
 }
@@ -102,8 +103,8 @@ static int runtime12_launch(int kernel, const struct shape *s, void *stream)
 	dim3 grid = { s->grid[0], s->grid[1], s->grid[2] };
 	dim3 block = { s->block[0], s->block[1], s->block[2] };
 
-	return cuda.cudaLaunchKernel((const void *)(uintptr_t)kernel_stubs[kernel], grid, block, NULL,
-				     s->shared_bytes, stream);
+	return cuda.cudaLaunchKernel((const void *)(uintptr_t)kernel_stubs[kernel], grid, block,
+				     NULL, s->shared_bytes, stream);
 }
 
 static int runtime13_launch(int kernel, const struct shape *s, void *stream)
@@ -113,7 +114,8 @@ static int runtime13_launch(int kernel, const struct shape *s, void *stream)
 
 	if (!handles[kernel]) {
 		void *handle;
-		int error = cuda.__cudaGetKernel(&handle, (const void *)(uintptr_t)kernel_stubs[kernel]);
+		int error = cuda.__cudaGetKernel(&handle,
+						 (const void *)(uintptr_t)kernel_stubs[kernel]);
 
 		if (error)
 			return error;
@@ -124,7 +126,8 @@ static int runtime13_launch(int kernel, const struct shape *s, void *stream)
 
 static const int kinds[DIRECTIONS] = { 1, 2, 3 };
 
-static int runtime_copy(enum direction direction, void *dst, const void *src, size_t bytes, void *stream)
+static int runtime_copy(enum direction direction, void *dst, const void *src, size_t bytes,
+			void *stream)
 {
 	return cuda.cudaMemcpyAsync(dst, src, bytes, kinds[direction], stream);
 }
@@ -199,8 +202,8 @@ static int runtime_finish(void)
 		runtime_finish, \
 		{ "cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemcpyAsync", "cudaMemcpyAsync", \
 		  "cudaMemcpy", "cudaMemcpy", "cudaMemsetAsync", "cudaMalloc", "cudaFree", \
-		  "cudaStreamSynchronize", "cudaDeviceSynchronize", "ncclAllReduce", "cudaMallocHost", \
-		  "cudaFreeHost", "cudaStreamCreateWithFlags" }, \
+		  "cudaStreamSynchronize", "cudaDeviceSynchronize", "ncclAllReduce", \
+		  "cudaMallocHost", "cudaFreeHost", "cudaStreamCreateWithFlags" }, \
 	}
 
 RUNTIME(12);

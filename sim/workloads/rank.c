@@ -86,7 +86,8 @@ void rank_finish(struct worker *w)
 
 void gpu_allreduce(struct worker *w, size_t floats, void *stream)
 {
-	check(nccl.ncclAllReduce(w->device_memory, w->device_memory, floats, FLOAT32, SUM, w->comm, stream),
+	check(nccl.ncclAllReduce(w->device_memory, w->device_memory, floats, FLOAT32, SUM, w->comm,
+				 stream),
 	      "ncclAllReduce");
 	w->calls[CALL_ALLREDUCE]++;
 }

@@ -17,7 +17,13 @@
 #include "workload.h"
 
 struct options options = {
-	.api = &driver_api, .story = "mix", .steps = 101, .seed = 1, .kernels = 3, .threads = 1, .streams = 1,
+	.api = &driver_api,
+	.story = "mix",
+	.steps = 101,
+	.seed = 1,
+	.kernels = 3,
+	.threads = 1,
+	.streams = 1,
 };
 
 static story_step run_step;
@@ -84,7 +90,8 @@ void gpu_copy(struct worker *w, enum direction direction, size_t bytes, void *st
 {
 	char *device = w->device_memory;
 	void *dst = direction == DTOH ? w->host_memory : device;
-	void *src = direction == HTOD ? w->host_memory : device + (direction == DTOD ? BATCH_BYTES : 0);
+	void *src = direction == HTOD ? w->host_memory
+				      : device + (direction == DTOD ? BATCH_BYTES : 0);
 
 	check(options.api->copy(direction, dst, src, bytes, stream), "copy");
 	w->calls[CALL_HTOD + direction]++;
@@ -273,8 +280,10 @@ static void run(void)
 static _Noreturn void usage(void)
 {
 	fprintf(stderr,
-		"usage: workload [STORY] [--api driver|runtime12|runtime13] [--steps N] [--seed N]\n"
-		"  [--rate STEPS_PER_SECOND] [--kernels 1-16] [--threads N] [--streams 1-64] [--device N]\n"
+		"usage: workload [STORY] [--api driver|runtime12|runtime13] [--steps N] [--seed "
+		"N]\n"
+		"  [--rate STEPS_PER_SECOND] [--kernels 1-16] [--threads N] [--streams 1-64] "
+		"[--device N]\n"
 		"  [--spin-us US | --spin-loops N] [--checkpoint FILE]\n"
 		"  [--ready FILE] [--start-on FILE] [--pause-after STEPS --resume-on FILE]\n"
 		"  [--ranks N --rank R --id-file FILE]\n"
@@ -293,20 +302,46 @@ static const struct api *api_find(const char *name)
 	usage();
 }
 
-enum { O_API = 256, O_STEPS, O_SEED, O_RATE, O_KERNELS, O_THREADS, O_STREAMS, O_DEVICE, O_SPIN_US,
-	      O_SPIN_LOOPS, O_CHECKPOINT, O_READY, O_START_ON, O_PAUSE_AFTER, O_RESUME_ON, O_RANKS, O_RANK,
-	      O_ID_FILE };
+enum {
+	O_API = 256,
+	O_STEPS,
+	O_SEED,
+	O_RATE,
+	O_KERNELS,
+	O_THREADS,
+	O_STREAMS,
+	O_DEVICE,
+	O_SPIN_US,
+	O_SPIN_LOOPS,
+	O_CHECKPOINT,
+	O_READY,
+	O_START_ON,
+	O_PAUSE_AFTER,
+	O_RESUME_ON,
+	O_RANKS,
+	O_RANK,
+	O_ID_FILE
+};
 
 static const struct option long_options[] = {
-	{ "api", 1, NULL, O_API },	     { "steps", 1, NULL, O_STEPS },
-	{ "seed", 1, NULL, O_SEED },	     { "rate", 1, NULL, O_RATE },
-	{ "kernels", 1, NULL, O_KERNELS },   { "threads", 1, NULL, O_THREADS },
-	{ "streams", 1, NULL, O_STREAMS },   { "device", 1, NULL, O_DEVICE },
-	{ "spin-us", 1, NULL, O_SPIN_US },   { "spin-loops", 1, NULL, O_SPIN_LOOPS },
-	{ "checkpoint", 1, NULL, O_CHECKPOINT }, { "ready", 1, NULL, O_READY },
-	{ "start-on", 1, NULL, O_START_ON }, { "pause-after", 1, NULL, O_PAUSE_AFTER },
-	{ "resume-on", 1, NULL, O_RESUME_ON }, { "ranks", 1, NULL, O_RANKS },
-	{ "rank", 1, NULL, O_RANK },	     { "id-file", 1, NULL, O_ID_FILE },
+	{ "api", 1, NULL, O_API },
+	{ "steps", 1, NULL, O_STEPS },
+	{ "seed", 1, NULL, O_SEED },
+	{ "rate", 1, NULL, O_RATE },
+	{ "kernels", 1, NULL, O_KERNELS },
+	{ "threads", 1, NULL, O_THREADS },
+	{ "streams", 1, NULL, O_STREAMS },
+	{ "device", 1, NULL, O_DEVICE },
+	{ "spin-us", 1, NULL, O_SPIN_US },
+	{ "spin-loops", 1, NULL, O_SPIN_LOOPS },
+	{ "checkpoint", 1, NULL, O_CHECKPOINT },
+	{ "ready", 1, NULL, O_READY },
+	{ "start-on", 1, NULL, O_START_ON },
+	{ "pause-after", 1, NULL, O_PAUSE_AFTER },
+	{ "resume-on", 1, NULL, O_RESUME_ON },
+	{ "ranks", 1, NULL, O_RANKS },
+	{ "rank", 1, NULL, O_RANK },
+	{ "id-file", 1, NULL, O_ID_FILE },
 	{ NULL, 0, NULL, 0 },
 };
 

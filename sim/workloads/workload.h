@@ -21,7 +21,8 @@ struct api {
 	int (*open)(int kernels); /* load the library and register kernels: no GPU call yet */
 	int (*start)(int device); /* for each thread, before its first call */
 	int (*launch)(int kernel, const struct shape *shape, void *stream);
-	int (*copy)(enum direction direction, void *dst, const void *src, size_t bytes, void *stream);
+	int (*copy)(enum direction direction, void *dst, const void *src, size_t bytes,
+		    void *stream);
 	int (*copy_wait)(enum direction direction, void *dst, const void *src, size_t bytes);
 	int (*fill)(void *dst, size_t bytes, void *stream);
 	int (*allocate)(void **out, size_t bytes);
