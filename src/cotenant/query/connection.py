@@ -21,6 +21,15 @@ def _memory(limit: int | None) -> int:
     return min(host // 2, _MOST_MEMORY)
 
 
+def _spill(store: Path) -> Path:
+    """Where a query that needs more memory writes; a confined recorder may only use the store."""
+    try:
+        place = Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        place = store
+    return place / f"cotenant-{os.getpid()}"
+
+
 def connect(store: Path, memory_bytes: int | None = None) -> Any:
     """An empty database in memory, locked down: no other files, no extensions, no settings."""
     if _GLOB & set(str(store)):
@@ -31,7 +40,7 @@ def connect(store: Path, memory_bytes: int | None = None) -> Any:
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
             "memory_limit": f"{_memory(memory_bytes)}B",
-            "temp_directory": str(Path(tempfile.gettempdir()) / f"cotenant-{os.getpid()}"),
+            "temp_directory": str(_spill(store)),
         },
     )
     connection.execute("SET python_enable_replacements = false")
