@@ -1,0 +1,27 @@
+"""Libraries that have any function we ask for, and a client that calls them as told."""
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+CLIENTS = Path(__file__).parent / "clients"
+FLAGS = ["-O1", "-Wall", "-I", str(CLIENTS)]
+
+
+def build_library(path: Path, symbols: Iterable[str]) -> Path:
+    """A library with these functions, each of which does nothing but return."""
+    source = path.with_suffix(".c")
+    source.write_text('#include "every.h"\n' + "".join(f"EVERY({name})\n" for name in symbols))
+    compile_c(path, source, "-shared", "-fPIC")
+    return path
+
+
+def build_client(path: Path, name: str, *more: str) -> Path:
+    """A client program out of ``clients/``."""
+    return compile_c(path, CLIENTS / f"{name}.c", "-ldl", "-lpthread", *more)
+
+
+def compile_c(path: Path, source: Path, *more: str) -> Path:
+    """Compile one C file."""
+    subprocess.run(["gcc", *FLAGS, "-o", str(path), str(source), *more], check=True)
+    return path
