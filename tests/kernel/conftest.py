@@ -207,3 +207,26 @@ def bpf_links() -> set[int]:
     assert tool is not None
     listed = json.loads(subprocess.run([tool, "-j", "prog"], capture_output=True, check=True).stdout)
     return {p["id"] for p in listed if p.get("name", "").startswith(("cuda_", "nccl_", "names_"))}
+
+
+# The interpreter itself may lie where only root can go: what is needed is imported first.
+_AS_NOBODY = """
+import os, sys
+import duckdb, numpy, pyarrow, pyarrow.parquet, pyarrow.compute
+import cotenant.query.session, cotenant.views.cli.sql, cotenant.views.cli.record
+import cotenant.agent.record, cotenant.views.text, cotenant.views.window
+from cotenant.views.cli import main
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def as_nobody(*words: str) -> "subprocess.CompletedProcess[str]":
+    """A command of ours, run by a user with no rights and the group ``nogroup``."""
+    return subprocess.run(
+        [sys.executable, "-c", _AS_NOBODY, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )

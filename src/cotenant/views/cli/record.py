@@ -53,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="size of the event ring, a power of two (default: 16 MiB)",
     )
+    parser.add_argument(
+        "--group",
+        default="cotenant",
+        metavar="NAME",
+        help="group that may read the store (default: cotenant, where there is one)",
+    )
     parser.add_argument("--quiet", action="store_true", help="no summary at the end")
 
 
@@ -68,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
         layers=args.layers,
         hierarchy=args.hierarchy,
         events_bytes=args.ring_bytes,
+        group=args.group,
     )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
