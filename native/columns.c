@@ -12,52 +12,78 @@
 #define ROOM_FIRST 4096
 #define TABLE_FIRST 256
 
+/* Room for `count` more bytes. */
+static int buffer_reserve(struct buffer *buffer, size_t count)
+{
+	size_t room = buffer->room ? buffer->room : ROOM_FIRST;
+	uint8_t *grown;
+
+	if (buffer->used + count <= buffer->room)
+		return 0;
+	while (room < buffer->used + count)
+		room *= 2;
+	grown = realloc(buffer->bytes, room);
+	if (!grown)
+		return -1;
+	buffer->bytes = grown;
+	buffer->room = room;
+	return 0;
+}
+
 int buffer_add(struct buffer *buffer, const void *bytes, size_t count)
 {
-	if (buffer->used + count > buffer->room) {
-		size_t room = buffer->room ? buffer->room * 2 : ROOM_FIRST;
-		uint8_t *grown;
-
-		while (room < buffer->used + count)
-			room *= 2;
-		grown = realloc(buffer->bytes, room);
-		if (!grown)
-			return -1;
-		buffer->bytes = grown;
-		buffer->room = room;
-	}
-	memcpy(buffer->bytes + buffer->used, bytes, count);
+	if (buffer_reserve(buffer, count))
+		return -1;
+	if (count == 8)
+		memcpy(buffer->bytes + buffer->used, bytes, 8);
+	else if (count == 4)
+		memcpy(buffer->bytes + buffer->used, bytes, 4);
+	else
+		memcpy(buffer->bytes + buffer->used, bytes, count);
 	buffer->used += count;
 	return 0;
 }
 
+static uint64_t mix(uint64_t mixed, uint64_t word)
+{
+	mixed = (mixed ^ word) * 0xff51afd7ed558ccdULL;
+	return mixed ^ mixed >> 32;
+}
+
+/* Keys are padded to whole words; four lanes, because one would wait for each multiplication. */
 static uint64_t hash(const uint8_t *bytes, uint32_t width)
 {
-	uint64_t mixed = 0x9e3779b97f4a7c15ULL ^ width;
+	uint64_t lanes[4] = {0x9e3779b97f4a7c15ULL, 1, 2, width};
 	uint64_t word;
+	uint32_t at = 0;
 
-	/* Keys are padded to whole words. */
-	for (uint32_t i = 0; i < width; i += 8) {
-		memcpy(&word, bytes + i, 8);
-		mixed = (mixed ^ word) * 0xff51afd7ed558ccdULL;
-		mixed ^= mixed >> 32;
+	for (; at + 32 <= width; at += 32) {
+		for (int lane = 0; lane < 4; lane++) {
+			memcpy(&word, bytes + at + 8 * lane, 8);
+			lanes[lane] = mix(lanes[lane], word);
+		}
 	}
-	return mixed;
+	for (; at < width; at += 8) {
+		memcpy(&word, bytes + at, 8);
+		lanes[0] = mix(lanes[0], word);
+	}
+	return mix(mix(lanes[0], lanes[1]), mix(lanes[2], lanes[3]));
 }
 
 static int table_grow(struct key *key)
 {
 	uint32_t size = key->table_size ? key->table_size * 2 : TABLE_FIRST;
-	uint32_t *table = calloc(size, sizeof(*table));
+	struct slot *table = calloc(size, sizeof(*table));
 
 	if (!table)
 		return -1;
 	for (uint32_t code = 0; code < key->count; code++) {
-		uint64_t at = hash(key->values.bytes + (size_t)code * key->width, key->width);
+		uint64_t hashed = hash(key->values.bytes + (size_t)code * key->width, key->width);
+		uint64_t at = hashed;
 
-		while (table[at & (size - 1)])
+		while (table[at & (size - 1)].found)
 			at++;
-		table[at & (size - 1)] = code + 1;
+		table[at & (size - 1)] = (struct slot){code + 1, hashed >> 32};
 	}
 	free(key->table);
 	key->table = table;
@@ -65,32 +91,51 @@ static int table_grow(struct key *key)
 	return 0;
 }
 
+static const uint8_t *key_value(const struct key *key, uint32_t code)
+{
+	return key->values.bytes + (size_t)code * key->width;
+}
+
+/* The number of this key, a new one if it was never seen; -1 without memory. */
+static int32_t key_code(struct key *key, const uint8_t *value)
+{
+	uint64_t hashed, at;
+
+	if (key->count && !memcmp(key_value(key, key->last), value, key->width))
+		return key->last;
+	if (key->count * 2 >= key->table_size && table_grow(key))
+		return -1;
+	hashed = hash(value, key->width);
+	for (at = hashed;; at++) {
+		struct slot *slot = &key->table[at & (key->table_size - 1)];
+
+		if (!slot->found) {
+			if (buffer_add(&key->values, value, key->width))
+				return -1;
+			*slot = (struct slot){++key->count, hashed >> 32};
+			return key->count - 1;
+		}
+		if (slot->hash == hashed >> 32 &&
+		    !memcmp(key_value(key, slot->found - 1), value, key->width))
+			return slot->found - 1;
+	}
+}
+
 static int key_add(struct key *key, const uint8_t *record)
 {
-	uint8_t value[KEY_BYTES_MAX] = {0};
+	uint8_t value[KEY_BYTES_MAX];
 	uint32_t filled = 0;
-	uint64_t at;
 	int32_t code;
 
+	memset(value + key->width - 8, 0, 8);
 	for (uint32_t i = 0; i < key->nparts; i++) {
 		memcpy(value + filled, record + key->parts[i].offset, key->parts[i].width);
 		filled += key->parts[i].width;
 	}
-	if (key->count * 2 >= key->table_size && table_grow(key))
+	code = key_code(key, value);
+	if (code < 0)
 		return -1;
-	for (at = hash(value, key->width);; at++) {
-		uint32_t found = key->table[at & (key->table_size - 1)];
-
-		if (!found)
-			break;
-		code = found - 1;
-		if (!memcmp(key->values.bytes + (size_t)code * key->width, value, key->width))
-			return buffer_add(&key->codes, &code, sizeof(code));
-	}
-	code = key->count++;
-	key->table[at & (key->table_size - 1)] = key->count;
-	if (buffer_add(&key->values, value, key->width))
-		return -1;
+	key->last = code;
 	return buffer_add(&key->codes, &code, sizeof(code));
 }
 
@@ -119,6 +164,7 @@ void columns_reset(struct columns *columns)
 		key->codes.used = 0;
 		key->values.used = 0;
 		key->count = 0;
+		key->last = 0;
 		if (key->table)
 			memset(key->table, 0, key->table_size * sizeof(*key->table));
 	}

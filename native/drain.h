@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #define KINDS_MAX 32
-#define KEY_BYTES_MAX 64
-#define KEY_PARTS_MAX 8
+#define KEY_BYTES_MAX 256
+#define KEY_PARTS_MAX 32
 
 /* A BPF ring buffer, mapped: one consumer page, then the producer page and the data twice. */
 struct ring {
@@ -33,6 +33,12 @@ struct part {
 	uint32_t width;
 };
 
+/* Where a key is found: 1 + its number, and half of its hash, so that few are compared in vain. */
+struct slot {
+	uint32_t found;
+	uint32_t hash;
+};
+
 /* Several parts of a record seen as one key; the column holds the number of each distinct one. */
 struct key {
 	struct part parts[KEY_PARTS_MAX];
@@ -40,9 +46,10 @@ struct key {
 	uint32_t width;
 	struct buffer codes;	/* int32 per record */
 	struct buffer values;	/* width bytes per distinct key */
-	uint32_t *table;	/* open addressing: 1 + the key's number */
+	struct slot *table;	/* open addressing */
 	uint32_t table_size;
 	uint32_t count;
+	int32_t last;		/* the key of the record before: often the same */
 };
 
 /* The columns of one kind of record. */

@@ -33,7 +33,7 @@ static int parse_key(PyObject *parts, struct columns *columns, struct key *key)
 	Py_ssize_t count = PyList_Size(parts);
 
 	if (count < 1 || count > KEY_PARTS_MAX) {
-		PyErr_SetString(PyExc_ValueError, "a key has 1 to 8 parts");
+		PyErr_SetString(PyExc_ValueError, "a key has 1 to 32 parts");
 		return -1;
 	}
 	for (Py_ssize_t i = 0; i < count; i++) {
@@ -46,7 +46,7 @@ static int parse_key(PyObject *parts, struct columns *columns, struct key *key)
 	key->width = (key->width + 7) & ~7U;
 	if (key->width <= KEY_BYTES_MAX)
 		return 0;
-	PyErr_SetString(PyExc_ValueError, "a key has at most 64 bytes");
+	PyErr_SetString(PyExc_ValueError, "a key has at most 256 bytes");
 	return -1;
 }
 
