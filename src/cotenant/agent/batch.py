@@ -1,8 +1,9 @@
 """Drained records as columns: what makers turn into a table's rows.
 
-The native drain hands over two sorts of columns. *Plain* ones hold a field's values. *Keys* hold
-a small number per row that stands for a tuple of fields, and the distinct tuples: a maker that
-looks something up does it once per distinct tuple, and spreads the answers over the rows.
+Of a record's fields a few differ from each event to the next: times, durations, sizes. All others
+together are one of not so many *sorts*: this thread of this tenant, launching this kernel in this
+shape. The native drain numbers the sorts, so that a record costs one lookup, and whatever a maker
+has to find out it finds out once per sort.
 """
 
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cotenant._native import Ring
 from cotenant.schema.wire import Field, Record
@@ -18,94 +20,169 @@ from cotenant.schema.wire import Field, Record
 KNOWN: Final = "known"
 
 Codes = npt.NDArray[np.int32]
+Sorts = npt.NDArray[np.void]
+
+# Fields that differ between events of one sort, besides those whose names end in _ns.
+_VARYING: Final = frozenset({"bytes", "sector", "address", "group_id"})
 
 
-def _part(field: Field) -> tuple[int, int]:
-    return field.offset, np.dtype(field.type).itemsize
+def _varies(field: Field) -> bool:
+    return field.name in _VARYING or field.name.endswith("_ns")
 
 
 class Batch:
     """The rows of one kind that were drained together."""
 
     def __init__(
-        self,
-        rows: int,
-        plain: dict[str, npt.NDArray[Any]],
-        keys: dict[tuple[str, ...], tuple[Codes, npt.NDArray[np.void]]],
+        self, rows: int, varying: dict[str, npt.NDArray[Any]], codes: Codes, sorts: Sorts
     ) -> None:
         self.rows = rows
-        self._plain = plain
-        self._keys = keys
+        self._varying = varying
+        self._codes = pa.array(codes)
+        self._sorts = sorts
+        self._keys: dict[tuple[str, ...], tuple[Codes, Sorts]] = {}
 
     def plain(self, name: str) -> npt.NDArray[Any]:
         """A field's values."""
-        return self._plain[name]
+        if name in self._varying:
+            return self._varying[name]
+        values = self._each(pa.array(np.ascontiguousarray(self._sorts[name])))
+        return np.asarray(values)
 
-    def key(self, *names: str) -> tuple[Codes, npt.NDArray[np.void]]:
+    def _each(self, values: Any) -> Any:
+        """A value per row, from a value per sort; the drain's codes are within bounds."""
+        return pc.take(values, self._codes, boundscheck=False)
+
+    def numbers(self, field: Field) -> Any:
+        """A field's values as Arrow numbers, NULL where unknown."""
+        # SQL engines know signed numbers best; the kernel's unsigned ones fit.
+        if field.name in self._varying:
+            return pa.array(_signed(self._varying[field.name]), mask=self.unknown(field))
+        values = _signed(np.ascontiguousarray(self._sorts[field.name]))
+        unknown = self._unknown_sorts(field)
+        if unknown is None or not unknown.any():
+            return self._each(pa.array(values))
+        if unknown.all():
+            return pa.nulls(self.rows, pa.from_numpy_dtype(values.dtype))
+        return self._each(pa.array(values, mask=unknown))
+
+    def words(self, field: Field, texts: list[str | None]) -> Any:
+        """Text for each value of a field, NULL where unknown or where there is none."""
+        last = len(texts)
+        codes = np.minimum(self._sorts[field.name], last).astype(np.int32)
+        missing = np.array([text is None for text in texts] + [True])[codes]
+        unknown = self._unknown_sorts(field)
+        if unknown is not None:
+            missing |= unknown
+        filled = pa.array([text or "" for text in texts], pa.string())
+        if missing.all():
+            return pa.nulls(self.rows, pa.string())
+        indices = self._each(pa.array(codes, mask=missing if missing.any() else None))
+        return pa.DictionaryArray.from_arrays(indices, filled, safe=False)
+
+    def key(self, *names: str) -> tuple[Codes, Sorts]:
         """Each row's number, and the distinct tuples of these fields by number."""
+        if names not in self._keys:
+            tuples = np.empty(len(self._sorts), [(n, self._sorts.dtype[n]) for n in names])
+            for name in names:
+                tuples[name] = self._sorts[name]
+            width = pa.binary(tuples.dtype.itemsize)
+            wires = pa.Array.from_buffers(width, len(tuples), [None, pa.py_buffer(tuples)])
+            found = wires.dictionary_encode()
+            distinct = np.frombuffer(
+                found.dictionary.buffers()[1], tuples.dtype, count=len(found.dictionary)
+            )
+            self._keys[names] = (self._each(found.indices).to_numpy(), distinct)
         return self._keys[names]
 
     def unknown(self, field: Field) -> npt.NDArray[np.bool_] | None:
         """Where the field's value is not known; None where it always is."""
+        sorts = self._unknown_sorts(field)
+        if sorts is None or not sorts.any():
+            return None
+        return np.asarray(self._each(pa.array(sorts)))
+
+    def _unknown_sorts(self, field: Field) -> npt.NDArray[np.bool_] | None:
         if field.known is None:
             return None
-        return (self._plain[KNOWN] >> field.known) & 1 == 0
+        unknown: npt.NDArray[np.bool_] = (self._sorts[KNOWN] >> field.known) & 1 == 0
+        return unknown
 
     def spread(self, codes: Codes, words: Iterable[str | None]) -> Any:
-        """Text per row, from text per distinct tuple."""
-        texts = list(words)
-        if None not in texts:
-            return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(texts, pa.string()))
-        missing = np.array([text is None for text in texts])
-        filled = pa.array([text or "" for text in texts], pa.string())
-        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing[codes]), filled)
+        """Text per row, from text per distinct tuple; tuples may have the same text."""
+        numbers: dict[str | None, int] = {}
+        places = [numbers.setdefault(word, len(numbers)) for word in words]
+        indices = pa.array(codes)
+        if len(numbers) < len(places) or None in numbers:
+            missing = np.array([place == numbers.get(None, -1) for place in places])
+            place_of = pa.array(np.array(places, np.int32), mask=missing)
+            indices = pc.take(place_of, indices, boundscheck=False)
+        texts = pa.array([word or "" for word in numbers], pa.string())
+        return pa.DictionaryArray.from_arrays(indices, texts, safe=False)
+
+
+def _signed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return values.astype(np.int32) if values.itemsize < 4 else values.view(f"<i{values.itemsize}")
 
 
 class Plan:
-    """Which parts of a record are needed, and in which form."""
+    """Which fields of a record are needed, and how the drain is to hand them over."""
 
     def __init__(
         self, record: Record, plain: Iterable[str], keys: Iterable[tuple[str, ...]]
     ) -> None:
         fields = {field.name: field for field in record.fields if field.type != "S0"}
-        self._plain = [fields[name] for name in dict.fromkeys(plain)]
-        self._keys = [(names, [fields[n] for n in names]) for names in dict.fromkeys(keys)]
+        numbered = {name for names in keys for name in names}
+        needed = [fields[name] for name in {**dict.fromkeys(plain), **dict.fromkeys(numbered)}]
+        self._varying = [f for f in needed if _varies(f) and f.name not in numbered]
+        kept = {f.name for f in self._varying}
+        sorts = sorted((f for f in needed if f.name not in kept), key=lambda f: f.offset)
+        self._parts = _merged(sorts)
+        self._sorts = _layout(sorts, self._parts)
 
     def expect(self, ring: Ring, kind: int) -> None:
         """Tell the drain."""
-        ring.expect(
-            kind,
-            [_part(field) for field in self._plain],
-            [[_part(field) for field in fields] for _, fields in self._keys],
-        )
+        varying = [(f.offset, np.dtype(f.type).itemsize) for f in self._varying]
+        ring.expect(kind, varying, [self._parts])
 
     def read(self, taken: tuple[int, list[bytes], list[tuple[bytes, bytes]]]) -> Batch:
         """What the drain took, as arrays."""
-        rows, plain, keys = taken
-        columns = {
+        rows, plain, ((codes, sorts),) = taken
+        varying = {
             field.name: np.frombuffer(data, field.type)
-            for field, data in zip(self._plain, plain, strict=True)
+            for field, data in zip(self._varying, plain, strict=True)
         }
-        numbered = {}
-        for (names, fields), (codes, values) in zip(self._keys, keys, strict=True):
-            numbered[names] = (
-                np.frombuffer(codes, np.int32),
-                np.frombuffer(values, _tuple(fields)),
-            )
-        return Batch(rows, columns, numbered)
+        return Batch(
+            rows, varying, np.frombuffer(codes, np.int32), np.frombuffer(sorts, self._sorts)
+        )
 
 
-def _tuple(fields: list[Field]) -> np.dtype[np.void]:
-    """A distinct tuple as the drain lays it out: parts end to end, padded to whole words."""
-    offsets, at = [], 0
+def _merged(fields: list[Field]) -> list[tuple[int, int]]:
+    """Offset and width of the parts to copy: neighbours are copied together."""
+    parts: list[tuple[int, int]] = []
     for field in fields:
-        offsets.append(at)
-        at += np.dtype(field.type).itemsize
-    return np.dtype(
-        {
-            "names": [field.name for field in fields],
-            "formats": [field.type for field in fields],
-            "offsets": offsets,
-            "itemsize": at + 7 & ~7,
+        width = np.dtype(field.type).itemsize
+        if parts and sum(parts[-1]) == field.offset:
+            parts[-1] = (parts[-1][0], parts[-1][1] + width)
+        else:
+            parts.append((field.offset, width))
+    return parts
+
+
+def _layout(fields: list[Field], parts: list[tuple[int, int]]) -> np.dtype[np.void]:
+    """A sort as the drain lays it out: parts end to end, padded to whole words."""
+    at = 0
+    places: dict[str, int] = {}
+    for offset, width in parts:
+        places |= {
+            f.name: at + f.offset - offset for f in fields if offset <= f.offset < offset + width
         }
-    )
+        at += width
+    layout: Any = {
+        "names": [field.name for field in fields],
+        "formats": [field.type for field in fields],
+        "offsets": [places[field.name] for field in fields],
+        "itemsize": at + 7 & ~7,
+    }
+    dtype: np.dtype[np.void] = np.dtype(layout)
+    return dtype

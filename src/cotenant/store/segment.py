@@ -60,7 +60,8 @@ def _text(values: Any) -> Any:
             # Viewing bytes as text does not look at them; repairing does.
             words = words.cast(pa.binary()).view(pa.string())
         indices = chunk.indices.cast(pa.int32())
-        chunks.append(pa.DictionaryArray.from_arrays(indices, _repaired(words)))
+        # The indices were within bounds before.
+        chunks.append(pa.DictionaryArray.from_arrays(indices, _repaired(words), safe=False))
     return pa.chunked_array(chunks, type=_TEXT)
 
 

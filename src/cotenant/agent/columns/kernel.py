@@ -1,13 +1,13 @@
 """What an operation is called: its kernel, or in brackets what else it did."""
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cotenant.agent.batch import Batch
 from cotenant.agent.columns.plain import Needs
-from cotenant.agent.kernel_names import KernelNames, Process
+from cotenant.agent.kernel_names import Era, KernelNames, Process
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
@@ -17,9 +17,21 @@ _GRAPH: Final = next(n for n, text in ENUMS["cuda_op"].items() if text == "graph
 _MEMCPY: Final = next(n for n, text in ENUMS["cuda_op"].items() if text == "memcpy")
 _KNOWN_DIRECTION: Final = 4
 
-_KEY: Final = (
-    "pid", "process_start_ns", "handle", "stub", "op", "direction", "known",
-)  # fmt: skip
+
+class _Asked(NamedTuple):
+    """What a row's name depends on, besides the time; the fields of the wire that tell it."""
+
+    pid: int
+    process_start_ns: int
+    handle: int
+    stub: int
+    op: int
+    direction: int
+    known: int
+
+    @property
+    def process(self) -> Process:
+        return Process(self.pid, self.process_start_ns)
 
 
 class Kernel:
@@ -30,54 +42,56 @@ class Kernel:
 
     def needs(self, field: Field) -> Needs:
         """Who called what; the time for handles that meant two kernels."""
-        return ["timestamp_ns"], [_KEY]
+        return ["timestamp_ns"], [_Asked._fields]
 
     def make(self, batch: Batch, field: Field) -> Any:
         """The name; never NULL."""
-        codes, distinct = batch.key(*_KEY)
-        words = [self._word(entry) for entry in distinct]
-        codes, words = self._by_time(batch, codes, distinct, words)
+        codes, distinct = batch.key(*_Asked._fields)
+        words: list[str] = []
+        renamed: list[tuple[int, _Asked, list[Era]]] = []
+        for code, entry in enumerate(distinct.tolist()):
+            asked = _Asked._make(entry)
+            if asked.op != _LAUNCH:
+                words.append(_word(asked))
+                continue
+            eras = self._names.eras(asked.process, asked.handle, asked.stub)
+            if len(eras) > 1:
+                renamed.append((code, asked, eras))
+            words.append(eras[-1][1] if eras and eras[-1][1] else self._nameless(asked))
+        if renamed:
+            codes = self._by_time(batch, codes, renamed, words)
         return batch.spread(codes, words)
 
-    def _word(self, entry: np.void) -> str:
-        op = int(entry["op"])
-        if op == _LAUNCH:
-            process = Process(int(entry["pid"]), int(entry["process_start_ns"]))
-            return self._names.name(process, int(entry["handle"]), int(entry["stub"]))
-        if op == _MEMCPY:
-            known = int(entry["known"]) >> _KNOWN_DIRECTION & 1
-            way = ENUMS["cuda_direction"].get(int(entry["direction"]), "?") if known else "?"
-            return f"[memcpy {way}]"
-        if op == _GRAPH:
-            return f"[graph {int(entry['handle']):#x}]"
-        return f"[{ENUMS['cuda_op'].get(op, '?')}]"
+    def _nameless(self, asked: _Asked) -> str:
+        return self._names.unknown(asked.process, asked.handle, asked.stub)
 
     def _by_time(
         self,
         batch: Batch,
         codes: npt.NDArray[np.int32],
-        distinct: npt.NDArray[np.void],
+        renamed: list[tuple[int, _Asked, list[Era]]],
         words: list[str],
-    ) -> tuple[npt.NDArray[np.int32], list[str]]:
+    ) -> npt.NDArray[np.int32]:
         """Handles that were unloaded and used again: their rows are named by time."""
-        times = None
-        for code, entry in enumerate(distinct):
-            if int(entry["op"]) != _LAUNCH:
-                continue
-            process = Process(int(entry["pid"]), int(entry["process_start_ns"]))
-            eras = self._names.eras(process, int(entry["handle"]), int(entry["stub"]))
-            if len(eras) < 2:
-                continue
-            if times is None:
-                times = batch.plain("timestamp_ns")
-                codes = codes.copy()
+        times = batch.plain("timestamp_ns")
+        codes = codes.copy()
+        for code, asked, eras in renamed:
             rows = np.flatnonzero(codes == code)
             starts = np.array([start for start, _ in eras[1:]], np.uint64)
             era = np.searchsorted(starts, times[rows], side="right")
             codes[rows] = len(words) + era
-            nameless = self._names.unknown(process, int(entry["handle"]), int(entry["stub"]))
-            words = [*words, *(name or nameless for _, name in eras)]
-        return codes, words
+            words += [name or self._nameless(asked) for _, name in eras]
+        return codes
+
+
+def _word(asked: _Asked) -> str:
+    """What is no launch, in brackets."""
+    if asked.op == _MEMCPY:
+        known = asked.known >> _KNOWN_DIRECTION & 1
+        return f"[memcpy {ENUMS['cuda_direction'].get(asked.direction, '?') if known else '?'}]"
+    if asked.op == _GRAPH:
+        return f"[graph {asked.handle:#x}]"
+    return f"[{ENUMS['cuda_op'].get(asked.op, '?')}]"
 
 
 class FunctionName:

@@ -26,12 +26,7 @@ class Copy:
         if field.type.startswith("S"):
             codes, distinct = batch.key(field.name)
             return batch.spread(codes, [_text(value) for value in distinct[field.name]])
-        values = batch.plain(field.name)
-        # SQL engines know signed numbers best; the kernel's unsigned ones fit.
-        signed = values.view(f"<i{values.itemsize}")
-        if values.itemsize < 4:
-            signed = values.astype(np.int32)
-        return pa.array(signed, mask=batch.unknown(field))
+        return batch.numbers(field)
 
 
 class Enum:
@@ -44,16 +39,7 @@ class Enum:
     def make(self, batch: Batch, field: Field) -> Any:
         """Text, NULL where unknown or undeclared."""
         texts = ENUMS[(field.maker or "").partition(":")[2]]
-        values = batch.plain(field.name)
-        words = [texts.get(number) for number in range(max(texts) + 1)]
-        codes = np.minimum(values, len(words)).astype(np.int32)
-        words.append(None)
-        missing = np.array([word is None for word in words])[codes]
-        unknown = batch.unknown(field)
-        if unknown is not None:
-            missing |= unknown
-        filled = pa.array([word or "" for word in words], pa.string())
-        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), filled)
+        return batch.words(field, [texts.get(number) for number in range(max(texts) + 1)])
 
 
 class Null:
