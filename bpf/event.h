@@ -50,7 +50,9 @@ struct event_head {
 	__u64 process_start_ns;
 	__u16 kind;
 	__u16 cpu;
-	__u32 size;
+	__u16 size;
+	/* The one cgroup_id is of; 0 is version 2, and only then cgroup_v1_id says more. */
+	__u16 hierarchy;
 };
 
 enum cuda_op {
@@ -223,8 +225,70 @@ struct nccl_event {
 	__u32 weight DOC("how many events this row stands for");
 };
 
+/* How the owner of an event that the kernel raised was told. */
+enum attribution {
+	ATTRIBUTION_task = 1,		/* the task that did it, or that it was done to */
+	ATTRIBUTION_socket = 2,		/* the cgroup that the socket was made in */
+	ATTRIBUTION_dirtier = 3,	/* who dirtied the page that was written */
+	ATTRIBUTION_memcg = 4,		/* who the page is charged to */
+	ATTRIBUTION_blkcg = 5,		/* who the request is charged to */
+	ATTRIBUTION_kernel = 6,		/* nobody: the kernel's own work */
+	ATTRIBUTION_unknown = 7,
+};
+
+enum host_op {
+	HOST_OP_switch = 1,
+	HOST_OP_runqueue = 2,
+	HOST_OP_wakeup = 3,
+	HOST_OP_exec = 4,
+	HOST_OP_fork = 5,
+	HOST_OP_exit = 6,
+	HOST_OP_oom_kill = 7,
+	HOST_OP_throttled = 8,
+	HOST_OP_oncpu = 9,	/* totals only: time on a CPU */
+};
+
+/* As ps shows them. */
+enum host_state {
+	HOST_STATE_R = 0,
+	HOST_STATE_S = 1,
+	HOST_STATE_D = 2,
+	HOST_STATE_T = 3,
+	HOST_STATE_t = 4,
+	HOST_STATE_X = 5,
+	HOST_STATE_Z = 6,
+	HOST_STATE_P = 7,
+	HOST_STATE_I = 8,
+};
+
+#define HOST_KNOWN_DURATION 0
+#define HOST_KNOWN_PEER 1
+#define HOST_KNOWN_STATE 2
+#define HOST_KNOWN_PEER_TENANT 3
+
+struct host_event {
+	struct event_head head;
+	__u16 op DOC("switch, runqueue, wakeup, exec, fork, exit, oom_kill, throttled")
+		AS("enum:host_op");
+	__u16 known;
+	__u32 reserved;
+	__u64 duration_ns DOC("off the CPU (switch), waiting for one (runqueue), stopped by quota")
+		KNOWN(HOST_KNOWN_DURATION);
+	__u32 on_cpu DOC("the CPU it happened on") COLUMN("cpu");
+	__u32 peer_pid DOC("thread that took or held the CPU, that woke it, or that was forked")
+		KNOWN(HOST_KNOWN_PEER);
+	__u64 peer_cgroup_id DOC("tenant of peer_pid; joins containers") AS("cgroup:peer_v1_id")
+		KNOWN(HOST_KNOWN_PEER_TENANT);
+	__u64 peer_v1_id;
+	__u16 state DOC("why it was off the CPU, as ps shows it; R: it was preempted")
+		AS("enum:host_state") KNOWN(HOST_KNOWN_STATE);
+	__u16 attribution DOC("how the owner was told: task, kernel, ...") AS("enum:attribution");
+	__u32 weight DOC("how many events this row stands for");
+};
+
 _Static_assert(sizeof(struct event_head) == 64, "event_head has holes");
 _Static_assert(sizeof(struct cuda_event) == 64 + 112, "cuda_event has holes");
 _Static_assert(sizeof(struct nccl_event) == 64 + 72, "nccl_event has holes");
+_Static_assert(sizeof(struct host_event) == 64 + 48, "host_event has holes");
 
 #endif /* COTENANT_EVENT_H */

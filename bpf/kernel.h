@@ -61,6 +61,8 @@ struct signal_struct {
 } BTF;
 
 struct task_struct {
+	unsigned int flags;
+	void *stack;
 	int pid;
 	int tgid;
 	__u64 start_boottime;

@@ -118,7 +118,24 @@ static __always_inline __u64 v1_cgroup_id(struct css_set *set)
 	return state ? BPF_CORE_READ(state, cgroup, kn, id) : 0;
 }
 
-/* The total of this tenant and function, made on first use; NULL when the map is full. */
+/* The total of this key, made on first use; NULL when the map is full. */
+static __always_inline struct total *total_at(const struct total_key *key)
+{
+	struct total *value = bpf_map_lookup_elem(&totals, key);
+
+	if (value)
+		return value;
+	/* On the stack this would not fit beside the rest. */
+	static const struct total empty;
+
+	bpf_map_update_elem(&totals, key, &empty, BPF_NOEXIST);
+	value = bpf_map_lookup_elem(&totals, key);
+	if (!value)
+		count(COUNTER_TOTALS_FULL);
+	return value;
+}
+
+/* The total of this tenant and function. */
 static __always_inline struct total *total_of(__u64 cgroup_id, __u64 v1_id, __u16 function)
 {
 	struct total_key key = {
@@ -126,18 +143,8 @@ static __always_inline struct total *total_of(__u64 cgroup_id, __u64 v1_id, __u1
 		.cgroup_v1_id = v1_id,
 		.function = function,
 	};
-	struct total *value = bpf_map_lookup_elem(&totals, &key);
 
-	if (value)
-		return value;
-	/* On the stack this would not fit beside the rest. */
-	static const struct total empty;
-
-	bpf_map_update_elem(&totals, &key, &empty, BPF_NOEXIST);
-	value = bpf_map_lookup_elem(&totals, &key);
-	if (!value)
-		count(COUNTER_TOTALS_FULL);
-	return value;
+	return total_at(&key);
 }
 
 static __always_inline __u32 log2_of(__u64 value)

@@ -17,6 +17,7 @@
 
 #include "probe.bpf.h"
 #include "call.h"
+#include "sched.bpf.h"
 
 #define FRAMES_MAX 4
 #define BODY_WORDS 14
@@ -112,6 +113,7 @@ static __always_inline struct thread *thread_of_current(void)
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 
 	bpf_map_update_elem(&processes, &pid, &thread->process_start_ns, BPF_ANY);
+	gpu_mark(task);
 	return thread;
 }
 
@@ -150,6 +152,7 @@ static __always_inline void head_fill(struct event_head *head, struct thread *th
 	head->kind = kind;
 	head->cpu = bpf_get_smp_processor_id();
 	head->size = size;
+	head->hierarchy = 0;
 }
 
 /* Frames at or below the stack pointer belong to calls that will never return here. */

@@ -11,8 +11,12 @@ struct total_key {
 	__u64 cgroup_id;
 	__u64 cgroup_v1_id;
 	__u16 function;
-	__u16 reserved[3];
+	__u16 hierarchy;	/* as in event_head */
+	__u16 reserved[2];
 };
+
+/* What stands for a function where the kernel raised the event: its kind and operation. */
+#define KERNEL_FUNCTION(kind, op) (0x8000 | (kind) << 8 | (op))
 
 struct total {
 	__u64 count;
@@ -39,6 +43,9 @@ enum counter {
 	COUNTER_ORPHAN_ROWS = 7,	/* rows for which no total could be kept */
 	COUNTER_ORPHAN_LOST = 8,
 	COUNTER_DIED_INSIDE = 9,	/* the thread ended inside a call */
+	COUNTER_DIRTY_FULL = 16,	/* no room to note who dirtied a page */
+	COUNTER_REQUEST_FULL = 17,	/* no room to follow a block request */
+	COUNTER_OWNERS_FULL = 18,	/* a request of more tenants than are told apart */
 	COUNTER_MEMORY_FULL = 20,	/* no room to remember an allocation */
 	COUNTER_END,
 };

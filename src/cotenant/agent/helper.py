@@ -24,6 +24,8 @@ from cotenant.errors import CotenantError
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
 from cotenant.probes.features import choose_method
+from cotenant.probes.hooks import place
+from cotenant.probes.kernel import KernelFamily
 from cotenant.probes.programs import TASK_PROGRAMS, Programs, Sizes, load_programs
 from cotenant.probes.tables import FUNCTIONS, Library
 from cotenant.schema.events import ENUMS
@@ -31,6 +33,10 @@ from cotenant.schema.layouts import FACT
 
 # Maps that the recorder reads or writes; it gets copies of their descriptors.
 SHARED_MAPS: Final = ("events", "facts", "totals", "counters", "controls")
+
+# Names are learned for both.
+NCCL: Final = "nccl"
+_GPU: Final = {"cuda", NCCL}
 
 _FACT_KINDS: Final = {name: value for value, name in ENUMS["fact_kind"].items()}
 
@@ -43,8 +49,12 @@ class Helper:
         self._sizes = Sizes(events_bytes=settings["events_bytes"])
         self._method = choose_method(settings.get("attach"))
         layers = settings.get("layers", "both")
+        events = set(settings["events"])
         self._functions = tuple(
-            f for f in FUNCTIONS if layers != "driver" or f.library is not Library.CUDART or f.fact
+            f
+            for f in FUNCTIONS
+            if (layers != "driver" or f.library is not Library.CUDART or f.fact)
+            and (NCCL in events if f.family == NCCL else not events.isdisjoint(_GPU))
         )
         self._programs: Programs = load_programs(
             self._method, self._functions, self._sizes, settings.get("constants", {})
@@ -52,6 +62,8 @@ class Helper:
         self._tracepoints = [
             syscalls.attach_tracepoint(self._programs.programs[name]) for name in TASK_PROGRAMS
         ]
+        families = [family for family in KernelFamily if family in events]
+        self._hooks = place(self._programs, families, self._sizes, settings.get("constants", {}))
         self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, 40)
         self._watch = Watch()
         self._libraries = Libraries(
@@ -73,8 +85,11 @@ class Helper:
         self._channel.send(
             {"type": "maps", "names": list(SHARED_MAPS), "method": self._method}, fds
         )
-        self._discovery.scan()
-        self._discovery.start()
+        if self._hooks.refused:
+            self._tell({"type": "hooks", "refused": self._hooks.refused})
+        if self._functions:
+            self._discovery.scan()
+            self._discovery.start()
         self._naming.start()
         self._tell({"type": "ready", "libraries": len(self._libraries)})
         poller = select.poll()
@@ -103,6 +118,7 @@ class Helper:
             self._libraries.close()
             for link in self._tracepoints:
                 os.close(link)
+            self._hooks.close()
             self._tell({"type": "stopped", "mappings_lost": self._watch.lost})
             return False
         return True

@@ -15,8 +15,9 @@ import pyarrow as pa
 from cotenant.agent.channel import Closed, Message
 from cotenant.agent.clock import wall_offset_ns
 from cotenant.agent.columns import Columns, Maker
-from cotenant.agent.columns.kernel import FunctionName, Kernel
 from cotenant.agent.columns.communicator import CollectiveBytes, Membership
+from cotenant.agent.columns.kernel import FunctionName, Kernel
+from cotenant.agent.columns.owner import OWNER, owners
 from cotenant.agent.columns.plain import Copy, Enum, Null, Time
 from cotenant.agent.columns.tenant import Tenant
 from cotenant.agent.communicators import Communicators
@@ -28,6 +29,7 @@ from cotenant.agent.kernel_names import KernelNames
 from cotenant.agent.privileges import confine_writes, drop_capabilities, need_root
 from cotenant.agent.session import SessionRow
 from cotenant.agent.settings import Settings, choose_hierarchy
+from cotenant.agent.throttle import Throttle
 from cotenant.agent.totals import Totals
 from cotenant.errors import CotenantError, StoreError
 from cotenant.identity.ledger import Ledger
@@ -69,9 +71,13 @@ class Recorder:
                     "events_bytes": settings.events_bytes,
                     "attach": settings.attach,
                     "layers": settings.layers,
+                    "events": list(settings.events),
                     "constants": {
                         "v1_controller": hierarchy.v1_controller,
                         "v1_hierarchy": hierarchy.number,
+                        "host_threshold_ns": settings.host_threshold_ns,
+                        "host_all": int(settings.host_rows == "all"),
+                        "shed_above": settings.events_bytes // 2,
                     },
                 }
             )
@@ -97,6 +103,7 @@ class Recorder:
         )
         self._heard: list[Message] = []
         self._named_before: list[Message] = []
+        self.notices: list[str] = []  # What could not be attached, each in one line.
         self._events = 0
         self._offset_ns = 0
 
@@ -111,11 +118,18 @@ class Recorder:
                 self._drain.expect(kind, Columns(record, self._makers()))
             self._totals = Totals(maps["totals"], maps["counters"], self._ledger)
             self._control = Control(maps["controls"])
+            self._throttle = Throttle(self._ledger) if "host" in self._settings.events else None
             self._sample_clock()
             # Facts of cgroups flow already: what the walk finds again is the same row.
             survey(self._ledger, mounts())
             self._drain.start()
             self._helper.ready()
+            self.notices = [
+                text
+                for message in self._helper.messages
+                if message["type"] == "hooks"
+                for text in message["refused"].values()
+            ]
             self._sample_clock()
             self._session.started(
                 now_ns=time.time_ns(), offset_ns=self._offset_ns, method=method
@@ -201,6 +215,9 @@ class Recorder:
             self._control.next_window()
             self._writer.append("totals", self._totals.read(now_ns))
             self._writer.append("losses", self._totals.read_losses(now_ns))
+            throttled = self._throttle.sample(now_ns) if self._throttle else None
+            if throttled is not None:
+                self._writer.append("host_events", throttled)
             self._session.note(**self._totals.counters())
         self._snapshots()
         self._writer.seal(now_ns)
@@ -208,8 +225,8 @@ class Recorder:
     def _append(self, columns: Columns, batch: Any) -> None:
         self._writer.append(columns.table, columns.make(batch))
         self._events += batch.rows
-        codes, distinct = batch.key("cgroup_id", "cgroup_v1_id")
-        ids = self._ledger.translate(distinct["cgroup_id"], distinct["cgroup_v1_id"])
+        codes, distinct = batch.key(*OWNER)
+        ids = owners(self._ledger, distinct)
         self._totals.stored(columns.family, ids, np.bincount(codes, minlength=len(distinct)))
 
     def _snapshots(self) -> None:

@@ -46,6 +46,8 @@ class SessionRow:
     def hear(self, messages: list[Message]) -> None:
         """What the helper found."""
         for message in messages:
+            if message["type"] == "hooks":
+                self.note(hooks_refused=message["refused"])
             if message["type"] == "library":
                 about = {k: v for k, v in message.items() if k != "type"}
                 self._libraries[message.get("build_id") or message["path"]] = about

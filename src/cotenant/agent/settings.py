@@ -7,6 +7,7 @@ from typing import Final
 from cotenant.errors import UsageError
 from cotenant.identity.translation import Preference
 from cotenant.identity.walk import mounts
+from cotenant.probes.kernel import FAMILIES
 
 # Version 1 controllers that may name tenants, in the order in which they are asked; the numbers
 # are those of v1_cgroup_id() in bpf/probe.bpf.h.
@@ -24,6 +25,10 @@ class Settings:
     hierarchy: str = "auto"
     events_bytes: int = 16 << 20
     seal_every_s: float = 0.5
+    events: tuple[str, ...] = FAMILIES
+    # Spans of threads that use no GPU library become rows from here on.
+    host_threshold_ns: int = 10_000_000
+    host_rows: str = "gpu"  # Or "all": every span of every thread.
     group: str = "cotenant"
 
 

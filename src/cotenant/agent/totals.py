@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cotenant.agent.columns.owner import owners
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
-from cotenant.probes.tables import BY_ID
+from cotenant.probes.kernel import counted
 from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY
 
@@ -89,10 +90,7 @@ class Totals:
         )
         entries = np.frombuffer(keys, TOTAL_KEY)
         per_cpu = np.frombuffer(values, TOTAL).reshape(len(entries), self._cpus)
-        ids = self._ledger.translate(
-            np.ascontiguousarray(entries["cgroup_id"]),
-            np.ascontiguousarray(entries["cgroup_v1_id"]),
-        )
+        ids = owners(self._ledger, entries)
         rows = []
         for index, entry in enumerate(entries):
             row = self._row(entry, per_cpu[index], int(ids[index]), now_ns)
@@ -103,15 +101,16 @@ class Totals:
     def _row(
         self, entry: np.void, cpus: npt.NDArray[np.void], cgroup: int, now_ns: int
     ) -> dict[str, Any] | None:
-        function = BY_ID.get(int(entry["function"]))
-        if function is None:
+        counts = counted(int(entry["function"]))
+        if counts is None:
             return None
+        family, function = counts
         now = {name: int(cpus[name].sum()) for name in _SUMMED}
         histogram = cpus["histogram"].astype(np.int64).sum(axis=0)
         before = self._before.get(entry.tobytes())
         self._before[entry.tobytes()] = _Snapshot(now, histogram)
         delta = {name: now[name] - (before.sums[name] if before else 0) for name in _SUMMED}
-        tally = (str(function.family), cgroup)
+        tally = (family, cgroup)
         self.losses.seen[tally] += delta["rows"]
         self.losses.shed[tally] += delta["shed"]
         self.losses.lost[tally] += delta["lost"]
@@ -121,8 +120,8 @@ class Totals:
         return {
             "timestamp_ns": now_ns,
             "cgroup_id": cgroup,
-            "family": str(function.family),
-            "function": function.symbol,
+            "family": family,
+            "function": function,
             "count": delta["count"],
             "sum_ns": delta["sum_ns"],
             "max_ns": int(cpus["max_ns"][cpus["window"] == window].max()),

@@ -57,7 +57,10 @@ class Sizes:
     facts_bytes: int = FACTS_RING_BYTES
 
 
-def _load(into: Programs, stem: str, programs: dict[str, int], sizes: Sizes, constants: Constants) -> None:
+def load_object(
+    into: Programs, stem: str, programs: dict[str, int], sizes: Sizes, constants: Constants
+) -> None:
+    """Some programs of one object, sharing the maps that are loaded already."""
     room = {"events": sizes.events_bytes, "facts": sizes.facts_bytes, "births": sizes.facts_bytes}
     try:
         loaded, maps = load(
@@ -68,7 +71,6 @@ def _load(into: Programs, stem: str, programs: dict[str, int], sizes: Sizes, con
             constants=dict(constants),
         )
     except OSError as error:
-        into.close()
         raise Unsupported(_why(stem, error)) from error
     into.programs |= loaded
     for name, fd in maps.items():
@@ -90,14 +92,20 @@ def _why(stem: str, error: OSError) -> str:
     return f"cannot load BPF program {stem}: {last}"
 
 
-def load_programs(method: Method, functions: Iterable[Function], sizes: Sizes, constants: Constants) -> Programs:
+def load_programs(
+    method: Method, functions: Iterable[Function], sizes: Sizes, constants: Constants
+) -> Programs:
     """All programs for one attach method, and the function table that they read."""
     loaded = Programs(method)
-    for family in Family:
-        wanted = {f"{family}_{name}": kind for name, kind in PROGRAMS[method].items()}
-        _load(loaded, family, wanted, sizes, constants)
-    _load(loaded, "task", dict.fromkeys(TASK_PROGRAMS, -1), sizes, constants)
-    _load(loaded, "vma", {"code_mappings": -1, "file_mappings": -1}, sizes, constants)
+    try:
+        for family in Family:
+            wanted = {f"{family}_{name}": kind for name, kind in PROGRAMS[method].items()}
+            load_object(loaded, family, wanted, sizes, constants)
+        load_object(loaded, "task", dict.fromkeys(TASK_PROGRAMS, -1), sizes, constants)
+        load_object(loaded, "vma", {"code_mappings": -1, "file_mappings": -1}, sizes, constants)
+    except Unsupported:
+        loaded.close()
+        raise
     for function in functions:
         key = function.id.to_bytes(4, "little")
         syscalls.map_update(loaded.maps["functions"], key, encode(function))

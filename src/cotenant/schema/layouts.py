@@ -242,9 +242,9 @@ TOTAL: Final = np.dtype(
 
 TOTAL_KEY: Final = np.dtype(
     {
-        "names": ["cgroup_id", "cgroup_v1_id", "function", "reserved"],
-        "formats": ["<u8", "<u8", "<u2", "3<u2"],
-        "offsets": [0, 8, 16, 18],
+        "names": ["cgroup_id", "cgroup_v1_id", "function", "hierarchy", "reserved"],
+        "formats": ["<u8", "<u8", "<u2", "<u2", "2<u2"],
+        "offsets": [0, 8, 16, 18, 20],
         "itemsize": 24,
     }
 )

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cotenant.agent.batch import KNOWN, Batch, Plan
+from cotenant.agent.columns.owner import OWNER
 from cotenant.schema.wire import Field, Record
 
 
@@ -40,7 +41,7 @@ class Columns:
             plain += more_plain
             keys += more_keys
         # Whose loss or row it is: the ledger of losses counts stored rows by it.
-        keys.append(("cgroup_id", "cgroup_v1_id"))
+        keys.append(OWNER)
         self.plan = Plan(record, plain, keys)
 
     def make(self, batch: Batch) -> Any:

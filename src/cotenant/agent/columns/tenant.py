@@ -5,23 +5,34 @@ from typing import Any
 import pyarrow as pa
 
 from cotenant.agent.batch import Batch
+from cotenant.agent.columns.owner import OWNER, owners
 from cotenant.agent.columns.plain import Needs
 from cotenant.identity.ledger import Ledger
 from cotenant.schema.wire import Field
 
 
 class Tenant:
-    """Translates both ids that an event carries, once per distinct pair."""
+    """Translates the ids that an event carries, once per distinct owner."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def needs(self, field: Field) -> Needs:
-        """The id in version 2 and in one version 1 hierarchy."""
-        return [], [(field.name, "cgroup_v1_id")]
+        """The owner's ids; those of another task are two fields of their own."""
+        other = _other(field)
+        return [], [(field.name, other) if other else OWNER]
 
     def make(self, batch: Batch, field: Field) -> Any:
-        """The stored id; never NULL."""
-        codes, distinct = batch.key(field.name, "cgroup_v1_id")
-        ids = self._ledger.translate(distinct[field.name], distinct["cgroup_v1_id"])
-        return pa.array(ids[codes])
+        """The stored id; NULL only where there is no other task."""
+        other = _other(field)
+        if not other:
+            codes, distinct = batch.key(*OWNER)
+            return pa.array(owners(self._ledger, distinct)[codes])
+        codes, distinct = batch.key(field.name, other)
+        ids = self._ledger.translate(distinct[field.name], distinct[other])
+        return pa.array(ids[codes], mask=batch.unknown(field))
+
+
+def _other(field: Field) -> str:
+    """The field with the same task's id in version 1, where it is not the event's owner."""
+    return (field.maker or "").partition(":")[2]

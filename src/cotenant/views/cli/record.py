@@ -8,11 +8,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cotenant.errors import UsageError
 from cotenant.views.cli import store_argument
 from cotenant.views.window import duration_ns
 
 if TYPE_CHECKING:
     from cotenant.agent.record import Progress
+
+# Every family that can be recorded; the same as in cotenant.probes.kernel, which views need not.
+FAMILIES = ("cuda", "nccl", "host")
 
 HELP = "Record every GPU tenant of this host. Needs root; stops with Ctrl-C."
 EXAMPLES = """
@@ -60,6 +64,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="group that may read the store (default: cotenant, where there is one)",
     )
     parser.add_argument("--quiet", action="store_true", help="no summary at the end")
+    parser.add_argument(
+        "--events",
+        default=",".join(FAMILIES),
+        metavar="LIST",
+        help=f"which events, of {','.join(FAMILIES)} (default: all)",
+    )
+    parser.add_argument(
+        "--host-threshold",
+        default="10ms",
+        metavar="TIME",
+        help="spans off the CPU of threads that use no GPU are rows from here on (default: 10ms)",
+    )
+    parser.add_argument(
+        "--host-rows",
+        choices=("gpu", "all"),
+        default="gpu",
+        help="whose every span, wakeup, fork, exec and exit is a row (default: who uses a GPU)",
+    )
+
+
+def _families(text: str) -> tuple[str, ...]:
+    """``cuda,host`` as a tuple."""
+    chosen = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not chosen or not set(chosen) <= set(FAMILIES):
+        raise UsageError(f"--events {text}: choose from {', '.join(FAMILIES)}")
+    return chosen
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,6 +105,9 @@ def run(args: argparse.Namespace) -> int:
         hierarchy=args.hierarchy,
         events_bytes=args.ring_bytes,
         group=args.group,
+        events=_families(args.events),
+        host_threshold_ns=duration_ns(args.host_threshold),
+        host_rows=args.host_rows,
     )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -82,6 +115,8 @@ def run(args: argparse.Namespace) -> int:
     recorder = Recorder(settings)
     recorder.attach()
     print(f"recording into {args.store}; stop with Ctrl-C", file=sys.stderr, flush=True)
+    for notice in recorder.notices:
+        print(f"cotenant: {notice}", file=sys.stderr, flush=True)
     line = _LiveLine()
     recorder.run(stop, line.show)
     line.end()

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * What the host did to a thread: off-CPU spans, waits for a CPU, wakeups, births and ends.
+ *
+ *   switch out        woken             switch in
+ *       |---------------|------------------|
+ *       <- - - - - - - switch - - - - - - ->      off the CPU, whoever took it
+ *                       <- - runqueue - - ->      runnable, and not running
+ *
+ * A thread that was preempted was runnable all the time: its switch, state R, is its wait.
+ *
+ * Each switch belongs to two threads: the one that leaves has spent time on the CPU, the one
+ * that comes ends its span. Neither is asked for as the current task.
+ */
+#include "sched.bpf.h"
+#include "owner.bpf.h"
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+RECORDS(host_event);
+VALUES(host_op);
+VALUES(host_state);
+
+#define TOTAL(op) KERNEL_FUNCTION(EVENT_HOST, HOST_OP_##op)
+#define TASK_DEAD 0x80
+#define TASK_NOLOAD 0x400
+#define TASK_UNINTERRUPTIBLE 0x2
+#define STACK_BYTES (16 << 10)
+#define SAY_TIMES 16
+#define SAY_NS 4000000
+
+struct bpf_iter__task {
+	struct task_struct *task;
+} BTF;
+
+/* Spans of threads that use no GPU library become rows from here on. */
+const volatile __u64 host_threshold_ns = 10000000;
+/* Rows for every thread, however short. */
+const volatile __u8 host_all = 0;
+
+static __always_inline struct total *sched_total(const struct sched_task *sched, __u16 function)
+{
+	return total_of(sched->cgroup_id, sched->v1_id, function);
+}
+
+static __always_inline void say(struct sched_task *sched)
+{
+	struct total *total = sched_total(sched, TOTAL(oncpu));
+
+	/* Room for a new tenant may be long in coming: its time waits with the thread. */
+	if (!total)
+		return;
+	total->count += sched->on_times;
+	total->sum_ns += sched->on_ns;
+	sched->on_times = 0;
+	sched->on_ns = 0;
+	total = sched_total(sched, TOTAL(switch));
+	if (!total)
+		return;
+	total->count += sched->off_times;
+	total->sum_ns += sched->off_ns;
+	sched->off_times = 0;
+	sched->off_ns = 0;
+}
+
+/* What it did so far was done for the tenant that it leaves. */
+static __always_inline void refresh(struct sched_task *sched, const struct task_struct *task,
+				    __u64 migrations)
+{
+	__u64 id = v2_cgroup_id(task);
+
+	if (sched->cgroups && (sched->on_times || sched->off_times))
+		say(sched);
+	sched->v1_id = v1_cgroup_id(task->cgroups);
+	if (is_kthread(task) && id == ROOT_CGROUP) {
+		id = NOBODY;
+		sched->v1_id = 0;
+	}
+	sched->cgroups = (__u64)task->cgroups;
+	sched->migrations = migrations;
+	sched->cgroup_id = id;
+	if (sched->gpu)
+		gpu_tenant_mark(id);
+}
+
+static __always_inline struct sched_task *sched_of(struct task_struct *task)
+{
+	struct sched_task *sched = bpf_task_storage_get(&sched_tasks, task, 0,
+							BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u32 zero = 0;
+	__u64 *moved = bpf_map_lookup_elem(&migrations, &zero);
+
+	if (!sched || !moved) {
+		count(COUNTER_NO_THREAD);
+		return NULL;
+	}
+	if (sched->cgroups != (__u64)task->cgroups || sched->migrations != *moved)
+		refresh(sched, task, *moved);
+	return sched;
+}
+
+/*
+ * Only a switch changes these totals, with interrupts off, on its own CPU: nothing comes between
+ * the reading and the writing, and a plain addition is exact.
+ */
+static __always_inline void total_add_alone(struct total *total, __u64 duration_ns)
+{
+	__u32 bucket = log2_of(duration_ns);
+	struct control *now = control();
+
+	if (bucket >= TOTAL_BUCKETS)
+		bucket = TOTAL_BUCKETS - 1;
+	total->count++;
+	total->sum_ns += duration_ns;
+	total->histogram[bucket]++;
+	if (now && total->window != now->window) {
+		total->window = now->window;
+		total->max_ns = 0;
+	}
+	if (duration_ns > total->max_ns)
+		total->max_ns = duration_ns;
+}
+
+static __always_inline bool_t tenant_uses_gpu(__u64 cgroup_id)
+{
+	return bpf_map_lookup_elem(&gpu_tenants, &cgroup_id) != NULL;
+}
+
+/* Events of a thread's life are rows for those who use a GPU, and for their tenants. */
+static __always_inline bool_t worth_a_row(const struct sched_task *sched)
+{
+	return host_all || sched->gpu || tenant_uses_gpu(sched->cgroup_id);
+}
+
+/* A thread that sleeps of its own will is news only beside a GPU. */
+static __always_inline bool_t span_worth_a_row(const struct sched_task *sched, __u64 duration_ns)
+{
+	if (host_all || sched->gpu)
+		return 1;
+	if (duration_ns < host_threshold_ns)
+		return 0;
+	if (sched->state == HOST_STATE_S || sched->state == HOST_STATE_I)
+		return tenant_uses_gpu(sched->cgroup_id);
+	return 1;
+}
+
+static __always_inline struct host_event *row_begin(struct total *total,
+						    const struct task_struct *task,
+						    const struct sched_task *sched, __u16 op,
+						    __u64 began_ns)
+{
+	struct host_event *row = row_reserve(total, sizeof(*row));
+	struct owner owner = {};
+
+	if (!row)
+		return NULL;
+	owner.cgroup_id = sched->cgroup_id;
+	owner.cgroup_v1_id = sched->v1_id;
+	owner_task(&owner, task);
+	head_of(&row->head, &owner, EVENT_HOST, sizeof(*row), began_ns);
+	row->op = op;
+	row->known = 0;
+	row->reserved = 0;
+	row->duration_ns = 0;
+	row->on_cpu = bpf_get_smp_processor_id();
+	row->peer_pid = 0;
+	row->peer_cgroup_id = 0;
+	row->peer_v1_id = 0;
+	row->state = 0;
+	row->attribution = sched->cgroup_id == NOBODY ? ATTRIBUTION_kernel : ATTRIBUTION_task;
+	row->weight = 1;
+	return row;
+}
+
+static __always_inline void row_peer(struct host_event *row, __u32 pid, __u64 cgroup_id,
+				     __u64 v1_id)
+{
+	/* The idle task is nobody. */
+	if (!pid)
+		return;
+	row->peer_pid = pid;
+	row->peer_cgroup_id = cgroup_id;
+	row->peer_v1_id = v1_id;
+	row->known |= 1 << HOST_KNOWN_PEER | 1 << HOST_KNOWN_PEER_TENANT;
+}
+
+static __always_inline __u16 state_of(bool_t preempt, unsigned int state)
+{
+	if (preempt || !state)
+		return HOST_STATE_R;
+	if ((state & (TASK_NOLOAD | TASK_UNINTERRUPTIBLE)) == (TASK_NOLOAD | TASK_UNINTERRUPTIBLE))
+		return HOST_STATE_I;
+	if (state & 0x01)
+		return HOST_STATE_S;
+	if (state & 0x02)
+		return HOST_STATE_D;
+	if (state & 0x04)
+		return HOST_STATE_T;
+	if (state & 0x08)
+		return HOST_STATE_t;
+	if (state & 0x10)
+		return HOST_STATE_X;
+	if (state & 0x20)
+		return HOST_STATE_Z;
+	if (state & 0x40)
+		return HOST_STATE_P;
+	return HOST_STATE_X;
+}
+
+static __always_inline void leaves(struct sched_task *sched, __u64 now, bool_t last)
+{
+	if (sched->on_since) {
+		sched->on_ns += now - sched->on_since;
+		sched->on_times++;
+		sched->on_since = 0;
+	}
+	if (last || sched->on_times >= SAY_TIMES || sched->on_ns >= SAY_NS)
+		say(sched);
+}
+
+static __always_inline void comes(struct task_struct *task, struct sched_task *sched,
+				  __u32 holder_pid, const struct sched_task *holder, __u64 now)
+{
+	__u64 off = sched->off_since, runnable = sched->runnable_since;
+	bool_t preempted = off && sched->state == HOST_STATE_R;
+	struct host_event *row;
+	struct total *total;
+
+	sched->on_since = now;
+	sched->off_since = 0;
+	sched->runnable_since = 0;
+	if (off) {
+		sched->off_ns += now - off;
+		sched->off_times++;
+		if (span_worth_a_row(sched, now - off)) {
+			row = row_begin(sched_total(sched, TOTAL(switch)), task, sched,
+					HOST_OP_switch, off);
+			if (row) {
+				row->duration_ns = now - off;
+				row->state = sched->state;
+				row->known = 1 << HOST_KNOWN_DURATION | 1 << HOST_KNOWN_STATE;
+				row_peer(row, sched->taker_pid, sched->taker_cgroup_id,
+					 sched->taker_v1_id);
+				bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+			}
+		}
+	}
+	/* The waker may have been faster than the switch. */
+	if (preempted || runnable < off)
+		runnable = off;
+	if (!runnable)
+		return;
+	total = sched_total(sched, TOTAL(runqueue));
+	if (total)
+		total_add_alone(total, now - runnable);
+	if (preempted)
+		return;
+	if (!host_all && !sched->gpu && now - runnable < host_threshold_ns)
+		return;
+	row = row_begin(total, task, sched, HOST_OP_runqueue, runnable);
+	if (!row)
+		return;
+	row->duration_ns = now - runnable;
+	row->known = 1 << HOST_KNOWN_DURATION;
+	if (holder)
+		row_peer(row, holder_pid, holder->cgroup_id, holder->v1_id);
+	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+}
+
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(host_switch, bool_t preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	struct sched_task *from = prev->pid ? sched_of(prev) : NULL;
+	struct sched_task *to = next->pid ? sched_of(next) : NULL;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (from) {
+		leaves(from, now, prev_state & TASK_DEAD);
+		from->off_since = now;
+		from->state = state_of(preempt, prev_state);
+		from->taker_pid = to ? next->pid : 0;
+		from->taker_cgroup_id = to ? to->cgroup_id : 0;
+		from->taker_v1_id = to ? to->v1_id : 0;
+	}
+	if (to)
+		comes(next, to, prev->pid, from, now);
+	return 0;
+}
+
+/* A row of its own frame: see host_waking. */
+static __noinline int wakeup_row(struct task_struct *task, struct sched_task *sched, __u64 own)
+{
+	struct task_struct *waker = bpf_get_current_task_btf();
+	struct host_event *row;
+
+	if (!sched)
+		return 0;
+	row = row_begin(sched_total(sched, TOTAL(wakeup)), task, sched, HOST_OP_wakeup,
+			sched->runnable_since);
+	if (!row)
+		return 0;
+	if (own && waker->pid) {
+		__u64 id = v2_cgroup_id(waker), v1_id = v1_cgroup_id(waker->cgroups);
+
+		if (is_kthread(waker) && id == ROOT_CGROUP)
+			id = NOBODY, v1_id = 0;
+		row_peer(row, waker->pid, id, v1_id);
+	}
+	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/*
+ * The waker is current here, and only here: a remote wakeup is carried out by an interrupt. What
+ * an interrupt wakes is nobody's doing. Interrupts run on a stack of their own, so our frame tells
+ * where we are, as long as it is a small one: a large one is put on a private stack.
+ */
+SEC("?tp_btf/sched_waking")
+int BPF_PROG(host_waking, struct task_struct *task)
+{
+	struct sched_task *sched = bpf_task_storage_get(&sched_tasks, task, 0,
+							BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_struct *current;
+	__u64 frame;
+
+	if (!sched)
+		return 0;
+	sched->runnable_since = bpf_ktime_get_ns();
+	/* Without cgroups no switch has been seen, and its tenant is not known yet. */
+	if ((!host_all && !sched->gpu) || !sched->cgroups)
+		return 0;
+	current = bpf_get_current_task_btf();
+	/* The difference of two pointers is a number; the task's address is one already. */
+	asm volatile("%[frame] = r10; %[frame] -= %[task]"
+		     : [frame] "=&r"(frame)
+		     : [task] "r"(current));
+	frame += bpf_get_current_task() - (__u64)current->stack;
+	wakeup_row(task, sched, frame < STACK_BYTES);
+	return 0;
+}
+
+SEC("?tp_btf/sched_wakeup_new")
+int BPF_PROG(host_wakeup_new, struct task_struct *task)
+{
+	struct sched_task *sched = sched_of(task);
+
+	if (sched)
+		sched->runnable_since = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* A thread that never leaves its CPU is counted at every tick; runs on each CPU, as an interrupt. */
+SEC("?perf_event")
+int host_tick(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sched_task *sched = task->pid ? sched_of(task) : NULL;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!sched)
+		return 0;
+	if (sched->on_since)
+		sched->on_ns += now - sched->on_since;
+	sched->on_since = now;
+	say(sched);
+	return 0;
+}
+
+/* The last word of every thread, once no switch comes between. */
+SEC("?iter/task")
+int host_say(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct sched_task *sched;
+	__u64 now = bpf_ktime_get_ns();
+
+	sched = task ? bpf_task_storage_get(&sched_tasks, task, 0, 0) : NULL;
+	if (!sched)
+		return 0;
+	if (sched->on_since)
+		sched->on_ns += now - sched->on_since;
+	sched->on_since = 0;
+	say(sched);
+	return 0;
+}
+
+static __always_inline struct host_event *life(struct task_struct *task, __u16 op, __u16 function)
+{
+	struct sched_task *sched = sched_of(task);
+	struct total *total;
+
+	if (!sched)
+		return NULL;
+	total = sched_total(sched, function);
+	if (total)
+		total_add(total, 0, 0);
+	if (op != HOST_OP_oom_kill && !worth_a_row(sched))
+		return NULL;
+	return row_begin(total, task, sched, op, bpf_ktime_get_ns());
+}
+
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(host_exec, struct task_struct *task)
+{
+	struct host_event *row = life(task, HOST_OP_exec, TOTAL(exec));
+
+	if (row)
+		bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(host_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct host_event *row = life(parent, HOST_OP_fork, TOTAL(fork));
+
+	if (!row)
+		return 0;
+	row_peer(row, child->pid, v2_cgroup_id(child), v1_cgroup_id(child->cgroups));
+	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(host_exit, struct task_struct *task)
+{
+	struct host_event *row = life(task, HOST_OP_exit, TOTAL(exit));
+
+	if (row)
+		bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* The one who dies is not the one who asked for memory. */
+SEC("?tp_btf/mark_victim")
+int BPF_PROG(host_oom_kill, struct task_struct *task)
+{
+	struct host_event *row = life(task, HOST_OP_oom_kill, TOTAL(oom_kill));
+	struct task_struct *asker;
+
+	if (!row)
+		return 0;
+	asker = bpf_get_current_task_btf();
+	row_peer(row, asker->pid, v2_cgroup_id(asker), v1_cgroup_id(asker->cgroups));
+	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+	return 0;
+}

@@ -1,0 +1,116 @@
+"""CPU quotas, each second: the kernel has no tracepoint for a cgroup that ran out of its quota.
+
+``cpu.stat`` counts for how long threads stood still; what was added since the last look becomes a
+row of ``host_events``. Only cgroups that have a quota are looked at each time.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from cotenant.identity.ids import V2
+from cotenant.identity.ledger import Ledger
+from cotenant.identity.walk import Mount, mounts, walk
+
+_SEARCH_EVERY: Final = 5  # Seconds between looks for new quotas.
+
+
+@dataclass(slots=True)
+class _Quota:
+    """A cgroup with a quota, and how long it had stood still when last looked at."""
+
+    directory: Path
+    cgroup_id: int
+    stopped_ns: int
+
+
+class Throttle:
+    """Follows every cgroup that has a CPU quota."""
+
+    def __init__(self, ledger: Ledger, hierarchies: list[Mount] | None = None) -> None:
+        self._ledger = ledger
+        self._mount = _controlled(mounts() if hierarchies is None else hierarchies)
+        self._quotas: dict[int, _Quota] = {}
+        self._looks = 0
+
+    def sample(self, now_ns: int) -> Any | None:
+        """Rows for those who stood still since the last look; None if nobody did."""
+        if self._mount is None:
+            return None
+        if self._looks % _SEARCH_EVERY == 0:
+            self._search(self._mount)
+        self._looks += 1
+        rows = []
+        for kernel_id, quota in list(self._quotas.items()):
+            stopped_ns = _stopped_ns(quota.directory)
+            if stopped_ns is None:
+                del self._quotas[kernel_id]
+                continue
+            if stopped_ns > quota.stopped_ns:
+                rows.append(_row(now_ns, quota.cgroup_id, stopped_ns - quota.stopped_ns))
+                quota.stopped_ns = stopped_ns
+        return pa.Table.from_pylist(rows) if rows else None
+
+    def _search(self, mount: Mount) -> None:
+        for found in walk(mount):
+            if found.kernel_id in self._quotas or found.path == "/":
+                continue
+            directory = mount.directory / found.path.removeprefix(mount.root).lstrip("/")
+            stopped_ns = _stopped_ns(directory) if _has_quota(directory) else None
+            if stopped_ns is None:
+                continue
+            ids = np.array([found.kernel_id], np.uint64)
+            cgroup_id = int(self._ledger.translate_in(mount.hierarchy, ids)[0])
+            # A cgroup that was not there at the start has all its waiting inside the recording.
+            before = stopped_ns if self._looks == 0 else 0
+            self._quotas[found.kernel_id] = _Quota(directory, cgroup_id, before)
+
+
+def _controlled(hierarchies: list[Mount]) -> Mount | None:
+    """The hierarchy that has the cpu controller: a version 1 one that took it, else version 2."""
+    for mount in hierarchies:
+        if "cpu" in mount.controllers:
+            return mount
+    return next((mount for mount in hierarchies if mount.hierarchy == V2), None)
+
+
+def _has_quota(directory: Path) -> bool:
+    for name, none in (("cpu.max", "max"), ("cpu.cfs_quota_us", "-1")):
+        try:
+            words = (directory / name).read_text().split()
+        except OSError:
+            continue
+        return bool(words) and words[0] != none
+    return False
+
+
+def _stopped_ns(directory: Path) -> int | None:
+    """How long its threads stood still so far; None if it is gone."""
+    try:
+        words = dict(line.split() for line in (directory / "cpu.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return None
+    if "throttled_usec" in words:
+        return int(words["throttled_usec"]) * 1000
+    return int(words.get("throttled_time", 0))
+
+
+def _row(now_ns: int, cgroup_id: int, duration_ns: int) -> dict[str, Any]:
+    return {
+        "timestamp_ns": now_ns,
+        "pid": 0,
+        "tid": 0,
+        "cgroup_id": cgroup_id,
+        "comm": "",
+        "op": "throttled",
+        "duration_ns": duration_ns,
+        "cpu": 0,
+        "peer_pid": None,
+        "peer_cgroup_id": None,
+        "state": None,
+        "attribution": "task",
+        "weight": 1,
+    }

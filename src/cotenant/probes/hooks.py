@@ -1,0 +1,134 @@
+"""Kernel hooks into the kernel: loads a family's programs and places them, as far as it can."""
+
+import os
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+from cotenant.errors import Unsupported
+from cotenant.probes import syscalls
+from cotenant.probes.kernel import Hook, KernelFamily, hooks_of
+from cotenant.probes.programs import Constants, Programs, Sizes, load_object
+
+_TICKS_A_SECOND: Final = 4
+_TYPE_SOFTWARE: Final = 1
+_CPU_CLOCK: Final = 0
+_FREQUENCY: Final = 1 << 10  # The period is a frequency.
+
+
+@dataclass(slots=True)
+class Hooks:
+    """What sits in the kernel, and what could not."""
+
+    links: list[int] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)  # By program: what is lost, and why.
+
+    last: list[int] = field(default_factory=list)  # Programs that have the last word.
+
+    def close(self) -> None:
+        """Take everything out again, then let those speak who were waiting for it."""
+        for fd in self.links:
+            os.close(fd)
+        self.links.clear()
+        for program in self.last:
+            syscalls.run_iterator(program)
+
+
+def place(
+    programs: Programs, families: Collection[KernelFamily], sizes: Sizes, constants: Constants
+) -> Hooks:
+    """Load and attach these families; what this kernel lacks is left out, and said."""
+    placed = Hooks()
+    for family in families:
+        hooks = _loadable(programs, hooks_of(family), sizes, constants, placed)
+        for hook in hooks:
+            try:
+                program = programs.programs[hook.program]
+                if hook.at == "stop":
+                    placed.last.append(program)
+                else:
+                    placed.links += _attach(program, hook)
+            except OSError as error:
+                _refuse(placed, hook, str(error))
+    return placed
+
+
+def _loadable(
+    programs: Programs,
+    hooks: tuple[Hook, ...],
+    sizes: Sizes,
+    constants: Constants,
+    placed: Hooks,
+) -> tuple[Hook, ...]:
+    """The hooks whose programs this kernel takes; all at once, or else those that it takes."""
+    try:
+        _load(programs, hooks, sizes, constants)
+    except Unsupported:
+        pass
+    else:
+        return hooks
+    taken = []
+    for hook in hooks:
+        try:
+            _load(programs, (hook,), sizes, constants, trial=True)
+            taken.append(hook)
+        except Unsupported as error:
+            _refuse(placed, hook, str(error))
+    if any(hook.required and hook not in taken for hook in hooks) or not taken:
+        return ()
+    _load(programs, tuple(taken), sizes, constants)
+    return tuple(taken)
+
+
+def _load(
+    programs: Programs,
+    hooks: tuple[Hook, ...],
+    sizes: Sizes,
+    constants: Constants,
+    *,
+    trial: bool = False,
+) -> None:
+    into = Programs(programs.method, maps=dict(programs.maps)) if trial else programs
+    wanted = {hook.program: -1 for hook in hooks}
+    load_object(into, hooks[0].family, wanted, sizes, constants)
+    if trial:
+        for name, fd in into.maps.items():
+            if name not in programs.maps:
+                os.close(fd)
+        for fd in into.programs.values():
+            os.close(fd)
+
+
+def _refuse(placed: Hooks, hook: Hook, why: str) -> None:
+    what = f"no {hook.family} events" if hook.required else hook.lost
+    placed.refused[hook.program] = f"not recorded: {what} ({why})"
+
+
+def _attach(program: int, hook: Hook) -> list[int]:
+    if hook.at != "tick":
+        return [syscalls.attach_tracepoint(program)]
+    return [fd for cpu in _online_cpus() for fd in _attach_tick(program, cpu)]
+
+
+def _attach_tick(program: int, cpu: int) -> list[int]:
+    """A program that runs a few times a second on one CPU, by a software clock."""
+    attributes = struct.pack(
+        "IIQQQQQ", _TYPE_SOFTWARE, 112, _CPU_CLOCK, _TICKS_A_SECOND, 0, 0, _FREQUENCY
+    ).ljust(112, b"\0")
+    event = syscalls.perf_event_open(attributes, pid=-1, cpu=cpu)
+    try:
+        return [syscalls.attach_perf(program, event, 0), event]
+    except OSError:
+        os.close(event)
+        raise
+
+
+def _online_cpus() -> list[int]:
+    with open("/sys/devices/system/cpu/online") as file:
+        text = file.read().strip()
+    cpus: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        cpus += range(int(first), int(last or first) + 1)
+    return cpus

@@ -1,0 +1,64 @@
+"""Every kernel hook, as data: which program sits on it, and what is lost without it.
+
+A family's programs are one object. A hook that this kernel does not have, or whose program needs
+a field that its BTF lacks, is left out with a message unless it is required; the rest goes on.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from cotenant.probes.function import Function
+from cotenant.probes.tables import BY_ID
+from cotenant.schema.events import ENUMS, RECORDS
+
+_KERNEL: Final = 0x8000  # As KERNEL_FUNCTION() in bpf/total.h.
+
+
+class KernelFamily(StrEnum):
+    """Events that the kernel raises; the object's stem and the table's."""
+
+    HOST = "host"
+
+
+# Everything that can be recorded.
+FAMILIES: Final = ("cuda", "nccl", *KernelFamily)
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A place in the kernel and the program that runs there."""
+
+    family: KernelFamily
+    program: str
+    at: str  # A tracepoint, "tick" for a few times a second on each CPU, or "stop".
+    lost: str  # What cannot be told without it.
+    required: bool = False  # Without it the family means nothing.
+
+
+HOOKS: Final = (
+    Hook(KernelFamily.HOST, "host_switch", "sched_switch", "time on and off the CPU", True),
+    Hook(KernelFamily.HOST, "host_waking", "sched_waking", "wakeups and waits for a CPU"),
+    Hook(KernelFamily.HOST, "host_wakeup_new", "sched_wakeup_new", "waits of new threads"),
+    Hook(KernelFamily.HOST, "host_tick", "tick", "CPU time of threads that never pause"),
+    Hook(KernelFamily.HOST, "host_say", "stop", "the last milliseconds of CPU time"),
+    Hook(KernelFamily.HOST, "host_exec", "sched_process_exec", "programs started"),
+    Hook(KernelFamily.HOST, "host_fork", "sched_process_fork", "processes and threads made"),
+    Hook(KernelFamily.HOST, "host_exit", "sched_process_exit", "processes and threads ended"),
+    Hook(KernelFamily.HOST, "host_oom_kill", "mark_victim", "kills for want of memory"),
+)
+
+
+def hooks_of(family: KernelFamily) -> tuple[Hook, ...]:
+    """The family's hooks, in the order in which they are attached."""
+    return tuple(hook for hook in HOOKS if hook.family == family)
+
+
+def counted(number: int) -> tuple[str, str] | None:
+    """The family and the function or operation that a total of this number counts."""
+    if number < _KERNEL:
+        function: Function | None = BY_ID.get(number)
+        return (str(function.family), function.symbol) if function else None
+    record = RECORDS.get(number >> 8 & 0x7F)
+    name = ENUMS[f"{record.family}_op"].get(number & 0xFF) if record else None
+    return (record.family, name) if record and name else None
