@@ -57,6 +57,20 @@ EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
 	DONE(begin(rec, stream, graph, false));
 }
 
+EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
+						 const CUgraphNode *after, const void *edges,
+						 size_t n, int mode)
+{
+	CALL("capture");
+	(void)after;
+	(void)edges;
+	(void)n;
+	(void)mode;
+	if (!arena_holds(&graphs, graph))
+		DONE(CUDA_ERROR_INVALID_HANDLE);
+	DONE(begin(rec, stream, graph, true));
+}
+
 static CUresult end(struct truth *rec, CUstream handle, CUgraph *out, bool per_thread)
 {
 	struct stream *stream = stream_of(handle, per_thread), *other = NULL;

@@ -194,6 +194,28 @@ EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	DONE(CUDA_SUCCESS);
 }
 
+/* Waits for what runs; what the context holds stays, for nobody resets and then uses it. */
+static CUresult reset(CUdevice device)
+{
+	struct gpu *gpu = gpu_of(device);
+
+	if (!gpu)
+		return CUDA_ERROR_INVALID_DEVICE;
+	return gpu->primary ? queue_context_wait(gpu->primary) : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+	CALL("context");
+	DONE(reset(device));
+}
+
+EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+	CALL("context");
+	DONE(reset(device));
+}
+
 EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
 {
 	(void)flags;

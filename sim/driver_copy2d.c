@@ -37,7 +37,8 @@ static CUresult copy_2d(struct truth *rec, const CUDA_MEMCPY2D *c, struct transf
 	t.src = end_of(c->src_type, c->src_host, c->src_device) + c->src_y * src_pitch + c->src_x;
 	t.bytes = c->width * c->height;
 	t.direction = way(c->dst_type, c->src_type, &t);
-	move_rows(&t, c->width, c->height, dst_pitch, src_pitch);
+	if (c->dst_type != MEMORY_ARRAY && c->src_type != MEMORY_ARRAY)
+		move_rows(&t, c->width, c->height, dst_pitch, src_pitch);
 	return transfer_time(rec, &t, NODE_MEMCPY);
 }
 
@@ -54,7 +55,8 @@ static CUresult copy_3d(struct truth *rec, const CUDA_MEMCPY3D *c, struct transf
 	t.src = end_of(c->src_type, c->src_host, c->src_device) + c->src_y * src_pitch + c->src_x;
 	t.bytes = c->width * c->height * c->depth;
 	t.direction = way(c->dst_type, c->src_type, &t);
-	for (size_t z = 0; z < c->depth; z++) {
+	for (size_t z = 0;
+	     c->dst_type != MEMORY_ARRAY && c->src_type != MEMORY_ARRAY && z < c->depth; z++) {
 		plane = t;
 		plane.dst +=
 			(c->dst_z + z) * dst_pitch * (c->dst_height ? c->dst_height : c->height);

@@ -58,8 +58,7 @@ static CUresult add(struct truth *rec, CUgraphNode *out, CUgraph graph, const st
 	return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* `known`: whether the struct goes on to the kernel handle that newer versions have. */
-static CUresult kernel_op(struct capture_op *op, const CUDA_KERNEL_NODE_PARAMS *params, bool known)
+CUresult kernel_op(struct capture_op *op, const CUDA_KERNEL_NODE_PARAMS *params, bool known)
 {
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -131,11 +130,6 @@ EXPORT CUresult cuGraphAddMemsetNode(NODE_PARAMS, const CUDA_MEMSET_NODE_PARAMS 
 	DONE(add(rec, out, graph, &op));
 }
 
-struct host_params {
-	void (*function)(void *);
-	void *data;
-};
-
 EXPORT CUresult cuGraphAddHostNode(NODE_PARAMS, const struct host_params *params)
 {
 	CALL("graph");
@@ -171,38 +165,34 @@ EXPORT CUresult cuGraphAddChildGraphNode(NODE_PARAMS, CUgraph child)
 	DONE(add(rec, out, graph, &op));
 }
 
-struct node_params {
-	int type, unused[3];
-	union {
-		CUDA_KERNEL_NODE_PARAMS kernel;
-		CUDA_MEMSET_NODE_PARAMS memset;
-		struct host_params host;
-		long long bytes[29];
-	};
-	long long last;
-};
-_Static_assert(sizeof(struct node_params) == 256, "CUgraphNodeParams");
-
-static CUresult add_node(struct truth *rec, CUgraphNode *out, CUgraph graph,
-			 const struct node_params *p)
+CUresult node_op(struct capture_op *op, const struct node_params *p)
 {
-	struct capture_op op = { 0 };
-
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
-	op.kind = p->type;
+	*op = (struct capture_op){ .kind = NODE_EMPTY };
 	switch (p->type) {
-	case NODE_KERNEL: return add_kernel(rec, out, graph, &p->kernel, true);
+	case NODE_KERNEL: return kernel_op(op, &p->kernel, true);
 	case NODE_MEMSET:
-		op.dst = p->memset.dst;
-		op.bytes = p->memset.width * p->memset.height * p->memset.element_bytes;
-		return add(rec, out, graph, &op);
+		op->kind = NODE_MEMSET;
+		op->dst = p->memset.dst;
+		op->bytes = p->memset.width * p->memset.height * p->memset.element_bytes;
+		return CUDA_SUCCESS;
 	case NODE_HOST:
-		op.host = p->host.function;
-		op.host_data = p->host.data;
-		return add(rec, out, graph, &op);
-	default: op.kind = NODE_EMPTY; return add(rec, out, graph, &op);
+		op->kind = NODE_HOST;
+		op->host = p->host.function;
+		op->host_data = p->host.data;
+		return CUDA_SUCCESS;
+	default: return CUDA_SUCCESS;
 	}
+}
+
+static CUresult add_node(struct truth *rec, CUgraphNode *out, CUgraph graph,
+			 const struct node_params *params)
+{
+	struct capture_op op;
+	CUresult result = node_op(&op, params);
+
+	return result ? result : add(rec, out, graph, &op);
 }
 
 EXPORT CUresult cuGraphAddNode(NODE_PARAMS, struct node_params *params)
@@ -291,4 +281,36 @@ EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE
 	memcpy(params->block, node->op.block, sizeof(params->block));
 	params->shared_bytes = node->op.shared_bytes;
 	return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphNodeSetParams(CUgraphNode node, struct node_params *params)
+{
+	CALL("graph");
+	struct capture_op op;
+	CUresult result = node_op(&op, params);
+
+	if (!arena_holds(&graph_nodes, node))
+		DONE(CUDA_ERROR_INVALID_HANDLE);
+	if (result == CUDA_SUCCESS)
+		node->op = op;
+	note_graph(rec, node, node->graph);
+	DONE(result);
+}
+
+EXPORT CUresult cuGraphDestroyNode(CUgraphNode node)
+{
+	CALL("graph");
+	struct graph_node *before = NULL;
+
+	if (!arena_holds(&graph_nodes, node))
+		DONE(CUDA_ERROR_INVALID_HANDLE);
+	note_graph(rec, node, node->graph);
+	for (struct graph_node *n = node->graph->first; n && n != node; n = n->next)
+		before = n;
+	*(before ? &before->next : &node->graph->first) = node->next;
+	if (node->graph->last == node)
+		node->graph->last = before;
+	node->graph->nodes--;
+	arena_free(&graph_nodes, node);
+	DONE(CUDA_SUCCESS);
 }

@@ -206,6 +206,22 @@ EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode 
 	DONE(set_params(rec, exec, node, params, true));
 }
 
+EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
+					 struct node_params *params)
+{
+	CALL("graph");
+	struct exec_op *e = op_of(exec, node);
+	struct capture_op op;
+	CUresult result = node_op(&op, params);
+
+	if (!e)
+		DONE(CUDA_ERROR_INVALID_HANDLE);
+	if (result == CUDA_SUCCESS)
+		e->op = op;
+	note_graph(rec, exec, exec->graph);
+	DONE(result);
+}
+
 EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned enabled)
 {
 	struct exec_op *e = op_of(exec, node);

@@ -129,3 +129,55 @@ EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f
 	(void)extra;
 	DONE(launch_ex(rec, config, f, true));
 }
+
+/* The oldest way: one thread per block, unless other calls (not here) had said otherwise. */
+EXPORT CUresult cuLaunch(CUfunction f)
+{
+	CALL("launch");
+	DONE(launch(rec, &(struct launch){ f, { 1, 1, 1 }, { 1, 1, 1 }, 0, NULL }, false));
+}
+
+EXPORT CUresult cuLaunchGrid(CUfunction f, int width, int height)
+{
+	CALL("launch");
+	DONE(launch(rec,
+		    &(struct launch){
+			    f, { (uint32_t)width, (uint32_t)height, 1 }, { 1, 1, 1 }, 0, NULL },
+		    false));
+}
+
+EXPORT CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream)
+{
+	CALL("launch");
+	DONE(launch(rec,
+		    &(struct launch){
+			    f, { (uint32_t)width, (uint32_t)height, 1 }, { 1, 1, 1 }, 0, stream },
+		    false));
+}
+
+struct device_launch {
+	CUfunction function;
+	uint32_t grid[3], block[3], shared_bytes;
+	CUstream stream;
+	void **params;
+};
+_Static_assert(sizeof(struct device_launch) == 56, "CUDA_LAUNCH_PARAMS");
+
+EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(struct device_launch *list, unsigned n,
+						     unsigned flags)
+{
+	CALL("launch");
+	CUresult result = list && n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+	(void)flags;
+	for (unsigned i = 0; i < n && result == CUDA_SUCCESS; i++) {
+		struct launch l = { .function = list[i].function,
+				    .stream = list[i].stream,
+				    .shared_bytes = list[i].shared_bytes };
+
+		memcpy(l.grid, list[i].grid, sizeof(l.grid));
+		memcpy(l.block, list[i].block, sizeof(l.block));
+		result = launch(i ? NULL : rec, &l, false);
+	}
+	DONE(result);
+}

@@ -49,6 +49,8 @@ static const struct revision {
 	{ "cuMemAdvise", 0, "" },
 	{ "cuMemPrefetchAsync", 12020, "_v2" },
 	{ "cuMemPrefetchAsync", 0, "" },
+	{ "cuMemcpy3DBatchAsync", 13000, "_v2" },
+	{ "cuMemcpy3DBatchAsync", 0, "" },
 	{ "cuMemcpyBatchAsync", 13000, "_v2" },
 	{ "cuMemcpyBatchAsync", 0, "" },
 	{ "cuStreamBeginCapture", 10010, "_v2" },

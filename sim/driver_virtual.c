@@ -156,6 +156,26 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 	DONE(found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
+EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *address)
+{
+	CALL("map");
+	struct physical *found = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (struct mapping *m = mappings; m && !found; m = m->next)
+		if ((CUdeviceptr)address - m->address < m->bytes)
+			found = m->physical;
+	if (found)
+		found->refs++;
+	pthread_mutex_unlock(&lock);
+	note_memory(rec, (uint64_t)address, 0);
+	if (!found || !out)
+		DONE(CUDA_ERROR_INVALID_VALUE);
+	*out = (CUmemGenericAllocationHandle)found;
+	note_physical(rec, *out);
+	DONE(CUDA_SUCCESS);
+}
+
 EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const void *access, size_t count)
 {
 	CALL("map");

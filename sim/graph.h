@@ -29,6 +29,27 @@ struct graph_exec {
 	} *ops;
 };
 
+struct host_params {
+	void (*function)(void *);
+	void *data;
+};
+
+struct node_params {
+	int type, unused[3];
+	union {
+		CUDA_KERNEL_NODE_PARAMS kernel;
+		CUDA_MEMSET_NODE_PARAMS memset;
+		struct host_params host;
+		long long bytes[29];
+	};
+	long long last;
+};
+_Static_assert(sizeof(struct node_params) == 256, "CUgraphNodeParams");
+
+/* What the parameters of a node describe; `known`: they go on to a kernel handle. */
+CUresult kernel_op(struct capture_op *op, const CUDA_KERNEL_NODE_PARAMS *params, bool known);
+CUresult node_op(struct capture_op *op, const struct node_params *params);
+
 struct graph_node *graph_add(struct graph *graph, const struct capture_op *op);
 CUresult exec_run(struct graph_exec *exec, struct stream *stream, struct truth *rec);
 

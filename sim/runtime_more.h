@@ -54,6 +54,13 @@
 	X(cuMemPoolTrimTo, 11020, (CUmemoryPool, size_t)) \
 	X(cuMemPoolSetAttribute, 11020, (CUmemoryPool, int, void *)) \
 	X(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool *, CUdevice)) \
-	X(cuDeviceGetMemPool, 11020, (CUmemoryPool *, CUdevice))
+	X(cuDeviceGetMemPool, 11020, (CUmemoryPool *, CUdevice)) \
+	X(cuMemcpy3DPeer, 7000, (const CUDA_MEMCPY3D *)) \
+	X(cuMemcpy3DPeerAsync, 7000, (const CUDA_MEMCPY3D *, CUstream)) \
+	X(cuStreamBeginCaptureToGraph, 12030, \
+	  (CUstream, CUgraph, const CUgraphNode *, const void *, size_t, int)) \
+	X(cuGraphAddNode, 12030, \
+	  (CUgraphNode *, CUgraph, const CUgraphNode *, const void *, size_t, void *)) \
+	X(cuGraphExecNodeSetParams, 12020, (CUgraphExec, CUgraphNode, void *))
 
 #endif

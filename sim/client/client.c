@@ -92,10 +92,15 @@ void made(int result, const char *what)
 	exit(1);
 }
 
+static bool row_here(const struct row *row)
+{
+	return !row->only || row->only == runtime_major;
+}
+
 static const struct row *row_of(const char *symbol)
 {
 	for (size_t i = 0; i < row_count; i++)
-		if (strcmp(rows[i].symbol, symbol) == 0)
+		if (row_here(&rows[i]) && strcmp(rows[i].symbol, symbol) == 0)
 			return &rows[i];
 	fprintf(stderr, "client: %s is not in the table; --list shows it\n", symbol);
 	exit(2);
@@ -187,9 +192,15 @@ static void run_lines(void)
 
 static void list(void)
 {
-	for (size_t i = 0; i < row_count; i++)
-		printf("%s{\"symbol\":\"%s\",\"arguments\":\"%s\"}", i ? ",\n" : "[",
-		       rows[i].symbol, rows[i].arguments);
+	const char *before = "[";
+
+	for (size_t i = 0; i < row_count; i++) {
+		if (!row_here(&rows[i]))
+			continue;
+		printf("%s{\"symbol\":\"%s\",\"arguments\":\"%s\"}", before, rows[i].symbol,
+		       rows[i].arguments);
+		before = ",\n";
+	}
 	printf("]\n");
 }
 

@@ -13,6 +13,7 @@
 /* "name:type name:type ...", in the order of the C declaration. */
 struct row {
 	const char *symbol, *arguments;
+	int only; /* in this version of the runtime library; 0: in all */
 };
 
 extern const struct row rows[];
@@ -35,6 +36,14 @@ struct argument {
 	bool given;	 /* on the command line */
 	uint64_t value;
 };
+
+/* Makes an argument of one type. */
+struct maker {
+	const char *type;
+	void (*make)(struct argument *a, int call, struct words *w);
+};
+extern const struct maker shape_makers[];
+extern const size_t shape_maker_count;
 
 /* Make the value of an argument for the given call, and add it to the words. */
 void value_make(struct argument *a, int index, int call, struct words *w);
@@ -61,5 +70,6 @@ extern int runtime_major;
 void world_make(const char *symbol);
 
 extern const char kernel_name[];
+extern const void *kernel_stub;
 
 #endif

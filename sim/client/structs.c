@@ -205,10 +205,7 @@ static void make_wrapper(struct argument *a, int call, struct words *w)
 	words_add(w, (uint64_t)&wrapper);
 }
 
-static const struct {
-	const char *type;
-	void (*make)(struct argument *a, int call, struct words *w);
-} makers[] = {
+static const struct maker struct_makers[] = {
 	{ "config", make_config },
 	{ "rt_config", make_rt_config },
 	{ "memcpy2d", make_memcpy2d },
@@ -221,13 +218,22 @@ static const struct {
 	{ "wrapper", make_wrapper },
 };
 
-bool struct_make(struct argument *a, int call, struct words *w)
+static bool make_from(const struct maker *makers, size_t n, struct argument *a, int call,
+		      struct words *w)
 {
-	for (size_t i = 0; i < sizeof(makers) / sizeof(*makers); i++)
+	for (size_t i = 0; i < n; i++)
 		if (strcmp(a->type, makers[i].type) == 0) {
 			makers[i].make(a, call, w);
 			return true;
 		}
+	return false;
+}
+
+bool struct_make(struct argument *a, int call, struct words *w)
+{
+	if (make_from(struct_makers, sizeof(struct_makers) / sizeof(*struct_makers), a, call, w) ||
+	    make_from(shape_makers, shape_maker_count, a, call, w))
+		return true;
 	if (strcmp(a->type, "dim3grid") == 0 || strcmp(a->type, "dim3block") == 0) {
 		make_dim3(a, call, w, a->type[4] == 'g');
 		return true;

@@ -16,7 +16,9 @@ static void hostfun(void)
 	__asm__ volatile("nop");
 }
 
+const void *kernel_stub = (const void *)hostfun;
 static char more_hostfuns[1 << 16];
+static char hostvar[1 << 16];
 
 static void world_make_runtime(void)
 {
@@ -30,6 +32,8 @@ static void world_make_runtime(void)
 	world.fatbin = (void **)use("__cudaRegisterFatBinary", 1, &wrapper);
 	use("__cudaRegisterFunction", 10, world.fatbin, hostfun, kernel_name, kernel_name, -1L, 0L,
 	    0L, 0L, 0L, 0L);
+	use("__cudaRegisterVar", 8, world.fatbin, hostvar, hostvar, "client_table", 0L,
+	    (long)sizeof(hostvar), 0L, 0L);
 	use("__cudaRegisterFatBinaryEnd", 1, world.fatbin);
 	made((int)use("cudaSetDevice", 1, 0L), "cudaSetDevice");
 }
@@ -154,6 +158,10 @@ static bool prepared_value(const char *type, int call, uint64_t *value)
 		*value = world.range;
 		made((int)use("cuMemMap", 5, *value, bytes_of(call), 0L, world.physical, 0L),
 		     "cuMemMap");
+	} else if (strcmp(type, "fresh_node") == 0) {
+		made((int)use("cuGraphAddEmptyNode", 4, value, fresh("cuGraphCreate", 2, 0, 0), 0L,
+			      0L),
+		     "node");
 	} else if (strcmp(type, "retained") == 0) {
 		*value = 0;
 		fresh("cuDevicePrimaryCtxRetain", 2, 0, 0);
@@ -201,7 +209,9 @@ static bool number_value(const char *type, int index, int call, uint64_t *value)
 		{ "null", 0 },
 		{ "zero", 0 },
 		{ "one", 1 },
+		{ "two", 2 },
 		{ "three", 3 },
+		{ "array", 0xA000000ull + (uint64_t)(call * 64) },
 		{ "four", 4 },
 		{ "dtod", 3 },
 		{ "bytes", bytes_of(call) },
@@ -247,6 +257,7 @@ static bool object_value(const char *type, int call, uint64_t *value)
 		{ "comm", (uint64_t)world.comm[call % 2] },
 		{ "fatbin", (uint64_t)world.fatbin },
 		{ "hostfun", (uint64_t)hostfun },
+		{ "hostvar", (uint64_t)hostvar },
 		{ "fresh_hostfun", (uint64_t)&more_hostfuns[call % (1 << 16)] },
 		{ "callback", (uint64_t)nothing },
 		{ "stream_callback", (uint64_t)nothing },

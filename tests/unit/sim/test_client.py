@@ -34,16 +34,15 @@ def client(tmp_path, device):
     return run
 
 
-def _symbols():
-    listed = subprocess.run(
-        [str(sim.library_dir() / "client"), "--list"], capture_output=True, text=True, check=True
-    )
+def _symbols(runtime="13"):
+    line = [str(sim.library_dir() / "client"), "--runtime", runtime, "--list"]
+    listed = subprocess.run(line, capture_output=True, text=True, check=True)
     return [row["symbol"] for row in json.loads(listed.stdout)]
 
 
 @pytest.mark.parametrize("runtime", ["12", "13"])
 def test_every_listed_function_is_called_as_often_as_asked_and_succeeds(client, runtime):
-    symbols = _symbols()
+    symbols = _symbols(runtime)
     made, _ = client(*(f"{symbol} {CALLS}" for symbol in symbols), runtime=runtime)
     assert Counter(call["symbol"] for call in made) == dict.fromkeys(symbols, CALLS)
     returns_pointer = {"__cudaRegisterFatBinary"}
@@ -59,6 +58,8 @@ def test_every_listed_function_is_called_as_often_as_asked_and_succeeds(client, 
         ("cuMemcpy3D_v2", {"bytes": "copy.bytes", "direction": "copy.direction"}),
         ("cuMemcpyBatchAsync", {"bytes": "sizes.bytes", "stream": "stream"}),
         ("cuMemcpyBatchAsync_v2", {"bytes": "sizes.bytes", "stream": "stream"}),
+        ("cuMemcpy3DBatchAsync_v2", {"bytes": "copies.bytes", "stream": "stream"}),
+        ("cuMemcpyHtoAAsync_v2", {"bytes": "bytes", "stream": "stream"}),
         ("cuMemcpyPeerAsync", {"bytes": "bytes", "stream": "stream"}),
         ("cuMemAlloc_v2", {"bytes": "bytes", "pointer": "out"}),
         ("cuLaunchKernelEx", {"grid": "config.grid", "stream": "config.stream", "handle": "f"}),
