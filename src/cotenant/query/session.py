@@ -1,5 +1,6 @@
 """A read-only DuckDB in memory over a store: one view per table, and nothing else in reach."""
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -7,20 +8,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import duckdb
 
 from cotenant.errors import QuestionError, StoreError
 from cotenant.query.answer import Answer, Standing
 from cotenant.query.batches import Batches, FileGone
+from cotenant.query.catalog import Catalog
 from cotenant.query.connection import connect
+from cotenant.query.derived import with_sources
 from cotenant.query.losses import losses_of, span_of
 from cotenant.query.statement import Statement, one_line, read_only
 from cotenant.query.tables import Window, create_views
 from cotenant.query.tenant import select_tenant
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import Segment, current_segments, stamp
+
+# Asks what tables there are, so they had better be there.
+_CATALOG: Final = re.compile(r"\b(show|duckdb_\w+)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,7 @@ class Session:
         self._lock = threading.Lock()
         check_readable(self.store)
         self._connection = connect(self.store, self.limits.memory_bytes)
+        self._catalog = Catalog(self._connection, self._ask_all, tenant is not None)
         try:
             self._refresh()
         except BaseException:
@@ -98,15 +105,38 @@ class Session:
         cursor = self._connection.cursor()
         deadline = threading.Timer(self.limits.seconds, cursor.interrupt)
         deadline.daemon = True
-        deadline.start()
         try:
             statement = read_only(cursor, sql)
+            self._derive(statement)
+            deadline.start()
             batches = self._run(cursor, statement.sql, dict(params) if params else None)
             yield batches, self._standing(statement)
         finally:
             deadline.cancel()
             with suppress(duckdb.Error):
                 cursor.close()
+
+    def _derive(self, statement: Statement) -> None:
+        try:
+            if not statement.tables and _CATALOG.search(statement.sql):
+                self._catalog.describe()
+            self._catalog.make(statement.tables)
+        except duckdb.IOException:
+            # Merged or expired since the manifest was read.
+            self._refresh()
+            self._catalog.make(statement.tables)
+        except duckdb.Error as error:
+            raise self._in_words(error) from error
+
+    def _ask_all(self, sql: str) -> Any:
+        window = self._window
+        everyone = Session(
+            self.store, from_ns=window.from_ns, to_ns=window.to_ns, limits=self.limits
+        )
+        with everyone, everyone.stream(sql) as (batches, _):
+            import pyarrow as pa
+
+            return pa.Table.from_batches(list(batches), batches.schema)
 
     def _run(self, cursor: Any, sql: str, params: dict[str, Any] | None) -> Batches:
         try:
@@ -129,11 +159,12 @@ class Session:
 
     def _standing(self, statement: Statement) -> Standing:
         cursor = self._connection.cursor()
+        tables = with_sources(statement.tables)
         try:
             return Standing(
                 sql=statement.sql,
-                span=span_of(self._segments, statement.tables, self._window),
-                losses=losses_of(cursor, statement.tables),
+                span=span_of(self._segments, tables, self._window),
+                losses=losses_of(cursor, tables),
                 missing_segments=self._missing,
             )
         finally:
@@ -150,6 +181,7 @@ class Session:
             named = current_segments(self.store)
             there = [s for s in named if (self.store / s.path).exists()]
             self._create(there)
+            self._catalog.forget()
             self._segments, self._missing = there, len(named) - len(there)
             self._stamp = now
 

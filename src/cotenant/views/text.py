@@ -128,14 +128,15 @@ def table(
     rows: Iterable[Sequence[Any]],
     width: int,
     whole: frozenset[str] = frozenset(),
+    right: frozenset[str] = frozenset(),
 ) -> list[str]:
     """Lines of a table, none wider than ``width``: numbers right, long texts elided.
 
-    Columns named in ``whole`` are never elided. Those that do not fit even so are left out from
-    the right, and the last line says so.
+    Columns named in ``whole`` are never elided, those in ``right`` hold numbers with units. What
+    does not fit even so is left out from the right, and the last line says so.
     """
     rows = [list(row) for row in rows]
-    numeric = [_numeric(row[i] for row in rows) for i in range(len(names))]
+    numeric = [n in right or _numeric(row[i] for row in rows) for i, n in enumerate(names)]
     cells = [[cell(value) for value in row] for row in rows]
     widths = [max([len(n), *(len(row[i]) for row in cells)]) for i, n in enumerate(names)]
     elastic = [not numeric[i] and name not in whole for i, name in enumerate(names)]
@@ -187,9 +188,11 @@ def incompleteness(standing: Standing) -> list[str]:
     return lines
 
 
-def summary(rows: int, standing: Standing) -> str:
-    """The last line of a table: how many rows, of which time, and whether that is all."""
+def summary(rows: int, standing: Standing, tenant: str | None = None) -> str:
+    """The last line of a table: how many rows, of whom and when, and whether that is all."""
     parts = [f"{count(rows)} row" if rows == 1 else f"{count(rows)} rows"]
+    if tenant:
+        parts.append(f"of {tenant}")
     if standing.span:
         parts.append(span(standing.span))
     if standing.losses and standing.complete:

@@ -1,0 +1,115 @@
+"""Tables that are made from others when a question names them.
+
+A view is a ``.sql`` file here, its header naming what it is made from. A computed table is made
+by a function over the rows. Neither costs anything until it is asked for.
+"""
+
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.schema import TABLES
+
+Ask = Callable[[str], Any]  # SQL to a pyarrow.Table, over the same window.
+
+_HEADER: Final = re.compile(r"--\s*(view|from):\s*(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A table that is made from others: by ``sql``, or by a function of the ``module``."""
+
+    name: str
+    doc: str
+    sources: tuple[str, ...]
+    sql: str | None = None
+    module: str | None = None
+    also: tuple[str, ...] = ()  # Looked at too, where there; losses in them do no harm.
+    about_others: bool = False  # What a tenant's own rows cannot tell.
+
+    def compute(self, ask: Ask) -> Any:
+        """The rows of a computed table, as a ``pyarrow.Table``."""
+        return importlib.import_module(f"cotenant.query.{self.module}").compute(ask)
+
+    def empty(self) -> Any:
+        """The same table without rows."""
+        columns = importlib.import_module(f"cotenant.query.{self.module}").SCHEMA
+        return columns.empty_table()
+
+
+_COMPUTED: Final = (
+    Derived(
+        "solved_times",
+        "Device time of one kernel launch or copy, solved from many spans; and how well.",
+        ("spans", "gpu_work"),
+        module="solve",
+    ),
+    Derived(
+        "interference",
+        "How much each tenant slows each other one on a GPU, as observed.",
+        ("spans", "gpu_work", "busy", "containers"),
+        module="interference",
+        also=("cpu_waits",),
+        about_others=True,
+    ),
+)
+
+
+def _read(name: str, text: str) -> Derived:
+    fields = {"view": "", "from": ""}
+    lines = text.splitlines()
+    key = "view"
+    while lines[0].startswith("--"):
+        line = lines.pop(0)
+        if match := _HEADER.match(line):
+            key = match[1]
+            fields[key] = match[2].strip()
+        else:
+            fields[key] += " " + line.removeprefix("--").strip()
+    sources = tuple(source.strip() for source in fields["from"].split(","))
+    return Derived(name, fields["view"], sources, sql="\n".join(lines).strip())
+
+
+def _load() -> dict[str, Derived]:
+    files = sorted(Path(__file__).parent.glob("*.sql"))
+    views = [_read(file.stem, file.read_text("utf-8")) for file in files]
+    known = {table.name: table for table in (*views, *_COMPUTED)}
+    # What is made from a table that this version does not record is not there either.
+    while lacking := [n for n, t in known.items() if not {*TABLES, *known}.issuperset(t.sources)]:
+        known = {name: table for name, table in known.items() if name not in lacking}
+    return known
+
+
+# Read at once: whoever asks may have given up the right to read our files by then.
+DERIVED: Final = _load()
+
+
+def in_order(names: Iterable[str]) -> list[Derived]:
+    """The derived tables behind these names, each after what it is made from."""
+    found: dict[str, Derived] = {}
+
+    def visit(name: str) -> None:
+        if name in found or name not in DERIVED:
+            return
+        for source in (*DERIVED[name].sources, *DERIVED[name].also):
+            visit(source)
+        found[name] = DERIVED[name]
+
+    for name in sorted(names):
+        visit(name)
+    return list(found.values())
+
+
+def with_sources(names: Iterable[str]) -> frozenset[str]:
+    """The names, and every table that stands behind them."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += DERIVED[name].sources if name in DERIVED else ()
+    return frozenset(found)

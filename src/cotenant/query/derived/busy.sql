@@ -1,0 +1,33 @@
+-- view: When a tenant had any work on a GPU: its spans, joined where they touch.
+-- from: spans
+with reached as (
+    select
+        tenant,
+        node,
+        gpu,
+        start_ns,
+        end_ns,
+        max(end_ns) over (
+            partition by tenant, node, gpu
+            order by start_ns, end_ns
+            rows between unbounded preceding and 1 preceding
+        )                                           as reached_ns
+    from spans
+),
+islands as (
+    select
+        *,
+        sum((reached_ns is null or start_ns > reached_ns)::bigint) over (
+            partition by tenant, node, gpu order by start_ns, end_ns
+        )                                           as island
+    from reached
+)
+select
+    tenant,
+    node,
+    gpu,
+    min(start_ns)                                   as start_ns,
+    max(end_ns)                                     as end_ns,
+    max(end_ns) - min(start_ns)                     as busy_ns
+from islands
+group by tenant, node, gpu, island

@@ -1,0 +1,17 @@
+-- view: When a thread was ready to run and another had its CPU; and whose that other was.
+-- from: host_events, containers
+select
+    h.timestamp_ns                                  as waited_from_ns,
+    h.duration_ns * h.weight                        as waited_ns,
+    h.pid,
+    h.tid,
+    h.cpu,
+    h.cgroup_id,
+    c.tenant,
+    h.peer_cgroup_id,
+    h.peer_pid,
+    h.node
+from host_events h
+join containers c using (cgroup_id)
+where h.duration_ns > 0
+  and (h.op = 'runqueue' or (h.op = 'switch' and h.state = 'R'))

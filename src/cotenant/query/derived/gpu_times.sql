@@ -1,0 +1,33 @@
+-- view: Device time of every operation: elapsed where the application timed it, solved where the
+-- spans can tell it, else span: its share by shape of the span it was in, an upper bound.
+-- from: gpu_work, spans, solved_times
+with placed as (
+    select
+        w.*,
+        s.span_ns,
+        s.span_ns * greatest(coalesce(w.size, 1), 1)
+            / sum(greatest(coalesce(w.size, 1), 1)::double) over (
+                partition by w.node, w.pid, w.stream, w.proof_ns
+            )                                       as part_ns
+    from gpu_work w
+    left join spans s
+      on s.node = w.node and s.pid = w.pid and s.stream = w.stream and s.tenant = w.tenant
+     and s.proof_ns = w.proof_ns
+)
+select
+    p.* exclude (gpu_ns, gpu_ns_source, part_ns),
+    round(coalesce(
+        p.gpu_ns, t.base_ns + t.per_size_ns * coalesce(p.size, 0), p.part_ns
+    ))::bigint                                      as gpu_ns,
+    case
+        when p.gpu_ns is not null  then coalesce(p.gpu_ns_source, 'elapsed')
+        when t.base_ns is not null then 'solved'
+        when p.part_ns is not null then 'span'
+    end                                             as gpu_ns_source,
+    case when p.gpu_ns is null then t.quality end   as quality
+from placed p
+left join solved_times t
+  on t.tenant = p.tenant and t.node = p.node and t.gpu is not distinct from p.gpu
+ and t.kernel_name = p.kernel_name
+ and (t.size is null or t.size = coalesce(p.size, 0))
+ and t.solved

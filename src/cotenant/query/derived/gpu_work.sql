@@ -1,0 +1,72 @@
+-- view: Every operation queued on a stream, and the call that proves it done: a wait for the
+-- stream or the context, a query that found it ready, or a copy that returns when it is done.
+-- from: cuda_events, containers
+with calls as (
+    select
+        e.*,
+        c.tenant,
+        -- 0 and 1 are the legacy default stream, 2 is one for each thread.
+        case
+            when e.stream is null or e.stream in (0, 1) then 0
+            when e.stream = 2                           then -e.tid
+            else e.stream
+        end                                         as lane,
+        coalesce(e.duration_ns, 0)                  as call_ns
+    from cuda_events e
+    join containers c using (cgroup_id)
+    where coalesce(e.result, 0) = 0
+),
+work as (
+    select *
+    from calls
+    where op in ('launch', 'graph_launch', 'memcpy', 'memset')
+),
+lanes as (
+    select distinct node, pid, lane
+    from work
+),
+proofs as (
+    -- An event's stream is not known, so a wait for one proves nothing here.
+    select node, pid, lane, timestamp_ns, call_ns, api
+    from calls
+    where op in ('sync', 'query') and stream is not null
+    union all
+    select node, pid, lane, timestamp_ns, call_ns, api
+    from calls
+    where op = 'memcpy' and stream is null
+      and (direction = 'DtoH' or (direction = 'HtoD' and bytes > 65536))
+    union all
+    select c.node, c.pid, l.lane, c.timestamp_ns, c.call_ns, c.api
+    from calls c
+    join lanes l on l.node = c.node and l.pid = c.pid
+    where c.op = 'sync' and c.stream is null and c.api not ilike '%event%'
+)
+select
+    w.timestamp_ns,
+    w.timestamp_ns + w.call_ns                      as queued_ns,
+    w.pid,
+    w.tid,
+    w.cgroup_id,
+    w.tenant,
+    w.node,
+    w.gpu,
+    w.lane                                          as stream,
+    w.op,
+    w.kernel_name,
+    w.nccl_op,
+    w.direction,
+    w.bytes,
+    case
+        when w.op = 'launch' then
+            w.grid_x::bigint * w.grid_y * w.grid_z * w.block_x * w.block_y * w.block_z
+        else w.bytes
+    end                                             as size,
+    w.gpu_ns,
+    w.gpu_ns_source,
+    w.weight,
+    p.timestamp_ns                                  as proof_ns,
+    p.timestamp_ns + p.call_ns                      as proof_end_ns,
+    p.api                                           as proof_api
+from work w
+asof left join proofs p
+  on p.node = w.node and p.pid = w.pid and p.lane = w.lane and w.timestamp_ns <= p.timestamp_ns

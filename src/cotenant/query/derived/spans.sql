@@ -1,0 +1,61 @@
+-- view: When a tenant had work on a GPU: from the first launch on an idle stream to the call
+-- that proves the stream done.
+-- from: gpu_work
+with grouped as (
+    select
+        tenant,
+        any_value(cgroup_id)                        as cgroup_id,
+        node,
+        any_value(gpu)                              as gpu,
+        pid,
+        stream,
+        proof_ns,
+        any_value(proof_end_ns)                     as proof_end_ns,
+        any_value(proof_api)                        as proof_api,
+        min(timestamp_ns)                           as first_ns,
+        max(queued_ns)                              as last_ns,
+        sum(weight) filter (op in ('launch', 'graph_launch'))::bigint as launches,
+        sum(weight) filter (op = 'memcpy')::bigint  as copies,
+        sum(bytes * weight) filter (op = 'memcpy')::bigint as copied_bytes,
+        count(nccl_op)                              as collectives,
+        -- Two spans with the same operations, in whatever order, have the same signature.
+        (sum(hash(kernel_name, size)::hugeint) % 4611686018427387847)::bigint as signature
+    from gpu_work
+    group by tenant, node, pid, stream, proof_ns
+),
+placed as (
+    select
+        *,
+        lag(proof_end_ns) over (partition by node, pid, stream order by proof_ns nulls last)
+                                                    as before_ns,
+        count(*) over (partition by node, pid, proof_ns, proof_end_ns) as streams
+    from grouped
+)
+select
+    tenant,
+    cgroup_id,
+    node,
+    gpu,
+    pid,
+    stream,
+    proof_ns,
+    greatest(first_ns, coalesce(before_ns, first_ns)) as start_ns,
+    -- A wait that returns at once says only that the work was done before it.
+    greatest(start_ns, case
+        when proof_ns is null               then last_ns
+        when proof_end_ns - proof_ns < 10000 then proof_ns
+        else proof_end_ns
+    end)                                            as end_ns,
+    end_ns - start_ns                               as span_ns,
+    proof_ns is not null                            as proven,
+    coalesce(proof_end_ns - proof_ns >= 10000, false) as waited,
+    coalesce(proof_end_ns - proof_ns, 0)            as waited_ns,
+    proof_api,
+    -- How many streams the same call proved done: the last of them decided how long it took.
+    streams,
+    coalesce(launches, 0)                           as launches,
+    coalesce(copies, 0)                             as copies,
+    coalesce(copied_bytes, 0)                       as copied_bytes,
+    collectives,
+    signature
+from placed

@@ -1,0 +1,60 @@
+"""When somebody was busy, and how much of that falls into given intervals."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Disjoint busy intervals in order, within ``begin`` and ``end``."""
+
+    starts: Floats
+    ends: Floats
+    begin: float
+    end: float
+    _before: Floats  # Busy time before each interval, and after the last.
+
+    @classmethod
+    def of(cls, starts: Floats, ends: Floats, begin: float, end: float) -> Self:
+        """From any intervals: clipped, and joined where they touch."""
+        starts = np.clip(starts, begin, end)
+        ends = np.clip(ends, begin, end)
+        kept = ends > starts
+        order = np.argsort(starts[kept], kind="stable")
+        starts, ends = starts[kept][order], ends[kept][order]
+        if len(starts):
+            reached = np.maximum.accumulate(ends)
+            opens = np.concatenate([[True], starts[1:] > reached[:-1]])
+            starts, ends = starts[opens], reached[np.concatenate([opens[1:], [True]])]
+        before = np.concatenate([[0.0], np.cumsum(ends - starts)])
+        return cls(starts, ends, begin, end, before)
+
+    @property
+    def busy(self) -> float:
+        """Busy time in all."""
+        return float(self._before[-1])
+
+    def busy_until(self, moments: Floats) -> Floats:
+        """Busy time before each moment."""
+        if not len(self.starts):
+            return np.zeros(len(moments))
+        index = np.searchsorted(self.starts, moments, side="right")
+        last = np.maximum(index - 1, 0)
+        inside = np.minimum(moments, self.ends[last]) - self.starts[last]
+        return np.where(index > 0, self._before[last] + np.maximum(inside, 0), 0.0)
+
+    def overlap(self, starts: Floats, ends: Floats, shift: float = 0.0) -> Floats:
+        """Busy time in each interval, the timeline being turned round by ``shift``."""
+        if not shift:
+            return self.busy_until(ends) - self.busy_until(starts)
+        return self._turned(ends - shift) - self._turned(starts - shift)
+
+    def _turned(self, moments: Floats) -> Floats:
+        """Busy time before each moment of a timeline that repeats for ever."""
+        turns, rest = np.divmod(moments - self.begin, self.end - self.begin)
+        return turns * self.busy + self.busy_until(rest + self.begin)

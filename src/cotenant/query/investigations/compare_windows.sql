@@ -1,0 +1,42 @@
+-- title: Before and after
+-- question: What changed between two times, per tenant, kernel, image and build?
+-- param: at TIME = null   where the second window begins; the middle of what there is, if not set
+-- param: limit BIGINT = 30   how many rows to show
+-- reading: `before` and `after` are mean times of a call on the host in each window. A kernel with
+-- no `before` is new. An `image` or `build_id` that is not the same in both windows is a code
+-- change; the rows that moved with it are what it did.
+with bounds as (
+    select coalesce($at, ((min(timestamp_ns) + max(timestamp_ns)) / 2)::bigint) as at_ns
+    from cuda_events
+),
+calls as (
+    select
+        c.tenant,
+        e.kernel_name,
+        c.image,
+        nullif(regexp_extract(e.kernel_name, '^unknown@([0-9a-f]+)', 1), '') as build_id,
+        e.timestamp_ns >= b.at_ns                   as later,
+        e.duration_ns,
+        e.weight
+    from cuda_events e
+    join containers c using (cgroup_id)
+    cross join bounds b
+)
+select
+    tenant,
+    kernel_name,
+    any_value(image) filter (not later)             as image_before,
+    any_value(image) filter (later)                 as image_after,
+    any_value(build_id)                             as build_id,
+    coalesce(sum(weight) filter (not later), 0)::bigint as calls_before,
+    coalesce(sum(weight) filter (later), 0)::bigint as calls_after,
+    (sum(duration_ns * weight) filter (not later)
+        / sum(weight) filter (not later))::bigint   as before_ns,
+    (sum(duration_ns * weight) filter (later) / sum(weight) filter (later))::bigint as after_ns,
+    (after_ns / nullif(before_ns, 0))::double       as ratio,
+    (coalesce(sum(duration_ns * weight) filter (later), 0)
+        - coalesce(sum(duration_ns * weight) filter (not later), 0))::bigint as change_ns
+from calls
+group by tenant, kernel_name
+order by abs(change_ns) desc
+limit $limit

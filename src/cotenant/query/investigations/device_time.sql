@@ -1,0 +1,26 @@
+-- title: Device time per kernel
+-- question: How long does each kernel run on the device, and how is that known?
+-- param: limit BIGINT = 30   how many rows to show
+-- reading: elapsed was timed by the application's own events. solved comes from many spans with
+-- different mixes; `quality` is its relative standard error. span could not be solved: `why` says
+-- what the equations lack, and the time is a share of its spans, an upper bound.
+with whys as (
+    select tenant, node, gpu, kernel_name, any_value(reason) filter (not solved) as why
+    from solved_times
+    group by all
+)
+select
+    t.tenant,
+    t.kernel_name,
+    t.gpu_ns_source,
+    t.launches,
+    t.gpu_ns,
+    t.mean_ns,
+    t.quality,
+    case when t.gpu_ns_source = 'span' then w.why end as why
+from kernel_times t
+left join whys w
+  on w.tenant = t.tenant and w.node = t.node and w.kernel_name = t.kernel_name
+ and w.gpu is not distinct from t.gpu
+order by t.gpu_ns desc nulls last
+limit $limit

@@ -1,0 +1,12 @@
+-- title: Who shares a GPU with whom
+-- question: For each pair of tenants on a GPU, how long did both have work on it?
+-- reading: `share` is of the tenant's own busy time. Sharing is not slowing: ask interference.
+select
+    tenant,
+    other,
+    gpu,
+    overlap_ns,
+    busy_ns,
+    share
+from shared_time
+order by overlap_ns desc

@@ -1,0 +1,20 @@
+-- title: Launch rate and latency
+-- question: How many kernels does each tenant launch, and how long does a launch take it?
+-- param: step DURATION = 1s   length of a window
+-- param: limit BIGINT = 200   how many rows to show
+-- reading: One row per tenant and window. A mean that stays and a peak that jumps is a queue that
+-- was full or a thread that lost its CPU; ask around_slow_call about that moment.
+select
+    c.tenant,
+    (e.timestamp_ns // $step) * $step               as start_at_ns,
+    sum(e.weight)::bigint                           as launches,
+    sum(e.weight) * 1e9 / $step                     as launches_per_s,
+    (sum(e.duration_ns * e.weight) / sum(e.weight))::bigint as mean_ns,
+    quantile_disc(e.duration_ns, 0.99)              as p99_ns,
+    max(e.duration_ns)                              as peak_ns
+from cuda_events e
+join containers c using (cgroup_id)
+where e.op in ('launch', 'graph_launch')
+group by all
+order by start_at_ns desc, launches desc
+limit $limit

@@ -1,0 +1,38 @@
+-- title: Slowest collectives and the late rank
+-- question: Which collectives were held up, and which rank came last?
+-- param: limit BIGINT = 20   how many rows to show
+-- reading: A collective begins when its last rank arrives. `late` is how long after the median of
+-- the ranks seen here the last one called; the others waited that long. Ranks on other hosts are
+-- not seen: where `ranks_seen` is less than `nranks`, the late one may be elsewhere.
+with calls as (
+    select
+        c.tenant,
+        n.*,
+        row_number() over (
+            partition by n.comm_hash, n.rank, n.op order by n.timestamp_ns
+        )                                           as turn
+    from nccl_events n
+    join containers c using (cgroup_id)
+    where n.comm_hash is not null and n.rank is not null
+      and n.op in (
+          'AllReduce', 'Reduce', 'Broadcast', 'AllGather', 'ReduceScatter', 'AlltoAll', 'Gather',
+          'Scatter'
+      )
+)
+select
+    arg_max(tenant, timestamp_ns)                   as tenant,
+    op,
+    comm_hash,
+    turn,
+    max(timestamp_ns)                               as began_at_ns,
+    (max(timestamp_ns) - median(timestamp_ns))::bigint as late_ns,
+    arg_max(rank, timestamp_ns)                     as late_rank,
+    count(*)                                        as ranks_seen,
+    max(nranks)                                     as nranks,
+    max(bytes)                                      as bytes,
+    max(duration_ns)                                as slowest_ns
+from calls
+group by comm_hash, op, turn
+having count(*) > 1
+order by late_ns desc
+limit $limit

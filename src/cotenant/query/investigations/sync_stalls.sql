@@ -1,0 +1,54 @@
+-- title: Waits for the GPU
+-- question: Where does each tenant wait for its GPU, for what, and what did the host do meanwhile?
+-- param: limit BIGINT = 20   how many rows to show
+-- reading: `waited` is time inside waits. `kernel_name` is the longest-running work that the waits
+-- were for. A tenant that waits most of the time is bound by the GPU; one that hardly waits is
+-- bound by its host. `cpu_wait` is how long threads of the process were ready to run in those
+-- waits and had no CPU: a part of the wait that is not the GPU's.
+with heaviest as (
+    select
+        tenant,
+        node,
+        pid,
+        stream,
+        proof_ns,
+        arg_max(kernel_name, coalesce(size, 0))     as kernel_name,
+        count(*)                                    as operations
+    from gpu_work
+    where proof_ns is not null
+    group by all
+),
+starved as (
+    select
+        s.tenant,
+        s.node,
+        s.pid,
+        s.stream,
+        s.proof_ns,
+        sum(w.waited_ns)::bigint                    as cpu_wait_ns
+    from spans s
+    join cpu_waits w
+      on w.node = s.node and w.pid = s.pid
+     and w.waited_from_ns >= s.proof_ns and w.waited_from_ns < s.proof_ns + s.waited_ns
+    group by all
+)
+select
+    s.tenant,
+    s.proof_api                                     as api,
+    h.kernel_name,
+    count(*)                                        as waits,
+    sum(s.waited_ns)::bigint                        as waited_ns,
+    max(s.waited_ns)                                as longest_ns,
+    arg_max(s.proof_ns, s.waited_ns)                as longest_at_ns,
+    coalesce(sum(c.cpu_wait_ns), 0)::bigint         as cpu_wait_ns,
+    sum(h.operations)::bigint                       as operations
+from spans s
+join heaviest h
+  on h.node = s.node and h.pid = s.pid and h.stream = s.stream and h.proof_ns = s.proof_ns
+ and h.tenant = s.tenant
+left join starved c
+  on c.node = s.node and c.pid = s.pid and c.stream = s.stream and c.proof_ns = s.proof_ns
+ and c.tenant = s.tenant
+group by s.tenant, s.proof_api, h.kernel_name
+order by waited_ns desc
+limit $limit

@@ -1,0 +1,39 @@
+-- title: Timeline
+-- question: What did a tenant do, call by call?
+-- param: limit BIGINT = 100   how many rows to show
+-- param: longer DURATION = 0s   only calls that took at least this long
+-- reading: Calls in the order they began, of all tenants unless --tenant names one; `after` is
+-- the time since the thread's last call returned.
+with calls as (
+    select timestamp_ns, pid, tid, cgroup_id, node, 'cuda' as family, op, kernel_name as what,
+           duration_ns, bytes, result
+    from cuda_events
+    union all
+    select timestamp_ns, pid, tid, cgroup_id, node, 'nccl', op, coalesce(comm_name, api),
+           duration_ns, bytes, result
+    from nccl_events
+),
+placed as (
+    select
+        *,
+        timestamp_ns - lag(timestamp_ns + coalesce(duration_ns, 0)) over (
+            partition by node, tid order by timestamp_ns, family, what
+        )                                           as after_ns
+    from calls
+)
+select
+    c.tenant,
+    p.timestamp_ns                                  as began_at_ns,
+    p.tid,
+    p.family,
+    p.op,
+    p.what,
+    p.duration_ns,
+    p.after_ns,
+    p.bytes,
+    nullif(p.result, 0)                             as error
+from placed p
+join containers c using (cgroup_id)
+where coalesce(p.duration_ns, 0) >= $longer
+order by p.timestamp_ns, p.tid, p.what
+limit $limit

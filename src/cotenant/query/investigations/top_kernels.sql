@@ -1,0 +1,40 @@
+-- title: Top kernels per tenant
+-- question: Which kernels does each tenant spend its time in?
+-- param: limit BIGINT = 20   how many rows to show
+-- reading: `host` is time inside the launching calls, exact. `gpu` is time on the device, and
+-- `gpu_ns_source` how it is known: elapsed (the application timed it), solved (from many spans;
+-- `quality` is its relative standard error) or span (a share of the span by shape: an upper bound).
+with host as (
+    select
+        c.tenant,
+        e.kernel_name,
+        sum(e.weight)::bigint                       as launches,
+        sum(e.duration_ns * e.weight)::bigint       as host_ns,
+        max(e.duration_ns)                          as slowest_ns
+    from cuda_events e
+    join containers c using (cgroup_id)
+    group by c.tenant, e.kernel_name
+),
+device as (
+    select
+        tenant,
+        kernel_name,
+        sum(gpu_ns)::bigint                         as gpu_ns,
+        mode(gpu_ns_source)                         as gpu_ns_source,
+        max(quality)                                as quality
+    from kernel_times
+    group by tenant, kernel_name
+)
+select
+    h.tenant,
+    h.kernel_name,
+    h.launches,
+    d.gpu_ns,
+    d.gpu_ns_source,
+    d.quality,
+    h.host_ns,
+    h.slowest_ns
+from host h
+left join device d using (tenant, kernel_name)
+order by coalesce(d.gpu_ns, 0) desc, h.host_ns desc
+limit $limit

@@ -1,0 +1,30 @@
+"""Durations and moments as people write them."""
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from cotenant.errors import UsageError
+
+_UNITS: Final = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
+
+
+def duration_ns(text: str) -> int:
+    """``90s``, ``5m``, ``2h`` in nanoseconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text.strip())
+    if not match:
+        raise UsageError(f"{text!r} is no duration; write 90s, 5m or 2h")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def moment_ns(text: str) -> int:
+    """``2026-09-21T14:13:20`` (UTC unless it says otherwise), or nanoseconds since 1970."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"{text!r} is no time; write 2026-09-21T14:13:20") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1_000_000) * 1_000

@@ -1,0 +1,150 @@
+"""Named questions: SQL files whose header says what they answer and what may be set.
+
+    -- title: Slowest CUDA calls
+    -- question: In which call does each tenant wait longest inside CUDA?
+    -- param: limit BIGINT = 20   how many rows to show
+    -- reading: What the numbers mean, and what to make of them.
+    select ...
+
+A parameter is ``$name`` in the SQL. What runs is the text with values in place of the names, so
+that what ``--show-sql`` prints is exactly what was asked.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.errors import QuestionError, UsageError
+from cotenant.query.moments import duration_ns, moment_ns
+from cotenant.query.tables import quoted
+
+_PARAM: Final = re.compile(r"(\w+)\s+([A-Z]+)\s*=\s*('[^']*'|\S+)\s*(.*)")
+_NAME: Final = re.compile(r"\$(\w+)")
+_HEADER: Final = re.compile(r"--\s*(title|question|param|reading):\s*(.*)")
+
+
+def _truth(text: str) -> bool:
+    known = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    return known[text.lower()]
+
+
+# The type's name in a header, how a value is read, and how it is called in an error.
+_TYPES: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
+    "BIGINT": (int, "a whole number"),
+    "DOUBLE": (float, "a number"),
+    "VARCHAR": (str, "a text"),
+    "BOOLEAN": (_truth, "true or false"),
+    "DURATION": (duration_ns, "a duration like 90s, 5m or 2h"),
+    "TIME": (moment_ns, "a time like 2026-09-21T14:13:20"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One thing of a question that may be set."""
+
+    name: str
+    type: str
+    default: str  # As written in the header; ``null`` is no value.
+    doc: str
+
+    def read(self, text: str) -> Any:
+        """The value that a text means; UsageError if it means none."""
+        if text.lower() == "null":
+            return None
+        parse, kind = _TYPES[self.type]
+        try:
+            return parse(text.strip("'") if self.type == "VARCHAR" else text)
+        except (ValueError, KeyError, UsageError) as error:
+            raise UsageError(f"{self.name} is {kind}, not {text!r}") from error
+
+    def literal(self, value: Any) -> str:
+        """The value as SQL."""
+        if value is None:
+            kind = {"DURATION": "BIGINT", "TIME": "BIGINT"}.get(self.type, self.type)
+            return f"NULL::{kind}"
+        if isinstance(value, bool):
+            return str(value).lower()
+        return quoted(value) if isinstance(value, str) else repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question that has a name."""
+
+    name: str
+    title: str
+    question: str
+    reading: str
+    params: tuple[Parameter, ...]
+    sql: str
+
+    def render(self, settings: Iterable[str] = ()) -> str:
+        """The SQL with ``name=value`` settings, and defaults for the rest, filled in."""
+        given = self._given(settings)
+        values = {p.name: p.literal(p.read(given.get(p.name, p.default))) for p in self.params}
+        return _NAME.sub(lambda match: values[match[1]], self.sql)
+
+    def _given(self, settings: Iterable[str]) -> dict[str, str]:
+        known = [p.name for p in self.params]
+        given: dict[str, str] = {}
+        for setting in settings:
+            name, equals, value = setting.partition("=")
+            if not equals:
+                raise UsageError(f"{setting!r} sets nothing; write name=value")
+            if name not in known:
+                what = f"it has {', '.join(known)}" if known else "it has no parameters"
+                raise UsageError(f"{self.name} has no parameter {name}; {what}")
+            given[name] = value
+        return given
+
+
+def read_question(name: str, text: str) -> Question:
+    """A question from its file."""
+    fields: dict[str, list[str]] = {"title": [], "question": [], "param": [], "reading": []}
+    lines = text.splitlines()
+    key = ""
+    while lines and lines[0].startswith("--"):
+        line = lines.pop(0)
+        if match := _HEADER.match(line):
+            key = match[1]
+            fields[key].append(match[2].strip())
+        elif key:
+            fields[key][-1] += " " + line.removeprefix("--").strip()
+    params = []
+    for text_of in fields["param"]:
+        match = _PARAM.fullmatch(text_of)
+        if not match or match[2] not in _TYPES:
+            raise QuestionError(
+                f"the question {name} has a parameter that cannot be read: {text_of}"
+            )
+        params.append(Parameter(*match.groups()))
+    return Question(
+        name=name,
+        title=" ".join(fields["title"]),
+        question=" ".join(fields["question"]),
+        reading=" ".join(fields["reading"]),
+        params=tuple(params),
+        sql="\n".join(lines).strip().rstrip(";"),
+    )
+
+
+@cache
+def questions() -> dict[str, Question]:
+    """Every question there is, by name."""
+    files = sorted((Path(__file__).parent / "investigations").glob("*.sql"))
+    return {file.stem: read_question(file.stem, file.read_text("utf-8")) for file in files}
+
+
+def find(name: str) -> Question:
+    """The question of this name; UsageError, with what was meant, if there is none."""
+    known = questions()
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    hint = f"did you mean {', '.join(near)}?" if near else "`cotenant ask` lists them"
+    raise UsageError(f"there is no question {name}; {hint}")

@@ -1,0 +1,145 @@
+"""``cotenant ask``: put a named question to a store and print the answer."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from cotenant.query.answer import Answer, Standing
+from cotenant.query.questions import Question, find, questions
+from cotenant.query.session import Session
+from cotenant.views import text, units
+from cotenant.views.cli import store_argument
+from cotenant.views.window import add_window_arguments, window
+
+HELP = "Put a named question to a store; without a name, the questions there are."
+EXAMPLES = """
+examples:
+  cotenant ask                                 # the questions
+  cotenant ask top_kernels                     # what does each tenant spend its time in?
+  cotenant ask top_kernels limit=5 --since 5m  # set a parameter, look at five minutes
+  cotenant ask timeline --tenant ml/train      # one tenant
+  cotenant ask interference --show-sql         # the SQL, to paste into `cotenant sql`
+"""
+TABLE_ROWS = 10_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this verb."""
+    parser.add_argument("question", nargs="?", metavar="QUESTION", help="its name")
+    parser.add_argument("settings", nargs="*", metavar="name=value", help="set a parameter")
+    parser.add_argument("--show-sql", action="store_true", help="print what runs before the answer")
+    parser.add_argument("--json", action="store_true", help="one object, exact numbers")
+    add_window_arguments(parser)
+    store_argument(parser)
+    parse = parser.parse_known_args
+    # Settings may stand anywhere; argparse wants all of them beside the question.
+    parser.parse_known_args = lambda words=None, namespace=None: parse(  # type: ignore[method-assign,assignment]
+        _settings_first(words or []), namespace
+    )
+
+
+_FLAGS = frozenset({"--show-sql", "--json", "--help", "-h"})
+
+
+def _settings_first(words: Sequence[str]) -> list[str]:
+    """The question and its settings before all options."""
+    plain: list[str] = []
+    options: list[str] = []
+    waiting = False  # The option before wants a value.
+    for word in words:
+        if waiting or word.startswith("-"):
+            waiting = not waiting and word not in _FLAGS and "=" not in word
+            options.append(word)
+        else:
+            plain.append(word)
+    return plain + options
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, print, and say what the answer covers and lacks."""
+    if args.question is None:
+        return _list(as_json=args.json)
+    question = find(args.question)
+    sql = question.render(args.settings)
+    with Session(args.store, **window(args)) as session:
+        answer = session.ask(sql, rows=TABLE_ROWS)
+        empty = not session.segments
+    if args.json:
+        print(json.dumps(_object(question, answer, args.tenant), ensure_ascii=False, indent=1))
+    else:
+        if args.show_sql:
+            print(_sql_shown(args, sql), end="\n\n")
+        _print(question, answer, empty=empty, tenant=args.tenant)
+    for line in text.incompleteness(answer.standing):
+        print(line, file=sys.stderr)
+    return 0
+
+
+def _list(*, as_json: bool) -> int:
+    known = questions().values()
+    if as_json:
+        listed = [
+            {"name": q.name, "title": q.title, "question": q.question, "reading": q.reading}
+            | {"params": [{"name": p.name, "type": p.type, "default": p.default, "doc": p.doc}
+                          for p in q.params]}
+            for q in known
+        ]  # fmt: skip
+        print(json.dumps(listed, ensure_ascii=False, indent=1))
+        return 0
+    widest = max(len(q.name) for q in known)
+    for q in known:
+        print(f"{q.name:<{widest}}  {q.question}")
+    return 0
+
+
+def _sql_shown(args: argparse.Namespace, sql: str) -> str:
+    """What ran, and with which options it means the same to `cotenant sql`."""
+    options = [("--tenant", args.tenant), ("--since", args.since)]
+    options += [("--from", args.from_), ("--to", args.to)]
+    given = " ".join(f"{name} {value}" for name, value in options if value)
+    return f"-- cotenant sql {given}\n{sql}" if given else sql
+
+
+def _object(question: Question, answer: Answer, tenant: str | None) -> dict[str, Any]:
+    standing = answer.standing
+    covered = standing.span
+    return {
+        "question": question.name,
+        "tenant": tenant,
+        "from_ns": covered.start_ns if covered else None,
+        "to_ns": covered.end_ns if covered else None,
+        "complete": standing.complete if _counted(standing) else None,
+        "losses": [
+            {"family": loss.family, "seen": loss.seen, "lost": loss.lost, "shed": loss.shed}
+            for loss in standing.losses
+        ],
+        "sql": answer.sql,
+        "rows": [{name: text.plain(value) for name, value in row.items()} for row in answer.rows()],
+    }
+
+
+def _counted(standing: Standing) -> bool:
+    return bool(standing.losses) or bool(standing.missing_segments)
+
+
+def _print(question: Question, answer: Answer, *, empty: bool, tenant: str | None) -> None:
+    if not answer.table.num_rows:
+        print(_nothing(question, answer, empty=empty, tenant=tenant))
+        return
+    columns = [column.to_pylist() for column in answer.table.columns]
+    print(*units.table(answer.table.column_names, columns, text.width_of_output()), sep="\n")
+    print(text.summary(answer.table.num_rows, answer.standing, tenant))
+    if answer.truncated:
+        print(f"only the first {text.count(TABLE_ROWS)} rows; narrow it by --since or --tenant")
+
+
+def _nothing(question: Question, answer: Answer, *, empty: bool, tenant: str | None) -> str:
+    """Why there are no rows, in words."""
+    if empty:
+        return "nothing was recorded yet: the store is empty"
+    who = tenant or "any tenant"
+    if answer.span is None:
+        return f"nothing that {question.name} asks about was recorded of {who} in this time"
+    return f"{question.title}: nothing to show of {who}, {text.span(answer.span)}"
