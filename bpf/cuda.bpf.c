@@ -29,7 +29,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 	struct thread *thread;
 	struct frame *frame;
 
-	if (!spec || tenant_excluded(bpf_get_current_cgroup_id()))
+	if (!spec || tenant_excluded())
 		return SESSION_SKIP;
 	thread = thread_of_current();
 	if (!thread)
@@ -238,6 +238,11 @@ static __always_inline struct body *settle(struct frame *frame)
 	/* The caller's name for the kernel, where the driver's has none. */
 	if (row->op == CUDA_OP_launch)
 		row->stub = own->stub;
+	/* With unified addresses only the caller says which way a copy goes. */
+	if (own->known & ~row->known & 1 << CUDA_KNOWN_DIRECTION && row->op == own->op) {
+		row->direction = own->direction;
+		row->known |= 1 << CUDA_KNOWN_DIRECTION;
+	}
 	return &frame->row.body;
 }
 
@@ -255,6 +260,7 @@ static __always_inline void pass_on(struct thread *thread, struct total *total, 
 	if (outer->operations < 0xffff)
 		outer->operations++;
 	if (outer->operations == 1) {
+		thread->nested = 1;
 		outer->row.began_ns = began_ns;
 		outer->row.body = *body;
 		outer->waiting = 1;
@@ -312,7 +318,7 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 	if (spec->step | spec->fact | spec->out)
 		take_effect(thread, frame, spec, ctx->ax);
 	finish(thread, frame, spec, ctx->ax, duration_ns);
-	total = total_of(bpf_get_current_cgroup_id(), thread->v1_id, function);
+	total = total_of(current_cgroup_id(), thread->v1_id, function);
 	if (total)
 		total_add(total, duration_ns, cuda_body(&frame->own)->bytes);
 	if (is_row(thread, frame, spec, ctx->ax))

@@ -27,6 +27,8 @@ static __always_inline void decode_shape(struct cuda_event *event, const struct 
 
 	switch (spec->shape) {
 	case SHAPE_WORDS:
+		if (args[0] & MISSING_STACK)
+			return;
 		event->grid_x = args[2];
 		event->grid_y = args[3];
 		event->grid_z = args[4];
@@ -36,6 +38,8 @@ static __always_inline void decode_shape(struct cuda_event *event, const struct 
 		event->shared_bytes = args[8];
 		break;
 	case SHAPE_PACKED:
+		if (args[0] & MISSING_STACK)
+			return;
 		event->grid_x = args[2];
 		event->grid_y = args[2] >> 32;
 		event->grid_z = args[3];
@@ -45,7 +49,7 @@ static __always_inline void decode_shape(struct cuda_event *event, const struct 
 		event->shared_bytes = args[7];
 		break;
 	case SHAPE_STRUCT:
-		if (args[0])
+		if (args[0] & MISSING_STRUCT)
 			return;
 		event->grid_x = args[13];
 		event->grid_y = args[13] >> 32;
@@ -103,8 +107,11 @@ static __always_inline void decode_bytes(struct cuda_event *event, const struct 
 		decode_batch(event, bytes, slot(thread, spec->bytes[1]));
 		return;
 	}
-	if (spec->bytes[1])
+	if (spec->bytes[1]) {
+		if (!slot_known(thread, spec->bytes[1]))
+			return;
 		bytes *= slot(thread, spec->bytes[1]);
+	}
 	if (spec->bytes[2])
 		bytes *= slot(thread, spec->bytes[2]);
 	set_bytes(event, bytes);

@@ -107,7 +107,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 	struct thread *thread;
 	struct frame *frame;
 
-	if (!spec || tenant_excluded(bpf_get_current_cgroup_id()))
+	if (!spec || tenant_excluded())
 		return SESSION_SKIP;
 	thread = thread_of_current();
 	frame = thread ? frame_push(&thread->names, ctx->sp, function) : NULL;

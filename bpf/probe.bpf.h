@@ -86,11 +86,23 @@ static __always_inline struct control *control(void)
 	return bpf_map_lookup_elem(&controls, &zero);
 }
 
-static __always_inline bool_t tenant_excluded(__u64 cgroup_id)
+/* As the helper of that name, for a fraction of its cost: four loads instead of a call. */
+static __always_inline __u64 current_cgroup_id(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+
+	return task->cgroups->dfl_cgrp->kn->id;
+}
+
+static __always_inline bool_t tenant_excluded(void)
 {
 	struct control *now = control();
+	__u64 cgroup_id;
 
-	return now && now->excludes && bpf_map_lookup_elem(&excluded, &cgroup_id);
+	if (!now || !now->excludes)
+		return 0;
+	cgroup_id = current_cgroup_id();
+	return bpf_map_lookup_elem(&excluded, &cgroup_id) != NULL;
 }
 
 /* The task's cgroup in the version 1 hierarchy that the agent chose. */

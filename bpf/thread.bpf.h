@@ -22,6 +22,9 @@
 #define FRAMES_MAX 4
 #define BODY_WORDS 14
 #define CONTEXTS_MAX 8
+/* In slot 0: which slots could not be read. */
+#define MISSING_STRUCT 1
+#define MISSING_STACK 2
 
 /* An event without its head. */
 struct body {
@@ -57,7 +60,6 @@ struct stack {
 
 struct thread {
 	__u64 process_start_ns;
-	__u64 cgroups;		/* the css_set that v1_id was read from */
 	__u64 migrations;
 	__u64 v1_id;
 	__u64 context;
@@ -67,7 +69,8 @@ struct thread {
 	__u16 nccl_op;
 	__u16 nccl_ops_mixed;
 	__u64 contexts[CONTEXTS_MAX];
-	__u64 contexts_depth;
+	__u32 contexts_depth;
+	__u32 nested;		/* the driver's calls inside the runtime's are seen */
 	__u64 args[32];		/* scratch, by slot */
 	struct stack cuda;
 	struct stack nccl;
@@ -121,32 +124,30 @@ static __always_inline struct thread *thread_of_current(void)
 static __always_inline void refresh_v1(struct thread *thread)
 {
 	struct task_struct *task;
-	struct css_set *set;
 	__u32 zero = 0;
 	__u64 *moved;
 
 	if (v1_controller < 0)
 		return;
-	task = (struct task_struct *)bpf_get_current_task_btf();
-	set = BPF_CORE_READ(task, cgroups);
 	moved = bpf_map_lookup_elem(&migrations, &zero);
-	if (!moved || (thread->cgroups == (__u64)set && thread->migrations == *moved))
+	if (!moved || (thread->v1_id && thread->migrations == *moved))
 		return;
-	thread->cgroups = (__u64)set;
+	task = (struct task_struct *)bpf_get_current_task_btf();
 	thread->migrations = *moved;
-	thread->v1_id = v1_cgroup_id(set);
+	thread->v1_id = v1_cgroup_id(BPF_CORE_READ(task, cgroups));
 }
 
 static __always_inline void head_fill(struct event_head *head, struct thread *thread,
 				      enum event_kind kind, __u32 size, __u64 began_ns)
 {
-	__u64 pid_tid = bpf_get_current_pid_tgid();
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 
 	head->timestamp_ns = began_ns;
-	head->pid = pid_tid >> 32;
-	head->tid = (__u32)pid_tid;
-	head->cgroup_id = bpf_get_current_cgroup_id();
-	bpf_get_current_comm(head->comm, sizeof(head->comm));
+	head->pid = task->tgid;
+	head->tid = task->pid;
+	head->cgroup_id = task->cgroups->dfl_cgrp->kn->id;
+	for (int i = 0; i < sizeof(head->comm); i++)
+		head->comm[i] = task->comm[i];
 	head->cgroup_v1_id = thread->v1_id;
 	head->process_start_ns = thread->process_start_ns;
 	head->kind = kind;
@@ -225,7 +226,7 @@ static __always_inline void read_arguments(struct pt_regs *ctx, struct thread *t
 					   const struct call_spec *spec)
 {
 	__u64 *args = thread->args;
-	__u64 pointer;
+	__u64 missing = 0;
 
 	args[1] = ctx->di;
 	args[2] = ctx->si;
@@ -234,22 +235,24 @@ static __always_inline void read_arguments(struct pt_regs *ctx, struct thread *t
 	args[5] = ctx->r8;
 	args[6] = ctx->r9;
 	if (spec->stack) {
-		if (bpf_probe_read_user(&args[SLOT_STACK], 6 * 8, (void *)(ctx->sp + 8))) {
+		/* A read costs as much as the rest; the driver's own call tells the same again. */
+		if (spec->flags & CALL_CALLER && thread->nested) {
+			missing = MISSING_STACK;
+		} else if (bpf_probe_read_user(&args[SLOT_STACK], 6 * 8, (void *)(ctx->sp + 8))) {
 			count(COUNTER_UNREADABLE);
-			__builtin_memset(&args[SLOT_STACK], 0, 6 * 8);
+			missing = MISSING_STACK;
 		}
 	}
 	if (spec->in) {
 		__u32 words = spec->in_words & 15;
+		__u64 pointer = args[spec->in & 7] + spec->in_offset;
 
-		pointer = args[spec->in & 7] + spec->in_offset;
 		if (bpf_probe_read_user(&args[SLOT_STRUCT], words * 8, (void *)pointer)) {
 			count(COUNTER_UNREADABLE);
-			args[0] = 1;
-			return;
+			missing |= MISSING_STRUCT;
 		}
 	}
-	args[0] = 0;
+	args[0] = missing;
 }
 
 /* A slot's value; slots past the struct read as nothing. */
@@ -261,7 +264,11 @@ static __always_inline __u64 slot(const struct thread *thread, __u8 number)
 /* A value that came out of memory we could not read is unknown. */
 static __always_inline bool_t slot_known(const struct thread *thread, __u8 number)
 {
-	return number && (number < SLOT_STRUCT || !thread->args[0]);
+	if (number >= SLOT_STRUCT)
+		return !(thread->args[0] & MISSING_STRUCT);
+	if (number >= SLOT_STACK)
+		return !(thread->args[0] & MISSING_STACK);
+	return number;
 }
 
 #endif /* COTENANT_THREAD_BPF_H */

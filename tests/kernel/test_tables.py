@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count, cycle
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import pytest
