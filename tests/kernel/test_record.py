@@ -129,7 +129,9 @@ def test_a_running_recording_answers_whoever_may_read_it(
             [SIM / "workload", "launch", "--steps", "23"], env=sim_environment(tmp_path / "log")
         )
         client.communicate(timeout=60)
-        recording.wait_for("select 1 from cuda_events where op = 'launch' limit 1")
+        recording.wait_for(
+            "select 1 from cuda_events where op = 'launch' having count(*) >= 23"
+        )
         question = "select count(*) as n from cuda_events where op = 'launch'"
         answer = as_nobody("sql", "--store", str(store), "--format", "json", question)
         assert answer.returncode == 0, answer.stderr
