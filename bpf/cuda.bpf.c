@@ -23,6 +23,9 @@ VALUES(memory_sort);
 
 #define CUDA_NOT_READY 600
 
+/* Rows for calls that are no GPU operation, too: streams, events, contexts, modules, pools. */
+const volatile bool_t every_call = 0;
+
 static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 {
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
@@ -212,7 +215,7 @@ static __always_inline bool_t worth_a_row(struct thread *thread, struct frame *f
 	__u64 asked;
 
 	if (!(spec->flags & CALL_READY))
-		return spec->flags & (CALL_ROW | CALL_OPERATION);
+		return spec->flags & CALL_OPERATION || (every_call && spec->flags & CALL_ROW);
 	asked = cuda_body(&frame->own)->stream ?: cuda_body(&frame->own)->address;
 	if (result == CUDA_NOT_READY) {
 		thread->not_ready = asked;

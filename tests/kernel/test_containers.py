@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -145,7 +146,10 @@ def test_two_containers_of_one_image_on_overlay_count_each_call_once(
     ]
     (gap,) = recording.sql("select attach_gap_ns from sessions")
     assert gap["attach_gap_ns"] is None  # Probed before anybody had mapped them.
-    (init,) = recording.sql("select sum(count)::bigint as n from totals where function = 'cuInit'")
+    (init,) = recording.sql(
+        "select sum(count)::bigint as n from totals join containers using (cgroup_id) "
+        "where function = 'cuInit' and name in ('first', 'second')"
+    )
     assert init == {"n": 2}
 
 
@@ -189,10 +193,10 @@ def containerd(tmp_path: Path) -> Iterator[list[str]]:
         if probe.returncode == 0:
             yield ["ctr", "--namespace", "cotenant-test"]
             return
-    log = (tmp_path / "containerd.log").open("wb")
     config = tmp_path / "config.toml"
     config.write_text(f'version = 2\nroot = "{tmp_path}/root"\nstate = "/run/containerd"\n')
-    daemon = subprocess.Popen(["containerd", "--config", str(config)], stdout=log, stderr=log)
+    with (tmp_path / "containerd.log").open("wb") as log:
+        daemon = subprocess.Popen(["containerd", "--config", str(config)], stdout=log, stderr=log)
     try:
         for _ in range(150):
             if not subprocess.run(["ctr", "version"], capture_output=True, check=False).returncode:
@@ -228,7 +232,9 @@ def test_a_container_of_podman_is_named_by_its_name(
     image_root: Path, store: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "log").mkdir()
-    podman = ["podman", "--root", str(tmp_path / "root"), "--runroot", str(tmp_path / "run"),
+    # podman refuses long paths.
+    run = Path(tempfile.mkdtemp(prefix="pod-"))
+    podman = ["podman", "--root", str(run / "root"), "--runroot", str(run / "run"),
               "--cgroup-manager", "cgroupfs", "--storage-driver", "vfs", "--events-backend", "file"]  # fmt: skip
     with record(store) as recording:
         done = subprocess.run(
@@ -240,6 +246,7 @@ def test_a_container_of_podman_is_named_by_its_name(
             check=False, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+    shutil.rmtree(run, ignore_errors=True)
     rows = recording.sql(
         "select container_id, runtime from containers join cuda_events using (cgroup_id) "
         "group by all"

@@ -75,6 +75,7 @@ class Recorder:
                     "constants": {
                         "v1_controller": hierarchy.v1_controller,
                         "v1_hierarchy": hierarchy.number,
+                        "every_call": int(settings.calls == "all"),
                         "host_threshold_ns": settings.host_threshold_ns,
                         "host_all": int(settings.host_rows == "all"),
                         "shed_above": settings.events_bytes // 2,

@@ -22,6 +22,7 @@ class Settings:
     seconds: float | None = None
     attach: str | None = None
     layers: str = "auto"
+    calls: str = "operations"
     hierarchy: str = "auto"
     events_bytes: int = 16 << 20
     seal_every_s: float = 0.5

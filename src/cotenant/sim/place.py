@@ -108,13 +108,13 @@ class Docker:
     def _start_daemon(self) -> None:
         socket = f"unix://{self._directory}/docker.sock"
         self.environment = {"DOCKER_HOST": socket}
-        log = (self._directory / "dockerd.log").open("wb")
-        self._daemon = subprocess.Popen(
-            ["dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none",
-             f"--data-root={self._directory}/data", f"--exec-root={self._directory}/exec",
-             f"--pidfile={self._directory}/pid", f"--host={socket}"],
-            stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+        with (self._directory / "dockerd.log").open("wb") as log:
+            self._daemon = subprocess.Popen(
+                ["dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none",
+                 f"--data-root={self._directory}/data", f"--exec-root={self._directory}/exec",
+                 f"--pidfile={self._directory}/pid", f"--host={socket}"],
+                stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
         deadline = time.monotonic() + _DAEMON_S
         while self._docker("version", check=False).returncode:
             if self._daemon.poll() is not None or time.monotonic() > deadline:

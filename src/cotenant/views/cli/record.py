@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which libraries are probed at each launch (default: auto)",
     )
     parser.add_argument(
+        "--calls",
+        choices=("operations", "all"),
+        default="operations",
+        help="rows for GPU operations, or also for streams, events, contexts, modules, pools",
+    )
+    parser.add_argument(
         "--hierarchy",
         default="auto",
         metavar="NAME",
@@ -102,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
         seconds=duration_ns(args.duration) / 1e9 if args.duration else None,
         attach=args.attach,
         layers=args.layers,
+        calls=args.calls,
         hierarchy=args.hierarchy,
         events_bytes=args.ring_bytes,
         group=args.group,
