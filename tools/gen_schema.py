@@ -79,10 +79,10 @@ def tags(btf: Btf, struct_id: int, member: int) -> dict[str, str]:
     """The ``key:value`` tags on one member of a struct."""
     found = {}
     for entry in btf.values():
-        if entry["kind"] == "DECL_TAG" and entry["type_id"] == struct_id:
-            if entry["component_idx"] == member:
-                key, _, value = entry["name"].partition(":")
-                found[key] = value
+        tagged = entry["kind"] == "DECL_TAG" and entry["type_id"] == struct_id
+        if tagged and entry["component_idx"] == member:
+            key, _, value = entry["name"].partition(":")
+            found[key] = value
     return found
 
 
@@ -126,7 +126,7 @@ def members(btf: Btf, struct: dict[str, Any], base: int = 0) -> list[dict[str, A
 
 def stored_type(member: dict[str, Any]) -> str:
     """The stored column's type: given by its maker, else by its width."""
-    maker = member.get("tag_as", "")
+    maker = str(member.get("tag_as", ""))
     if maker.startswith("null:"):
         return maker.removeprefix("null:")
     if maker:
@@ -156,8 +156,8 @@ def table_source(family: str, doc: str, fields: list[dict[str, Any]]) -> str:
         if "tag_doc" in f:
             name = f.get("tag_column", f["name"])
             nullable = "tag_known" in f or f["type"] == "S0"
-            column = f"        Column({name!r}, {stored_type(f)!r}, {f['tag_doc']!r}"
-            lines.append(column + ("" if nullable else ", False") + "),")
+            text = f"        Column({name!r}, {stored_type(f)!r}, {f['tag_doc']!r}"
+            lines.append(text + ("" if nullable else ", False") + "),")
     lines += ["    ),", ")", "", f"{family.upper()}_RECORD: Final = Record(", f"    {family!r},"]
     lines.append("    (")
     for f in fields:
@@ -215,7 +215,7 @@ def main() -> None:
         source += text + "\n"
     names = ", ".join(f"{family.upper()}_EVENTS" for _, (family, _) in sorted(tables.items()))
     source += f"EVENTS: Final = ({names},)\n\n"
-    records = ", ".join(f"{n}: {family.upper()}_RECORD" for n, (family, _) in sorted(tables.items()))
+    records = ", ".join(f"{n}: {name.upper()}_RECORD" for n, (name, _) in sorted(tables.items()))
     source += f"RECORDS: Final = {{{records}}}\n\n"
     source += f"ENUMS: Final[dict[str, dict[int, str]]] = {dict(sorted(enums.items()))!r}\n"
     (directory / "events.py").write_text(source)

@@ -205,7 +205,9 @@ def bpf_links() -> set[int]:
     """Links in the kernel that are ours by the names of their programs."""
     tool = shutil.which("bpftool", path=f"{os.environ['PATH']}:/usr/sbin")
     assert tool is not None
-    listed = json.loads(subprocess.run([tool, "-j", "prog"], capture_output=True, check=True).stdout)
+    listed = json.loads(
+        subprocess.run([tool, "-j", "prog"], capture_output=True, check=True).stdout
+    )
     return {p["id"] for p in listed if p.get("name", "").startswith(("cuda_", "nccl_", "names_"))}
 
 

@@ -107,9 +107,7 @@ def test_two_tenants_at_once_are_told_apart_even_if_one_ran_before(
     assert losses == [{"gone": 0, "q": 0}]
 
 
-def assert_totals(
-    totals: list[dict[str, Any]], calls: list[dict[str, Any]], since_ns: int
-) -> None:
+def assert_totals(totals: list[dict[str, Any]], calls: list[dict[str, Any]], since_ns: int) -> None:
     """Totals count each function's calls, whatever became rows."""
     made = Counter(
         call["api"] for call in calls if call["op"] in OPERATIONS and call["t_begin"] >= since_ns
@@ -129,9 +127,7 @@ def test_a_running_recording_answers_whoever_may_read_it(
             [SIM / "workload", "launch", "--steps", "23"], env=sim_environment(tmp_path / "log")
         )
         client.communicate(timeout=60)
-        recording.wait_for(
-            "select 1 from cuda_events where op = 'launch' having count(*) >= 23"
-        )
+        recording.wait_for("select 1 from cuda_events where op = 'launch' having count(*) >= 23")
         question = "select count(*) as n from cuda_events where op = 'launch'"
         answer = as_nobody("sql", "--store", str(store), "--format", "json", question)
         assert answer.returncode == 0, answer.stderr
@@ -167,7 +163,7 @@ JUMP = r"""
 #include <stddef.h>
 static jmp_buf back;
 /* A library whose wait is left by longjmp, as an error handler might do. */
-__attribute__((noinline)) int cuLaunchKernel(void *f) { __asm__ volatile("" ::: "memory"); return 0; }
+__attribute__((noinline)) int cuLaunchKernel(void *f) { return 0; }
 __attribute__((noinline)) int cuStreamSynchronize(void *s)
 {
 	__asm__ volatile("" ::: "memory");
@@ -199,7 +195,10 @@ def test_a_call_left_by_longjmp_does_not_hide_later_ones(
         check=True,
     )  # fmt: skip
     times = 101
-    script = f"import ctypes, sys, time; l = ctypes.CDLL('{library}'); sys.stdin.readline(); l.run({times})"
+    script = (
+        f"import ctypes, sys; library = ctypes.CDLL('{library}'); "
+        f"sys.stdin.readline(); library.run({times})"
+    )
     with record(store) as recording:
         client = cgroup.popen(["/usr/bin/python3", "-c", script], stdin=subprocess.PIPE)
         wait_until_attached(recording, library)
@@ -295,6 +294,15 @@ def test_the_summary_names_each_tenant(cgroup: Cgroup, store: Path, tmp_path: Pa
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     lines = out.splitlines()
-    assert lines[0].split() == ["tenant", "container", "launches", "copied", "waited", "nccl", "most", "launched"]
+    assert lines[0].split() == [
+        "tenant",
+        "container",
+        "launches",
+        "copied",
+        "waited",
+        "nccl",
+        "most",
+        "launched",
+    ]
     assert [line.split()[2] for line in lines[2:3]] == ["23"], out
     assert lines[2].startswith(f"/{cgroup.name}"[:14]), out

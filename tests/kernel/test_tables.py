@@ -229,7 +229,8 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     lines += [c.line for c in calls]
     lines += [x for s, p in PROTOTYPES.items() if p.op == "query" for x in query_lines(s)]
     lines += [f"{s} 3 0 {0x7D0000000000}" for s, p in PROTOTYPES.items() if p.op == "quiet"]
-    with new_cgroup() as cgroup, record(place / "store", "--layers", "both", "--calls", "all") as recording:
+    options = ("--layers", "both", "--calls", "all")
+    with new_cgroup() as cgroup, record(place / "store", *options) as recording:
         pid = converse(cgroup, [client, *libraries], lines, recording)
     rows = recording.sql(f"select * from cuda_events where pid = {pid} order by timestamp_ns")
     totals = recording.sql(

@@ -176,14 +176,16 @@ class Discovery:
         finally:
             os.close(root)
 
-    def _consider_all(self, root: int, prefix: str, extra: tuple[str, ...], *, host: bool = False) -> None:
+    def _consider_all(
+        self, root: int, prefix: str, extra: tuple[str, ...], *, host: bool = False
+    ) -> None:
         for path in find_libraries(root, prefix, extra):
             with contextlib.suppress(OSError):
                 fd = open_file(root, path)
                 self._libraries.consider(fd, path, mapped_ns=None, host=host)
 
     def _learn_home(self) -> None:
-        """What the host itself has mounted; the root of a container that starts now is not in it."""
+        """What the host itself has mounted: not the root of a container that starts now."""
         self._home_points = frozenset(mount_points("self"))
 
     def _sweep(self) -> None:

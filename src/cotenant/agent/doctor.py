@@ -56,7 +56,9 @@ def _btf() -> Check:
     except OSError:
         good = False
     advice = "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions' are"
-    return Check("kernel types (BTF)", good, str(path) if good else f"no {path}", "" if good else advice)
+    return Check(
+        "kernel types (BTF)", good, str(path) if good else f"no {path}", "" if good else advice
+    )
 
 
 def _attach(method: Method) -> Check:
@@ -67,7 +69,9 @@ def _attach(method: Method) -> Check:
         Method.PAIR: "a perf event per function; slow to detach",
     }
     found = "attached to ourselves, and the event came" if reason is None else reason
-    return Check(f"probes by {method}", reason is None, found, words[method] if reason else "", False)
+    return Check(
+        f"probes by {method}", reason is None, found, words[method] if reason else "", False
+    )
 
 
 def _any_method(checks: list[Check]) -> Check:
@@ -97,15 +101,21 @@ def _mappings() -> Check:
     try:
         watch = Watch()
     except OSError as error:
-        return Check("mappings by perf", False, str(error), "set kernel.perf_event_paranoid to 2 or less")
+        return Check(
+            "mappings by perf", False, str(error), "set kernel.perf_event_paranoid to 2 or less"
+        )
     try:
         with open("/proc/self/exe", "rb") as file:
-            mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC).close()
+            mmap.mmap(
+                file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC
+            ).close()
         deadline = time.monotonic() + 1
         while time.monotonic() < deadline:
             if any(mapped.pid == os.getpid() for mapped in watch.read()):
                 return Check("mappings by perf", True, "our own mapping was seen")
-        return Check("mappings by perf", False, "our own mapping was not seen", "later libraries are missed")
+        return Check(
+            "mappings by perf", False, "our own mapping was not seen", "later libraries are missed"
+        )
     finally:
         watch.close()
 
@@ -174,7 +184,9 @@ _NOBODY: Final = (
 
 
 def _runtimes() -> Iterator[Check]:
-    resolver = default_resolver([mount.directory for mount in mounts()], source_settings(os.environ))
+    resolver = default_resolver(
+        [mount.directory for mount in mounts()], source_settings(os.environ)
+    )
     for path in _NOBODY:
         resolver.lookup(parse_path(path), path)
     for status in resolver.status():
@@ -211,7 +223,13 @@ def _libraries() -> Iterator[Check]:
                 words += f", {len(found.refused)} refused ({names})"
             yield Check(f"library {'/'.join(found.kinds)}", bool(found.placed), words, "", False)
         if not seen:
-            yield Check("libraries", True, "no GPU library on the host; containers may bring theirs", "", False)
+            yield Check(
+                "libraries",
+                True,
+                "no GPU library on the host; containers may bring theirs",
+                "",
+                False,
+            )
     finally:
         os.close(root)
 

@@ -17,9 +17,7 @@ _KINDS: Final = ENUMS["fact_kind"]
 class Facts:
     """Hands each fact to the ledger or to the names that it is about."""
 
-    def __init__(
-        self, ledger: Ledger, names: KernelNames, communicators: Communicators
-    ) -> None:
+    def __init__(self, ledger: Ledger, names: KernelNames, communicators: Communicators) -> None:
         self._ledger = ledger
         self._names = names
         self._communicators = communicators
@@ -71,7 +69,9 @@ class Facts:
         self._communicators.made(
             _process(fact),
             int(fact["handle"]),
-            Communicator(_signed(fact["other"]), int(fact["rank"]), int(fact["nranks"]), _name(text)),
+            Communicator(
+                _signed(fact["other"]), int(fact["rank"]), int(fact["nranks"]), _name(text)
+            ),
         )
 
     def _split(self, fact: Any, text: bytes) -> None:

@@ -24,10 +24,11 @@ from cotenant.errors import CotenantError
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
 from cotenant.probes.features import choose_method
+from cotenant.probes.function import Library
 from cotenant.probes.hooks import place
 from cotenant.probes.kernel import KernelFamily
 from cotenant.probes.programs import TASK_PROGRAMS, Programs, Sizes, load_programs
-from cotenant.probes.tables import FUNCTIONS, Library
+from cotenant.probes.tables import FUNCTIONS
 from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import FACT
 

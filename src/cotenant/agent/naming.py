@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from cotenant.identity import Question, parse_path
@@ -36,7 +35,9 @@ def source_settings(environment: Mapping[str, str]) -> SourceSettings:
 class Naming:
     """Keeps open questions, asks each when it is due, and passes on the answers."""
 
-    def __init__(self, tell: Callable[[dict[str, Any]], None], resolver: Resolver | None = None) -> None:
+    def __init__(
+        self, tell: Callable[[dict[str, Any]], None], resolver: Resolver | None = None
+    ) -> None:
         self._tell = tell
         self._resolver = resolver or default_resolver(
             [mount.directory for mount in mounts()], source_settings(os.environ)

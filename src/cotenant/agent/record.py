@@ -132,9 +132,7 @@ class Recorder:
                 for text in message["refused"].values()
             ]
             self._sample_clock()
-            self._session.started(
-                now_ns=time.time_ns(), offset_ns=self._offset_ns, method=method
-            )
+            self._session.started(now_ns=time.time_ns(), offset_ns=self._offset_ns, method=method)
             drop_capabilities()
             self._session.note(landlock=confine_writes(self._settings.store))
         except BaseException:
@@ -167,7 +165,9 @@ class Recorder:
         deadline = time.monotonic() + (self._settings.seconds or float("inf"))
         next_totals = time.monotonic() + _TOTALS_EVERY_S
         try:
-            while not stop.wait(min(self._settings.seal_every_s, max(0, deadline - time.monotonic()))):
+            while not stop.wait(
+                min(self._settings.seal_every_s, max(0, deadline - time.monotonic()))
+            ):
                 self._hear()
                 self._cycle(totals=time.monotonic() >= next_totals)
                 if time.monotonic() >= next_totals:
@@ -201,7 +201,9 @@ class Recorder:
         """The helper asks about new cgroups by itself; here are those that were there before."""
         paths = [question.path for question in self._ledger.take_questions()]
         for start in range(0, len(paths), _NAMES_AT_ONCE):
-            self._helper.channel.send({"type": "name", "paths": paths[start : start + _NAMES_AT_ONCE]})
+            self._helper.channel.send(
+                {"type": "name", "paths": paths[start : start + _NAMES_AT_ONCE]}
+            )
 
     def _cycle(self, *, totals: bool) -> None:
         """Everything that came since the last time, into the store."""

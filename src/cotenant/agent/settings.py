@@ -68,7 +68,9 @@ def choose_hierarchy(asked: str) -> Hierarchy:
         return Hierarchy(asked, mounted[asked], Preference(prefer="v1"))
     if asked != "auto":
         names = ", ".join(mounted) or "none"
-        raise UsageError(f"--hierarchy {asked}: is auto, v2 or a version 1 controller here ({names})")
+        raise UsageError(
+            f"--hierarchy {asked}: is auto, v2 or a version 1 controller here ({names})"
+        )
     for controller in V1_CONTROLLERS:
         if controller in mounted:
             in_use = any(mount.hierarchy == 0 for mount in mounts())

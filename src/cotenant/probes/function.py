@@ -128,8 +128,8 @@ def encode(function: Function) -> bytes:
     if function.fact:
         spec["fact"] = _number("fact_kind", function.fact)
     for field in (
-        "out", "handle", "stream", "address", "bytes_shift", "datatype", "reduce_op", "root", "peer",
-        "communicator", "text", "text_out", "other", "rank", "nranks", "config", "out_bytes",
+        "out", "handle", "stream", "address", "bytes_shift", "datatype", "reduce_op", "root",
+        "peer", "communicator", "text", "text_out", "other", "rank", "nranks", "config", "out_bytes",
         "alternate", "guard", "source_type", "target_type",
     ):  # fmt: skip
         spec[field] = getattr(function, field)

@@ -8,12 +8,20 @@ CONTAINERS: Final = Table(
     "containers",
     "Every cgroup ever seen, and whose it is; exactly one row per cgroup_id.",
     (
-        Column("cgroup_id", "int64", "joins every event table; unique across boots and nodes", False),
-        Column("kernel_cgroup_id", "int64", "the kernel's own id, unique in one hierarchy and boot"),
+        Column(
+            "cgroup_id", "int64", "joins every event table; unique across boots and nodes", False
+        ),
+        Column(
+            "kernel_cgroup_id", "int64", "the kernel's own id, unique in one hierarchy and boot"
+        ),
         Column("hierarchy", "int32", "cgroup hierarchy of kernel_cgroup_id; 0 is version 2"),
         Column("cgroup_path", "string", "path of the cgroup below its hierarchy's root"),
-        Column("container_id", "string", "outermost identity the host named; else the tenant", False),
-        Column("inner_container_id", "string", "innermost container id; a tenant could have chosen it"),
+        Column(
+            "container_id", "string", "outermost identity the host named; else the tenant", False
+        ),
+        Column(
+            "inner_container_id", "string", "innermost container id; a tenant could have chosen it"
+        ),
         Column("name", "string", "the container's name, as its runtime knows it"),
         Column("runtime", "string", "docker, containerd, cri-o, podman, slurm, systemd, ..."),
         Column("image", "string", "the container's image"),
@@ -31,7 +39,9 @@ CONTAINERS: Final = Table(
         Column("sharing_mode", "string", "exclusive, timeslice, mps or mig, where it can be told"),
         Column("node", "string", "the host", False),
         Column("boot_id", "string", "the host's boot", False),
-        Column("created_ns", "int64", "when the cgroup was made, UTC; NULL if before the recording"),
+        Column(
+            "created_ns", "int64", "when the cgroup was made, UTC; NULL if before the recording"
+        ),
         Column("named_ns", "int64", "when its name became known, UTC"),
         Column("removed_ns", "int64", "when the cgroup was removed, UTC"),
     ),
@@ -65,7 +75,12 @@ LOSSES: Final = Table(
         Column("stored", "int64", "rows written", False),
         Column("shed", "int64", "left out on purpose, within the weight of others", False),
         Column("lost", "int64", "dropped because the ring was full", False),
-        Column("queued", "int64", "on their way when the window ended; negative when catching up", False),
+        Column(
+            "queued",
+            "int64",
+            "on their way when the window ended; negative when catching up",
+            False,
+        ),
         Column("reason", "string", "why events were lost or shed"),
     ),
 )

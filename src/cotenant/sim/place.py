@@ -65,7 +65,9 @@ class Cgroups:
         """Until every command has ended."""
         for process in self._running:
             if process.wait():
-                raise CotenantError(f"a simulated tenant failed with exit code {process.returncode}")
+                raise CotenantError(
+                    f"a simulated tenant failed with exit code {process.returncode}"
+                )
 
     def close(self) -> None:
         """End what still runs, and remove the cgroups."""
@@ -141,7 +143,9 @@ class Docker:
         variables = _variables(tenant, Path("/log"), Path("/device"))
         variables["LD_LIBRARY_PATH"] = tenant.library_place
         # The container fails if any of its commands does.
-        starts = "".join(f"/bin/workload {' '.join(c)} >/dev/null & p=\"$p $!\"; " for c in tenant.commands)
+        starts = "".join(
+            f'/bin/workload {" ".join(c)} >/dev/null & p="$p $!"; ' for c in tenant.commands
+        )
         script = starts + "for one in $p; do wait $one || exit 1; done"
         options = [word for pair in variables.items() for word in ("-e", "=".join(pair))]
         name = self._free_name(tenant.name)

@@ -17,29 +17,24 @@ class Tenant:
 
 def demo_tenants(seconds: float) -> tuple[Tenant, ...]:
     """Three tenants that share a GPU for about so long: a training job, a server, a nuisance."""
-    rank = ("train", "--api", "runtime13", "--kernels", "2", "--rate", "20", "--seed", "1",
-            "--steps", str(max(1, int(20 * seconds))), "--ranks", "2", "--id-file", "/log/id")  # fmt: skip
+    rank = _words(
+        f"train --api runtime13 --kernels 2 --rate 20 --seed 1 --steps {20 * seconds:.0f}"
+    )
+    job = (*rank, "--ranks", "2", "--id-file", "/log/id")
+    serve = f"serve --api driver --kernels 2 --rate 12 --seed 2 --steps {12 * seconds:.0f}"
+    noisy = f"noisy --api runtime12 --kernels 1 --rate 200 --seed 3 --steps {200 * seconds:.0f}"
     return (
         Tenant(
             "train",
-            (
-                (*rank, "--rank", "0", "--checkpoint", "/tmp/checkpoint"),
-                (*rank, "--rank", "1"),
-            ),
+            ((*job, "--rank", "0", "--checkpoint", "/tmp/checkpoint"), (*job, "--rank", "1")),
         ),
-        Tenant(
-            "serve",
-            (("serve", "--api", "driver", "--kernels", "2", "--rate", "12", "--seed", "2",
-              "--steps", str(max(1, int(12 * seconds)))),),
-            library_place="/opt/serve/lib",
-        ),  # fmt: skip
-        Tenant(
-            "noisy",
-            (("noisy", "--api", "runtime12", "--kernels", "1", "--rate", "200", "--seed", "3",
-              "--steps", str(max(1, int(200 * seconds)))),),
-            library_place="/usr/local/cuda/lib64",
-        ),  # fmt: skip
+        Tenant("serve", (_words(serve),), library_place="/opt/serve/lib"),
+        Tenant("noisy", (_words(noisy),), library_place="/usr/local/cuda/lib64"),
     )
+
+
+def _words(line: str) -> tuple[str, ...]:
+    return tuple(line.split())
 
 
 @dataclass(frozen=True, slots=True)

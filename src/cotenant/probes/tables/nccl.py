@@ -22,7 +22,13 @@ def _each(id: int, symbol: str, *more: str, **facts: Any) -> tuple[Function, ...
 
 def _collectives() -> tuple[Function, ...]:
     data: dict[str, Any] = {"flags": _OP, "bytes": (3,), "datatype": 4}
-    reduced: dict[str, Any] = {**data, "reduce_op": 5, "communicator": 6, "stream": 7, "stack": True}
+    reduced: dict[str, Any] = {
+        **data,
+        "reduce_op": 5,
+        "communicator": 6,
+        "stream": 7,
+        "stack": True,
+    }
     rooted: dict[str, Any] = {**data, "root": 5, "communicator": 6, "stream": 7, "stack": True}
     spread: dict[str, Any] = {**data, "communicator": 5, "stream": 6}
     return (
@@ -77,7 +83,9 @@ def _communicators() -> tuple[Function, ...]:
         *_communicator(566, "CommInitAll", nranks=2, **made),
         *_communicator(568, "CommSplit", rank=2, nranks=3, out=4, config=5, **new),
         *_communicator(570, "CommShrink", out=4, config=5, **new),
-        *_communicator(572, "CommGrow", nranks=2, rank=4, text=3, text_out=True, out=5, config=6, **new),
+        *_communicator(
+            572, "CommGrow", nranks=2, rank=4, text=3, text_out=True, out=5, config=6, **new
+        ),
         *_communicator(580, "CommDestroy", communicator=1),
         *_communicator(582, "CommFinalize", communicator=1),
         *_communicator(584, "CommAbort", communicator=1),

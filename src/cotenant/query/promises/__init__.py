@@ -1,4 +1,4 @@
-"""The two queries that are the product's promise: they run verbatim, and their numbers are right."""
+"""The two queries that are the product's promise: verbatim, with numbers that are right."""
 
 from importlib import resources
 from typing import Final

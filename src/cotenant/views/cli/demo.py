@@ -107,7 +107,7 @@ class _Recorder:
 
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGINT)
-        _, said = self._process.communicate(timeout=_START_S)
+        said = self._process.communicate(timeout=_START_S)[1]
         if self._process.returncode:
             raise _failed(self._process.returncode, said)
 
@@ -127,8 +127,8 @@ def _answer(store: Path) -> None:
             columns = answer.table.column_names
             rows = [[row[column] for column in columns] for row in answer.rows()]
             print("", *text.table(columns, rows, text.width_of_output()), sep="\n")
-            for line in text.incompleteness(answer.standing):
-                print(line)
+            for missing in text.incompleteness(answer.standing):
+                print(missing)
     print(f"\nNext: cotenant tenants --store {store}")
     print(f'      cotenant sql --store {store} "from cuda_events limit 5"')
     print(f"      cotenant ask --store {store}")
