@@ -286,9 +286,39 @@ struct host_event {
 	__u32 weight DOC("how many events this row stands for");
 };
 
+enum io_op {
+	IO_OP_read = 1,
+	IO_OP_write = 2,
+	IO_OP_flush = 3,
+	IO_OP_discard = 4,
+	IO_OP_other = 5,
+};
+
+#define IO_KNOWN_QUEUE 0
+
+/* A request whose pages belong to several tenants is a row for each. */
+struct io_event {
+	struct event_head head;
+	__u16 op DOC("read, write, flush, discard, other") AS("enum:io_op");
+	__u16 known;
+	__u32 reserved;
+	__u64 duration_ns DOC("from arrival at the device's queue to completion");
+	__u64 queue_ns DOC("the part before it was handed to the device") KNOWN(IO_KNOWN_QUEUE);
+	__u64 bytes DOC("bytes of the request that are this tenant's");
+	char device[16] DOC("the disk");
+	__u64 sector DOC("where on the disk, in units of 512 bytes");
+	__s32 error DOC("0, or the errno it failed with");
+	__u16 attribution DOC("how the owner was told: task, dirtier, memcg, blkcg, kernel, ...")
+		AS("enum:attribution");
+	__u16 reserved_too;
+	__u32 weight DOC("how many events this row stands for");
+	__u32 reserved_last;
+};
+
 _Static_assert(sizeof(struct event_head) == 64, "event_head has holes");
 _Static_assert(sizeof(struct cuda_event) == 64 + 112, "cuda_event has holes");
 _Static_assert(sizeof(struct nccl_event) == 64 + 72, "nccl_event has holes");
 _Static_assert(sizeof(struct host_event) == 64 + 48, "host_event has holes");
+_Static_assert(sizeof(struct io_event) == 64 + 72, "io_event has holes");
 
 #endif /* COTENANT_EVENT_H */

@@ -150,9 +150,12 @@ static __always_inline struct host_event *row_begin(struct total *total,
 						    const struct sched_task *sched, __u16 op,
 						    __u64 began_ns)
 {
-	struct host_event *row = row_reserve(total, sizeof(*row));
 	struct owner owner = {};
+	struct host_event *row;
 
+	if (tenant_excluded(sched->cgroup_id))
+		return NULL;
+	row = row_reserve(total, sizeof(*row));
 	if (!row)
 		return NULL;
 	owner.cgroup_id = sched->cgroup_id;

@@ -19,6 +19,7 @@ class KernelFamily(StrEnum):
     """Events that the kernel raises; the object's stem and the table's."""
 
     HOST = "host"
+    IO = "io"
 
 
 # Everything that can be recorded.
@@ -46,6 +47,18 @@ HOOKS: Final = (
     Hook(KernelFamily.HOST, "host_fork", "sched_process_fork", "processes and threads made"),
     Hook(KernelFamily.HOST, "host_exit", "sched_process_exit", "processes and threads ended"),
     Hook(KernelFamily.HOST, "host_oom_kill", "mark_victim", "kills for want of memory"),
+    Hook(KernelFamily.IO, "io_complete", "block_rq_complete", "requests", True),
+    Hook(KernelFamily.IO, "io_issue", "block_rq_issue", "requests", True),
+    Hook(KernelFamily.IO, "io_start", "block_io_start", "time in the queue, and who read"),
+    Hook(KernelFamily.IO, "io_backmerge", "block_bio_backmerge", "who joined a request"),
+    Hook(KernelFamily.IO, "io_frontmerge", "block_bio_frontmerge", "who joined a request"),
+    Hook(KernelFamily.IO, "io_dirty", "writeback_dirty_folio", "who dirtied what is written"),
+    Hook(
+        KernelFamily.IO,
+        "io_forget",
+        "mm_filemap_delete_from_page_cache",
+        "when a page stops to be somebody's",
+    ),
 )
 
 
