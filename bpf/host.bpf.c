@@ -153,7 +153,7 @@ static __always_inline struct host_event *row_begin(struct total *total,
 	struct owner owner = {};
 	struct host_event *row;
 
-	if (tenant_excluded(sched->cgroup_id))
+	if (owner_excluded(sched->cgroup_id))
 		return NULL;
 	row = row_reserve(total, sizeof(*row));
 	if (!row)

@@ -20,6 +20,14 @@ VALUES(attribution);
 /* Above this fill of the ring kernel events make room for GPU calls: they are shed, and counted. */
 const volatile __u64 shed_above = 8 << 20;
 
+/* Whether the tenant asked to be left alone; by version 2 id. */
+static __always_inline bool_t owner_excluded(__u64 cgroup_id)
+{
+	struct control *now = control();
+
+	return now && now->excludes && bpf_map_lookup_elem(&excluded, &cgroup_id);
+}
+
 struct owner {
 	__u64 cgroup_id;
 	__u64 cgroup_v1_id;
