@@ -129,8 +129,8 @@ def encode(function: Function) -> bytes:
         spec["fact"] = _number("fact_kind", function.fact)
     for field in (
         "out", "handle", "stream", "address", "bytes_shift", "datatype", "reduce_op", "root",
-        "peer", "communicator", "text", "text_out", "other", "rank", "nranks", "config", "out_bytes",
-        "alternate", "guard", "source_type", "target_type",
+        "peer", "communicator", "text", "text_out", "other", "rank", "nranks", "config",
+        "out_bytes", "alternate", "guard", "source_type", "target_type",
     ):  # fmt: skip
         spec[field] = getattr(function, field)
     return spec.tobytes()
