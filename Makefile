@@ -14,9 +14,9 @@ setup: ## install what is missing, build what changed
 
 .PHONY: build
 build: ## BPF objects, native module, stand-in libraries
-	@$(MAKE) --no-print-directory -C bpf
-	@$(MAKE) --no-print-directory -C native
-	@$(MAKE) --no-print-directory -C sim
+	@$(MAKE) --no-print-directory --silent -C bpf
+	@$(MAKE) --no-print-directory --silent -C native
+	@$(MAKE) --no-print-directory --silent -C sim
 
 .PHONY: record
 record: setup ## record this host for 20 s and show what each tenant did

@@ -36,7 +36,7 @@ class Place(Protocol):
 class Cgroups:
     """Plain cgroups of version 2: what is there without any container runtime."""
 
-    words = "in cgroups of their own (no container runtime here)"
+    words = "in cgroups of their own (no container can run here)"
 
     def __init__(self) -> None:
         self.environment: dict[str, str] = {}
@@ -124,11 +124,16 @@ class Docker:
                 raise CotenantError("dockerd does not start here")
             time.sleep(0.2)
 
-    def start(self, tenant: Tenant, shared: Shared) -> None:
-        """Make an image with the tenant's own libraries, and a container of it."""
-        root = self._directory / "roots" / tenant.name
-        build_root(root, tenant.library_place)
-        image = f"cotenant-demo-{tenant.name}"
+    def try_out(self) -> None:
+        """Run a container that does nothing: a daemon may answer where no container can run."""
+        image = self._image("nothing", "/lib")
+        self._docker("run", "--rm", "--network=none", image, "/bin/sh", "-c", "true")
+
+    def _image(self, name: str, library_place: str) -> str:
+        """An image with libraries of its own; what it is called."""
+        root = self._directory / "roots" / name
+        build_root(root, library_place)
+        image = f"cotenant-demo-{name}"
         packed = subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE)
         done = subprocess.run(
             ["docker", "import", "-", image],
@@ -140,6 +145,11 @@ class Docker:
         if packed.wait() or done.returncode:
             raise CotenantError(f"docker import failed: {done.stderr.decode().strip()}")
         self._images.append(image)
+        return image
+
+    def start(self, tenant: Tenant, shared: Shared) -> None:
+        """Make an image with the tenant's own libraries, and a container of it."""
+        image = self._image(tenant.name, tenant.library_place)
         variables = _variables(tenant, Path("/log"), Path("/device"))
         variables["LD_LIBRARY_PATH"] = tenant.library_place
         # The container fails if any of its commands does.
@@ -206,7 +216,12 @@ def best_place(directory: Path) -> Iterator[Place]:
         if shutil.which("docker") is None:
             raise CotenantError("no docker command")
         directory.mkdir(parents=True, exist_ok=True)
-        place = Docker(directory)
+        place = docker = Docker(directory)
+        try:
+            docker.try_out()
+        except CotenantError:
+            docker.close()
+            raise
     except (CotenantError, OSError):
         place = Cgroups()
     try:
