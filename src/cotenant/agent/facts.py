@@ -22,6 +22,7 @@ class Facts:
         self._names = names
         self._communicators = communicators
         self.offset_ns = 0
+        self._when_gone: list[Callable[[Process], None]] = [communicators.gone]
         self._by_kind: dict[str, Callable[[Any, bytes], None]] = {
             "NAME": self._name,
             "ALIAS": self._alias,
@@ -35,6 +36,13 @@ class Facts:
             "COMM_RANK": self._rank,
             "COMM_COUNT": self._rank,
         }
+
+    def add(
+        self, handlers: dict[str, Callable[[Any, bytes], None]], gone: Callable[[Process], None]
+    ) -> None:
+        """Others who want facts of these kinds, and to hear of processes that ended."""
+        self._by_kind |= handlers
+        self._when_gone.append(gone)
 
     def take(self, records: Iterable[bytes]) -> None:
         """Learn from these records, in their order."""
@@ -51,6 +59,7 @@ class Facts:
             int(fact["handle"]),
             text.decode("utf-8", "replace"),
             int(fact["timestamp_ns"]),
+            int(fact["other"]),
         )
 
     def _alias(self, fact: Any, _: bytes) -> None:
@@ -62,8 +71,8 @@ class Facts:
         self._names.exec(_process(fact), int(fact["timestamp_ns"]))
 
     def _ended(self, fact: Any, _: bytes) -> None:
-        self._names.gone(_process(fact))
-        self._communicators.gone(_process(fact))
+        for gone in self._when_gone:
+            gone(_process(fact))
 
     def _communicator(self, fact: Any, text: bytes) -> None:
         self._communicators.made(

@@ -17,6 +17,7 @@ import numpy as np
 from cotenant._native import Ring
 from cotenant.agent.channel import Channel, Closed, Message
 from cotenant.agent.discovery import Discovery
+from cotenant.agent.inspector import Inspector
 from cotenant.agent.libraries import Libraries
 from cotenant.agent.naming import Naming
 from cotenant.agent.watch import Watch
@@ -33,7 +34,9 @@ from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import FACT
 
 # Maps that the recorder reads or writes; it gets copies of their descriptors.
-SHARED_MAPS: Final = ("events", "facts", "totals", "counters", "controls")
+SHARED_MAPS: Final = (
+    "events", "facts", "totals", "counters", "controls", "holdings", "allocations",
+)  # fmt: skip
 
 # Names are learned for both.
 NCCL: Final = "nccl"
@@ -74,6 +77,8 @@ class Helper:
             self._tell,
         )
         self._discovery = Discovery(self._libraries, self._programs.programs["code_mappings"])
+        self._calls = syscalls.iterator_link(self._programs.programs["calls_under_way"])
+        self._inspector = Inspector(self._tell)
         self._naming = Naming(self._tell)
         self._newborn: dict[tuple[int, int], None] = {}
 
@@ -82,9 +87,10 @@ class Helper:
 
     def run(self) -> None:
         """Attach, announce, and follow until the recorder hangs up or says stop."""
-        fds = [self._programs.maps[name] for name in SHARED_MAPS]
+        shared = {name: self._programs.maps[name] for name in SHARED_MAPS}
+        shared["calls_under_way"] = self._calls
         self._channel.send(
-            {"type": "maps", "names": list(SHARED_MAPS), "method": self._method}, fds
+            {"type": "maps", "names": list(shared), "method": self._method}, list(shared.values())
         )
         if self._hooks.refused:
             self._tell({"type": "hooks", "refused": self._hooks.refused})
@@ -92,6 +98,7 @@ class Helper:
             self._discovery.scan()
             self._discovery.start()
         self._naming.start()
+        self._inspector.start()
         self._tell({"type": "ready", "libraries": len(self._libraries)})
         poller = select.poll()
         for fd in (self._channel.fileno(), self._programs.maps["births"], *self._watch.fds):
@@ -113,6 +120,8 @@ class Helper:
         if message["type"] == "name":
             for path in message["paths"]:
                 self._naming.ask(path)
+        if message["type"] == "inspect":
+            self._inspector.ask(message)
         if message["type"] == "stop":
             self._naming.stop()
             self._discovery.stop()

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from typing import Final
 
 from cotenant.agent.channel import Channel, Closed, Message
@@ -74,6 +75,22 @@ class HelperProcess:
             self.messages.append(received[0])
         messages, self.messages = self.messages, []
         return messages
+
+    def ask(self, message: Message) -> None:
+        """Send a question; its answer, if any, is heard later."""
+        self.channel.send(message)
+
+    def hear_for(self, kind: str, number: int, seconds: float) -> bool:
+        """Listen until the answer with this number came; false if it did not in time."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            received = self.channel.receive(left)
+            if received is None:
+                return False
+            self.messages.append(received[0])
+            if received[0]["type"] == kind and received[0]["number"] == number:
+                return True
+        return False
 
     def stop(self) -> list[Message]:
         """Ask it to remove every probe; returns when they are gone."""

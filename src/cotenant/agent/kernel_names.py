@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from cotenant.agent.demangle import demangle
 
 _HANDLES_MAX: Final = 262_144  # Per process: a hostile one must not fill our memory.
+_ERAS_MAX: Final = 4096
 _GONE_KEPT: Final = 4096
 
 Era = tuple[int, str]
@@ -23,12 +24,21 @@ class Process(NamedTuple):
     start_ns: int
 
 
+class Nameless(NamedTuple):
+    """A kernel that was launched, and that nobody has named."""
+
+    process: Process
+    handle: int
+    stub: int
+
+
 @dataclass(slots=True)
 class _Known:
     """One process's handles."""
 
     eras: dict[int, list[Era]] = field(default_factory=dict)
     aliases: dict[int, int] = field(default_factory=dict)
+    modules: dict[int, list[int]] = field(default_factory=dict)
 
 
 class KernelNames:
@@ -37,30 +47,47 @@ class KernelNames:
     def __init__(self) -> None:
         self._processes: dict[Process, _Known] = {}
         self._gone: dict[Process, None] = {}
-        self._unknown: dict[tuple[Process, int, int], str] = {}
+        self._unknown: dict[Nameless, str] = {}
         self.full = 0
 
-    def learn(self, process: Process, handle: int, name: str, when_ns: int) -> None:
-        """This handle is called so, from now on."""
+    def learn(
+        self, process: Process, handle: int, name: str, when_ns: int, module: int = 0
+    ) -> None:
+        """This handle, found in this module, is called so from now on."""
         known = self._processes.setdefault(process, _Known())
         if len(known.eras) >= _HANDLES_MAX and handle not in known.eras:
             self.full += 1
             return
+        if module:
+            known.modules.setdefault(module, []).append(handle)
+        self._add_era(known, handle, when_ns, demangle(name))
+
+    def _add_era(self, known: _Known, handle: int, when_ns: int, text: str) -> None:
         eras = known.eras.setdefault(handle, [])
-        text = demangle(name)
-        if eras and eras[-1][1] == text:
+        known.aliases.pop(handle, None)
+        if (eras and eras[-1][1] == text) or len(eras) >= _ERAS_MAX:
             return
         bisect.insort(eras, (when_ns, text))
-        known.aliases.pop(handle, None)
 
     def alias(self, process: Process, handle: int, other: int, when_ns: int) -> None:
         """This handle is another one for the same kernel."""
         known = self._processes.setdefault(process, _Known())
+        if handle == other:
+            return
         eras = known.eras.get(other)
         if eras and eras[-1][1]:
-            self.learn(process, handle, eras[-1][1], when_ns)
-        elif len(known.aliases) < _HANDLES_MAX and handle != other:
+            self._add_era(known, handle, when_ns, eras[-1][1])
+        elif len(known.aliases) < _HANDLES_MAX:
             known.aliases[handle] = other
+            if handle in known.eras:
+                self._add_era(known, handle, when_ns, "")
+                known.aliases[handle] = other
+
+    def forget(self, process: Process, module: int, when_ns: int) -> None:
+        """The module was unloaded: its handles mean nothing until they are named again."""
+        known = self._processes.get(process)
+        for handle in known.modules.pop(module, ()) if known else ():
+            self._add_era(known, handle, when_ns, "")  # type: ignore[arg-type]
 
     def eras(self, process: Process, handle: int, stub: int) -> list[Era]:
         """What the kernel was called, and since when; the caller's handle where ours has none."""
@@ -87,7 +114,17 @@ class KernelNames:
 
     def unknown(self, process: Process, handle: int, stub: int) -> str:
         """A name for a kernel whose name was never seen: the same each time it is launched."""
-        return self._unknown.get((process, handle, stub)) or f"unknown@?+{handle or stub:#x}"
+        found = self._unknown.get(Nameless(process, handle, stub))
+        return found or f"unknown@?+{stub or handle:#x}"
+
+    def asked(self, nameless: Nameless) -> bool:
+        """Whether somebody has looked for this kernel's name already."""
+        return nameless in self._unknown
+
+    def call_unknown(self, nameless: Nameless, name: str) -> None:
+        """Nobody knows its name; this is what it is to be called."""
+        if len(self._unknown) < _HANDLES_MAX:
+            self._unknown[nameless] = name
 
     def exec(self, process: Process, when_ns: int) -> None:
         """The process runs another program: from now on its handles mean nothing known."""
@@ -95,6 +132,7 @@ class KernelNames:
         if known is None:
             return
         known.aliases.clear()
+        known.modules.clear()
         for eras in known.eras.values():
             bisect.insort(eras, (when_ns, ""))
 
@@ -105,3 +143,5 @@ class KernelNames:
             oldest = next(iter(self._gone))
             del self._gone[oldest]
             self._processes.pop(oldest, None)
+            for nameless in [n for n in self._unknown if n.process == oldest]:
+                del self._unknown[nameless]

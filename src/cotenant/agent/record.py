@@ -16,7 +16,7 @@ from cotenant.agent.channel import Closed, Message
 from cotenant.agent.clock import wall_offset_ns
 from cotenant.agent.columns import Columns, Maker
 from cotenant.agent.columns.communicator import CollectiveBytes, Membership
-from cotenant.agent.columns.kernel import FunctionName, Kernel
+from cotenant.agent.columns.kernel import FunctionName
 from cotenant.agent.columns.owner import OWNER, owners
 from cotenant.agent.columns.plain import Copy, Enum, Null, Time
 from cotenant.agent.columns.tenant import Tenant
@@ -24,8 +24,8 @@ from cotenant.agent.communicators import Communicators
 from cotenant.agent.control import Control
 from cotenant.agent.drain import Drain
 from cotenant.agent.facts import Facts
+from cotenant.agent.gpu_processes import GpuProcesses
 from cotenant.agent.helper_process import HelperProcess
-from cotenant.agent.kernel_names import KernelNames
 from cotenant.agent.privileges import confine_writes, drop_capabilities, need_root
 from cotenant.agent.session import SessionRow
 from cotenant.agent.settings import Settings, choose_hierarchy
@@ -92,9 +92,16 @@ class Recorder:
             preference=hierarchy.preference,
         )
         self._ledger_version = -1
-        self._names = KernelNames()
         self._communicators = Communicators()
-        self._facts = Facts(self._ledger, self._names, self._communicators)
+        self._gpus = GpuProcesses(
+            f"{self.node}/{self.boot_id}",
+            self._ledger,
+            self._communicators,
+            self._helper,
+            settings.layers,
+        )
+        self._facts = Facts(self._ledger, self._gpus.names, self._communicators)
+        self._facts.add(self._gpus.handlers(), self._gpus.gone)
         self._time = Time()
         self._session = SessionRow(
             node=self.node,
@@ -103,6 +110,7 @@ class Recorder:
             layers=settings.layers,
         )
         self._heard: list[Message] = []
+        self._stopping = False
         self._named_before: list[Message] = []
         self.notices: list[str] = []  # What could not be attached, each in one line.
         self._events = 0
@@ -119,6 +127,7 @@ class Recorder:
                 self._drain.expect(kind, Columns(record, self._makers()))
             self._totals = Totals(maps["totals"], maps["counters"], self._ledger)
             self._control = Control(maps["controls"])
+            self._gpus.attach(maps)
             self._throttle = Throttle(self._ledger) if "host" in self._settings.events else None
             self._sample_clock()
             # Facts of cgroups flow already: what the walk finds again is the same row.
@@ -147,10 +156,8 @@ class Recorder:
             "cgroup": Tenant(self._ledger),
             "enum": Enum(),
             "function": FunctionName(),
-            "kernel": Kernel(self._names),
             "null": Null(),
-            "gpu": Null(),
-            "graph": Null(),
+            **self._gpus.makers(),
             "comm": Membership(self._communicators),
             "nccl_bytes": CollectiveBytes(self._communicators),
         }
@@ -183,7 +190,7 @@ class Recorder:
 
     def _hear(self) -> None:
         try:
-            self._heard = self._helper.heard()
+            self._heard += self._helper.heard()
             self._ask_for_names()
         except Closed:
             raise CotenantError("the attaching process died; what was recorded is kept") from None
@@ -211,6 +218,8 @@ class Recorder:
         now_ns = time.time_ns()
         facts, batches = self._drain.take()
         self._facts.take(facts)
+        batches = list(batches)
+        self._look_up(batches)
         self._learn()
         for columns, batch in batches:
             self._append(columns, batch)
@@ -221,9 +230,23 @@ class Recorder:
             throttled = self._throttle.sample(now_ns) if self._throttle else None
             if throttled is not None:
                 self._writer.append("host_events", throttled)
+            self._gpus.write(self._writer, now_ns, self._offset_ns)
             self._session.note(**self._totals.counters())
         self._snapshots()
         self._writer.seal(now_ns)
+
+    def _look_up(self, batches: list[tuple[Columns, Any]]) -> None:
+        """What rows lack may be found by the helper, as long as it is there."""
+        if not self._stopping:
+            try:
+                self._gpus.look_up(batches)
+                self._heard += self._helper.heard()
+            except Closed:
+                raise CotenantError(
+                    "the attaching process died; what was recorded is kept"
+                ) from None
+        self._gpus.hear(self._heard)
+        self._session.layers(self._gpus.layers)
 
     def _append(self, columns: Columns, batch: Any) -> None:
         self._writer.append(columns.table, columns.make(batch))
@@ -242,7 +265,9 @@ class Recorder:
     def _finish(self) -> None:
         """Detach, take what is left, and seal: after this every event is accounted for."""
         try:
-            self._heard = self._helper.stop()
+            self._look_up([])
+            self._stopping = True
+            self._heard += self._helper.stop()
             self._drain.stop()
             self._cycle(totals=True)
             imbalance = self._totals.losses.imbalance()

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from cotenant.agent.channel import Message
+from cotenant.agent.layers import Layers
 
 
 class SessionRow:
@@ -55,6 +56,19 @@ class SessionRow:
                 if gap is not None:
                     self._row["attach_gap_ns"] = max(gap, self._row["attach_gap_ns"] or 0)
                 self.changed = True
+
+    def layers(self, layers: Layers) -> None:
+        """Which layers are probed, and what each process showed at each."""
+        text = layers.describe()
+        coverage = json.dumps(
+            [
+                {"pid": p.pid, "runtime": seen[0], "matched": seen[1], "driver_alone": seen[2]}
+                for p, seen in layers.by_process.items()
+            ]
+        )
+        if (text, coverage) != (self._row["layers"], self._row["coverage"]):
+            self._row |= {"layers": text, "coverage": coverage}
+            self.changed = True
 
     def note(self, **notes: Any) -> None:
         """Something else worth knowing."""

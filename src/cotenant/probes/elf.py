@@ -4,7 +4,6 @@ The files belong to tenants: every number in them may be a lie. Reads go through
 are capped, and what does not fit raises ``BadElf``; nothing here trusts a count or an offset.
 """
 
-import mmap
 import os
 import struct
 from collections.abc import Iterable
@@ -33,6 +32,11 @@ _MAX_HEADERS: Final = 4096
 _SECTION_SYMTAB: Final = 2
 _SECTION_NOTE: Final = 7
 _SECTION_DYNSYM: Final = 11
+_SEGMENT_EH_FRAME: Final = 0x6474E550
+_UDATA4: Final = 0x03
+_DATAREL_SDATA4: Final = 0x3B
+_MAX_VARIABLES: Final = 100_000
+_MAX_BYTES: Final = 1 << 29
 
 
 class BadElf(ProbeError):
@@ -61,27 +65,37 @@ class Elf:
     """An open ELF file: where its functions are, and which build it is."""
 
     def __init__(self, fd: int) -> None:
-        size = os.fstat(fd).st_size
-        if size < 64:
+        # Read, never mapped: a file that its owner cuts short would kill whoever has it mapped.
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+        if self._size < 64:
             raise BadElf("shorter than an ELF header")
-        try:
-            self._data = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as error:
-            raise BadElf(f"cannot be read: {error}") from error
-        self._size = size
         self._segments, self._sections = self._headers()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._data.close()
+        """The descriptor stays open: it is the caller's."""
 
     def bytes_at(self, offset: int, count: int) -> bytes:
         """Bytes of the file; BadElf where it has none."""
         if offset < 0 or count < 0 or offset + count > self._size:
             raise BadElf(f"ends before offset {offset:#x}+{count}")
-        return self._data[offset : offset + count]
+        if count > _MAX_BYTES:
+            raise BadElf(f"has a part of {count} bytes")
+        parts = []
+        while count:
+            try:
+                part = os.pread(self._fd, count, offset)
+            except OSError as error:
+                raise BadElf(f"cannot be read: {error}") from error
+            if not part:
+                raise BadElf(f"was cut short at offset {offset:#x}")
+            parts.append(part)
+            offset += len(part)
+            count -= len(part)
+        return b"".join(parts)
 
     def _headers(self) -> tuple[list[_Segment], list[_Section]]:
         head = self.bytes_at(0, 64)
@@ -163,10 +177,8 @@ class Elf:
             if section.link >= len(self._sections):
                 continue
             strings = self._sections[section.link]
-            if strings.offset + strings.size > self._size:
-                continue
-            end = strings.offset + strings.size
-            if any(self._data.find(name, strings.offset, end) >= 0 for name in wanted):
+            text = self.bytes_at(strings.offset, strings.size)
+            if any(name in text for name in wanted):
                 return True
         return False
 
@@ -188,6 +200,47 @@ class Elf:
                 if 0 < start < end:
                     return strings[start:end].decode("utf-8", "replace")
         return None
+
+    def function_starts(self) -> npt.NDArray[np.uint64]:
+        """Addresses at which a function starts, by the symbols and by the table of unwinding."""
+        starts = [self.functions()["value"].astype(np.uint64)]
+        for segment in self._segments:
+            if segment.type == _SEGMENT_EH_FRAME:
+                starts.append(self._unwind_starts(segment))
+        return np.unique(np.concatenate(starts))
+
+    def _unwind_starts(self, segment: _Segment) -> npt.NDArray[np.uint64]:
+        """The sorted table of .eh_frame_hdr, in the one encoding that linkers write."""
+        head = self.bytes_at(segment.offset, 12)
+        nothing = np.empty(0, np.uint64)
+        if head[0] != 1 or head[2] != _UDATA4 or head[3] != _DATAREL_SDATA4:
+            return nothing
+        count = min(struct.unpack_from("<I", head, 8)[0], (segment.file_size - 12) // 8)
+        if count > _MAX_SYMBOLS:
+            return nothing
+        raw = np.frombuffer(self.bytes_at(segment.offset + 12, count * 8), "<i4")
+        return (raw[::2].astype(np.int64) + np.int64(segment.address)).astype(np.uint64)
+
+    def variables(self, ending: str) -> dict[int, str]:
+        """Names that end so, by address: variables, however local."""
+        found: dict[int, str] = {}
+        last = ending.encode() + b"\0"
+        for symbols, strings in self._tables():
+            at = strings.find(last)
+            names: dict[int, str] = {}
+            while at >= 0 and len(names) < _MAX_VARIABLES:
+                start = strings.rfind(b"\0", 0, at) + 1
+                names[start] = strings[start : at + len(last) - 1].decode("utf-8", "replace")
+                at = strings.find(last, at + 1)
+            hits = symbols[np.isin(symbols["name"], list(names)) & (symbols["section"] != 0)]
+            for symbol in hits:
+                found[int(symbol["value"])] = names[int(symbol["name"])]
+        return found
+
+    def first_address(self) -> int:
+        """The address at which the file's first page is loaded, in its own numbering."""
+        loads = [s.address - s.offset for s in self._segments if s.type == 1]
+        return min(loads, default=0)
 
     def build_id(self) -> str | None:
         """The build's fingerprint, as the linker wrote it."""

@@ -30,6 +30,7 @@ TASK_PROGRAMS: Final = (
     "process_exec",
     "process_fork",
     "process_exit",
+    "thread_exit",
 )
 
 
@@ -101,7 +102,9 @@ def load_programs(
         for family in Family:
             wanted = {f"{family}_{name}": kind for name, kind in PROGRAMS[method].items()}
             load_object(loaded, family, wanted, sizes, constants)
-        load_object(loaded, "task", dict.fromkeys(TASK_PROGRAMS, -1), sizes, constants)
+        in_task = [name for name in TASK_PROGRAMS if name != "thread_exit"]
+        load_object(loaded, "task", dict.fromkeys(in_task, -1), sizes, constants)
+        load_object(loaded, "flight", {"calls_under_way": -1, "thread_exit": -1}, sizes, constants)
         load_object(loaded, "vma", {"code_mappings": -1, "file_mappings": -1}, sizes, constants)
     except Unsupported:
         loaded.close()

@@ -105,6 +105,20 @@ def run_iterator(program: int, pid: int = 0) -> bytes:
         return stream.readall()
 
 
+def iterator_link(program: int) -> int:
+    """A link from which anybody who holds it can read what the iterator program writes."""
+    return _bpf(
+        _LINK_CREATE, struct.pack("IIII", program, 0, ATTACH_TRACE_ITER, 0), "attach an iterator"
+    )
+
+
+def read_iterator(link: int) -> bytes:
+    """Everything the program behind an iterator's link writes now."""
+    file = _bpf(_ITER_CREATE, struct.pack("II", link, 0), "open an iterator")
+    with os.fdopen(file, "rb", buffering=0) as stream:
+        return stream.readall()
+
+
 def map_update(fd: int, key: bytes, value: bytes) -> None:
     """Set one entry of a map."""
     keys = ctypes.create_string_buffer(key, len(key))

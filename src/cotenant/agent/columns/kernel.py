@@ -1,97 +1,85 @@
 """What an operation is called: its kernel, or in brackets what else it did."""
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from cotenant.agent.batch import Batch
+from cotenant.agent.columns.eras import by_time
 from cotenant.agent.columns.plain import Needs
-from cotenant.agent.kernel_names import Era, KernelNames, Process
+from cotenant.agent.graphs import Graphs
+from cotenant.agent.kernel_names import KernelNames, Nameless, Process
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
 
-_LAUNCH: Final = next(n for n, text in ENUMS["cuda_op"].items() if text == "launch")
-_GRAPH: Final = next(n for n, text in ENUMS["cuda_op"].items() if text == "graph_launch")
-_MEMCPY: Final = next(n for n, text in ENUMS["cuda_op"].items() if text == "memcpy")
+_OPS: Final = {text: number for number, text in ENUMS["cuda_op"].items()}
+_LAUNCH: Final = _OPS["launch"]
+_GRAPH: Final = _OPS["graph_launch"]
+_MEMCPY: Final = _OPS["memcpy"]
 _KNOWN_DIRECTION: Final = 4
 
-
-class _Asked(NamedTuple):
-    """What a row's name depends on, besides the time; the fields of the wire that tell it."""
-
-    pid: int
-    process_start_ns: int
-    handle: int
-    stub: int
-    op: int
-    direction: int
-    known: int
-
-    @property
-    def process(self) -> Process:
-        return Process(self.pid, self.process_start_ns)
+_KEY: Final = (
+    "pid", "process_start_ns", "handle", "stub", "op", "direction", "known",
+)  # fmt: skip
 
 
 class Kernel:
     """Names every row; launches from what was learned of their process."""
 
-    def __init__(self, names: KernelNames) -> None:
+    def __init__(self, names: KernelNames, graphs: Graphs) -> None:
         self._names = names
+        self._graphs = graphs
 
     def needs(self, field: Field) -> Needs:
-        """Who called what; the time for handles that meant two kernels."""
-        return ["timestamp_ns"], [_Asked._fields]
+        """Who called what through what; the time for handles that meant two kernels."""
+        return ["timestamp_ns"], [_KEY, ("api", "function")]
 
     def make(self, batch: Batch, field: Field) -> Any:
         """The name; never NULL."""
-        codes, distinct = batch.key(*_Asked._fields)
-        words: list[str] = []
-        renamed: list[tuple[int, _Asked, list[Era]]] = []
-        for code, entry in enumerate(distinct.tolist()):
-            asked = _Asked._make(entry)
-            if asked.op != _LAUNCH:
-                words.append(_word(asked))
-                continue
-            eras = self._names.eras(asked.process, asked.handle, asked.stub)
-            if len(eras) > 1:
-                renamed.append((code, asked, eras))
-            words.append(eras[-1][1] if eras and eras[-1][1] else self._nameless(asked))
-        if renamed:
-            codes = self._by_time(batch, codes, renamed, words)
+        codes, distinct = batch.key(*_KEY)
+        words: list[str | None] = [self._word(entry) for entry in distinct]
+        codes, words = by_time(batch, codes, words, lambda code: self._eras(distinct[code]))
         return batch.spread(codes, words)
 
-    def _nameless(self, asked: _Asked) -> str:
-        return self._names.unknown(asked.process, asked.handle, asked.stub)
+    def nameless(self, batch: Batch) -> list[Nameless]:
+        """Kernels of the batch that nobody has named, and that nobody has looked for."""
+        _, distinct = batch.key(*_KEY)
+        found = []
+        for entry in distinct[distinct["op"] == _LAUNCH]:
+            one = Nameless(_process(entry), int(entry["handle"]), int(entry["stub"]))
+            if not self._names.eras(*one) and not self._names.asked(one):
+                found.append(one)
+        return found
 
-    def _by_time(
-        self,
-        batch: Batch,
-        codes: npt.NDArray[np.int32],
-        renamed: list[tuple[int, _Asked, list[Era]]],
-        words: list[str],
-    ) -> npt.NDArray[np.int32]:
+    def _word(self, entry: np.void) -> str:
+        op = int(entry["op"])
+        if op == _LAUNCH:
+            return self._names.name(_process(entry), int(entry["handle"]), int(entry["stub"]))
+        if op == _MEMCPY:
+            known = int(entry["known"]) >> _KNOWN_DIRECTION & 1
+            way = ENUMS["cuda_direction"].get(int(entry["direction"]), "?") if known else "?"
+            return f"[memcpy {way}]"
+        if op == _GRAPH:
+            return (
+                f"[graph {self._graphs.versions(_process(entry), int(entry['handle']))[-1].name}]"
+            )
+        return f"[{ENUMS['cuda_op'].get(op, '?')}]"
+
+    def _eras(self, entry: np.void) -> list[tuple[int, str | None]]:
         """Handles that were unloaded and used again: their rows are named by time."""
-        times = batch.plain("timestamp_ns")
-        codes = codes.copy()
-        for code, asked, eras in renamed:
-            rows = np.flatnonzero(codes == code)
-            starts = np.array([start for start, _ in eras[1:]], np.uint64)
-            era = np.searchsorted(starts, times[rows], side="right")
-            codes[rows] = len(words) + era
-            words += [name or self._nameless(asked) for _, name in eras]
-        return codes
+        if int(entry["op"]) != _LAUNCH:
+            return []
+        process, handle, stub = _process(entry), int(entry["handle"]), int(entry["stub"])
+        eras = self._names.eras(process, handle, stub)
+        if len(eras) < 2:
+            return []
+        nameless = self._names.unknown(process, handle, stub)
+        return [(since, name or nameless) for since, name in eras]
 
 
-def _word(asked: _Asked) -> str:
-    """What is no launch, in brackets."""
-    if asked.op == _MEMCPY:
-        known = asked.known >> _KNOWN_DIRECTION & 1
-        return f"[memcpy {ENUMS['cuda_direction'].get(asked.direction, '?') if known else '?'}]"
-    if asked.op == _GRAPH:
-        return f"[graph {asked.handle:#x}]"
-    return f"[{ENUMS['cuda_op'].get(asked.op, '?')}]"
+def _process(entry: np.void) -> Process:
+    return Process(int(entry["pid"]), int(entry["process_start_ns"]))
 
 
 class FunctionName:

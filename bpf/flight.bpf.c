@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Calls that have not returned: those under way now, and those whose thread ended inside them.
+ *
+ *   calls_under_way   every thread's outermost call, when the agent looks
+ *   thread_exit       a row without a result, since none ever came
+ */
+#include "thread.bpf.h"
+#include "flight.h"
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+LAYOUT(flight);
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} BTF;
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} BTF;
+
+#define NCCL_BODY ((sizeof(struct nccl_event) - sizeof(struct event_head)) / 8)
+
+static __always_inline bool_t makes_rows(__u32 function)
+{
+	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
+
+	return spec && spec->flags & (CALL_ROW | CALL_OPERATION);
+}
+
+static __always_inline void tell(struct bpf_iter__task *ctx, struct task_struct *task,
+				 struct thread *thread, struct stack *stack, __u16 kind)
+{
+	struct frame *outermost = &stack->frames[0];
+	struct flight flight = {};
+
+	if (stack->depth == 0 || stack->depth > FRAMES_MAX)
+		return;
+	flight.began_ns = outermost->began_ns;
+	flight.cgroup_id = task->cgroups->dfl_cgrp->kn->id;
+	flight.cgroup_v1_id = thread->v1_id;
+	flight.process_start_ns = thread->process_start_ns;
+	flight.pid = task->tgid;
+	flight.tid = task->pid;
+	flight.function = outermost->function;
+	flight.kind = kind;
+	for (int i = 0; i < sizeof(flight.comm); i++)
+		flight.comm[i] = task->comm[i];
+	if (kind == EVENT_CUDA) {
+		struct cuda_event *event = (void *)&outermost->own - sizeof(struct event_head);
+
+		flight.stream = event->stream;
+		flight.known = event->known >> CUDA_KNOWN_STREAM & 1;
+	} else {
+		struct nccl_event *event = (void *)&outermost->own - sizeof(struct event_head);
+
+		flight.stream = event->stream;
+		flight.known = event->known >> NCCL_KNOWN_STREAM & 1;
+		flight.communicator = event->communicator;
+	}
+	bpf_seq_write(ctx->meta->seq, &flight, sizeof(flight));
+}
+
+SEC("?iter/task")
+int calls_under_way(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread *thread;
+
+	if (!task)
+		return 0;
+	thread = bpf_task_storage_get(&threads, (void *)task, 0, 0);
+	if (!thread)
+		return 0;
+	tell(ctx, task, thread, &thread->cuda, EVENT_CUDA);
+	tell(ctx, task, thread, &thread->nccl, EVENT_NCCL);
+	return 0;
+}
+
+static __always_inline struct total *count_row(struct thread *thread, __u16 function)
+{
+	struct total *total = total_of(current_cgroup_id(), thread->v1_id, function);
+
+	count(COUNTER_DIED_INSIDE);
+	if (total)
+		__sync_fetch_and_add(&total->rows, 1);
+	else
+		count(COUNTER_ORPHAN_ROWS);
+	return total;
+}
+
+static __always_inline void lose_row(struct total *total)
+{
+	if (total)
+		__sync_fetch_and_add(&total->lost, 1);
+	else
+		count(COUNTER_ORPHAN_LOST);
+}
+
+/* The arguments of the innermost call, the name and the time of the outermost. */
+static __always_inline struct body *last_words(struct stack *stack)
+{
+	struct frame *outermost = &stack->frames[0];
+	struct frame *innermost = frame_below(stack);
+
+	if (!innermost || !makes_rows(outermost->function))
+		return NULL;
+	return outermost->waiting ? &outermost->row.body : &innermost->own;
+}
+
+static __always_inline void end_cuda(struct thread *thread)
+{
+	struct body *body = last_words(&thread->cuda);
+	__u16 function = thread->cuda.frames[0].function;
+	struct cuda_event *event;
+	struct total *total;
+
+	if (!body)
+		return;
+	total = count_row(thread, function);
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		lose_row(total);
+		return;
+	}
+	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
+	head_fill(&event->head, thread, EVENT_CUDA, sizeof(*event), thread->cuda.frames[0].began_ns);
+	event->api = function;
+	event->known &= ~(1 << CUDA_KNOWN_RESULT | 1 << CUDA_KNOWN_DURATION);
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void end_nccl(struct thread *thread)
+{
+	struct body *body = last_words(&thread->nccl);
+	__u16 function = thread->nccl.frames[0].function;
+	struct nccl_event *event;
+	struct total *total;
+
+	if (!body)
+		return;
+	total = count_row(thread, function);
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		lose_row(total);
+		return;
+	}
+	for (int i = 0; i < NCCL_BODY; i++)
+		((__u64 *)((void *)event + sizeof(struct event_head)))[i] = body->words[i];
+	head_fill(&event->head, thread, EVENT_NCCL, sizeof(*event), thread->nccl.frames[0].began_ns);
+	event->api = function;
+	event->known &= ~(1 << NCCL_KNOWN_RESULT | 1 << NCCL_KNOWN_DURATION);
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(thread_exit, struct task_struct *task)
+{
+	struct thread *thread = bpf_task_storage_get(&threads, (void *)task, 0, 0);
+
+	if (!thread)
+		return 0;
+	refresh_v1(thread);
+	end_nccl(thread);
+	end_cuda(thread);
+	return 0;
+}

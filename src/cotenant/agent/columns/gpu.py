@@ -1,0 +1,31 @@
+"""The GPU that a row's operation ran on."""
+
+from typing import Any, Final
+
+from cotenant.agent.batch import Batch
+from cotenant.agent.columns.plain import Needs
+from cotenant.agent.devices import Devices
+from cotenant.agent.kernel_names import Process
+from cotenant.schema.wire import Field
+
+_KEY: Final = ("pid", "process_start_ns", "context")
+
+
+class Gpu:
+    """The device behind the calling thread's context."""
+
+    def __init__(self, devices: Devices) -> None:
+        self._devices = devices
+
+    def needs(self, field: Field) -> Needs:
+        """Who called in which context."""
+        return [], [_KEY]
+
+    def make(self, batch: Batch, field: Field) -> Any:
+        """UUID or device file; NULL where it cannot be told."""
+        codes, distinct = batch.key(*_KEY)
+        return batch.spread(codes, [self._word(entry) for entry in distinct])
+
+    def _word(self, entry: Any) -> str | None:
+        process = Process(int(entry["pid"]), int(entry["process_start_ns"]))
+        return self._devices.gpu(process, int(entry["context"]))

@@ -1,0 +1,107 @@
+"""Which GPU a process uses, as far as it can be told without asking the driver.
+
+A thread has a context, a context is on a device of its process's own numbering, and the process
+itself asks for that device's UUID. Where it never does, the device files that it has open tell.
+"""
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cotenant.agent.channel import Message
+from cotenant.agent.kernel_names import Process
+
+_CONTEXTS_MAX: Final = 4096
+_GONE_KEPT: Final = 4096
+
+
+@dataclass(slots=True)
+class _Known:
+    """One process's devices."""
+
+    contexts: dict[int, int] = field(default_factory=dict)
+    uuids: dict[int, bytes] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    instances: list[str] = field(default_factory=list)
+    mps: bool = False
+    cgroup: tuple[int, int] = (0, 0)
+    looked: bool = False
+
+
+class Devices:
+    """Every followed process's contexts and devices."""
+
+    def __init__(self) -> None:
+        self._processes: dict[Process, _Known] = {}
+        self._gone: dict[Process, None] = {}
+        self._to_look: dict[Process, None] = {}
+
+    def context(self, fact: Any, process: Process) -> None:
+        """A context is on this device of its process."""
+        known = self._processes.setdefault(process, _Known())
+        known.cgroup = (int(fact["cgroup_id"]), int(fact["cgroup_v1_id"]))
+        if len(known.contexts) < _CONTEXTS_MAX:
+            known.contexts[int(fact["address"])] = int(fact["other"]) & 0xFFFFFFFF
+        self._to_look[process] = None
+
+    def device(self, fact: Any, process: Process, text: bytes) -> None:
+        """The process has asked for a device's UUID."""
+        known = self._processes.setdefault(process, _Known())
+        if len(text) == 16 and len(known.uuids) < _CONTEXTS_MAX:
+            known.uuids[int(fact["handle"]) & 0xFFFFFFFF] = text
+
+    def take_questions(self) -> list[Process]:
+        """Processes whose open files are worth a look, since they have a context now."""
+        wanted, self._to_look = self._to_look, {}
+        return list(wanted)
+
+    def found(self, message: Message) -> None:
+        """What the helper found open in a process."""
+        known = self._processes.get(Process(message["pid"], message["start_ns"]))
+        if known is not None:
+            known.files = message["files"]
+            known.instances = message["instances"]
+            known.mps = message["mps"]
+            known.looked = True
+
+    def gpu(self, process: Process, context: int | None) -> str | None:
+        """UUID of the GPU behind a context, else the one device file that is open."""
+        known = self._processes.get(process)
+        if known is None:
+            return None
+        device = known.contexts.get(context) if context else None
+        if device is not None and device in known.uuids:
+            kind = "MIG" if known.instances else "GPU"
+            return f"{kind}-{uuid.UUID(bytes=known.uuids[device])}"
+        if len(known.instances) == 1:
+            return known.instances[0]
+        return known.files[0] if len(known.files) == 1 else None
+
+    def sharing(self) -> dict[tuple[int, int], str]:
+        """How each tenant shares its GPUs, where it can be told; by the kernel's cgroup ids."""
+        users: dict[str, set[tuple[int, int]]] = {}
+        live = {p: k for p, k in self._processes.items() if p not in self._gone}
+        for process, known in live.items():
+            for context in known.contexts:
+                if gpu := self.gpu(process, context):
+                    users.setdefault(gpu, set()).add(known.cgroup)
+        modes = {}
+        for tenants in users.values():
+            for tenant in tenants:
+                modes[tenant] = "timeslice" if len(tenants) > 1 else "exclusive"
+        for known in live.values():
+            if known.mps:
+                modes[known.cgroup] = "mps"
+            if known.instances:
+                modes[known.cgroup] = "mig"
+        return modes
+
+    def gone(self, process: Process) -> None:
+        """The process ended; its last rows may still be on their way."""
+        if process not in self._processes:
+            return
+        self._gone[process] = None
+        while len(self._gone) > _GONE_KEPT:
+            oldest = next(iter(self._gone))
+            del self._gone[oldest]
+            self._processes.pop(oldest, None)

@@ -1,0 +1,217 @@
+"""What is known of the processes that use GPUs: kernels, graphs, devices, memory, open calls."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from cotenant.agent.batch import Batch
+from cotenant.agent.channel import Message
+from cotenant.agent.columns import Columns, Maker
+from cotenant.agent.columns.gpu import Gpu
+from cotenant.agent.columns.graph import Graph
+from cotenant.agent.columns.kernel import Kernel
+from cotenant.agent.communicators import Communicators
+from cotenant.agent.devices import Devices
+from cotenant.agent.graphs import Graphs
+from cotenant.agent.in_flight import InFlight
+from cotenant.agent.kernel_names import KernelNames, Nameless, Process
+from cotenant.agent.layers import Layers
+from cotenant.agent.memory import Memory
+from cotenant.identity.ledger import Ledger
+
+FactHandler = Callable[[Any, bytes], None]
+
+_WAIT_S: Final = 0.5  # How long rows wait for a name that somebody has to look for.
+_AT_ONCE: Final = 256
+_POINTERS_MAX: Final = 65536
+_GRAPH_SCHEMA: Final = pa.schema(
+    [
+        ("timestamp_ns", pa.int64()),
+        ("cgroup_id", pa.int64()),
+        ("graph", pa.string()),
+        ("version", pa.int32()),
+        ("kernel_name", pa.string()),
+        ("nodes", pa.int64()),
+    ]
+)
+
+
+class HelperEnd(Protocol):
+    """The helper, as far as questions go."""
+
+    def ask(self, message: Message) -> None:
+        """Send a question."""
+
+    def hear_for(self, kind: str, number: int, seconds: float) -> bool:
+        """Listen until the answer with this number came; false if it did not in time."""
+
+
+class Writer(Protocol):
+    """Where rows go."""
+
+    def append(self, table: str, rows: Any) -> None:
+        """Add rows to a table."""
+
+
+class GpuProcesses:
+    """Feeds on facts and on the helper's answers; makes columns, and tables of its own."""
+
+    def __init__(
+        self,
+        seed: str,
+        ledger: Ledger,
+        communicators: Communicators,
+        helper: HelperEnd,
+        layers: str,
+    ) -> None:
+        self._ledger = ledger
+        self._communicators = communicators
+        self._helper = helper
+        self.names = KernelNames()
+        self.graphs = Graphs(self.names, seed)
+        self.devices = Devices()
+        self.layers = Layers(layers)
+        self._kernel = Kernel(self.names, self.graphs)
+        self._texts: list[tuple[Process, int, int]] = []
+        self._pointers: dict[tuple[Process, int, str], list[Any]] = {}
+        self._seen_pointers: dict[tuple[Process, int, str], None] = {}
+        self._questions = 0
+        self._silent = 0
+        self._memory: Memory | None = None
+        self._in_flight: InFlight | None = None
+
+    def attach(self, maps: dict[str, int]) -> None:
+        """The kernel's maps are here; what processes held before is unknown."""
+        since = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        if "holdings" in maps:
+            self._memory = Memory(maps, self._ledger, self.devices, since)
+        if "calls_under_way" in maps:
+            self._in_flight = InFlight(maps["calls_under_way"], self._ledger, self._communicators)
+
+    def makers(self) -> dict[str, Maker]:
+        """Columns that depend on what is known here."""
+        return {
+            "kernel": self._kernel,
+            "gpu": Gpu(self.devices),
+            "graph": Graph(self.graphs),
+        }
+
+    def handlers(self) -> dict[str, FactHandler]:
+        """What to do with each kind of fact."""
+        return {
+            "FORGET": self._forget,
+            "GRAPH": lambda fact, _: self.graphs.take(fact, _process(fact)),
+            "CONTEXT": lambda fact, _: self.devices.context(fact, _process(fact)),
+            "DEVICE": lambda fact, text: self.devices.device(fact, _process(fact), text),
+            "MEMORY": self._cuda_starts,
+            "UNREADABLE": self._unreadable,
+            "POINTER": self._pointer,
+        }
+
+    def gone(self, process: Process) -> None:
+        """A process ended."""
+        self.names.gone(process)
+        self.graphs.gone(process)
+        self.devices.gone(process)
+        if self._memory is not None:
+            self._memory.gone(process)
+
+    def look_up(self, batches: Iterable[tuple[Columns, Batch]]) -> None:
+        """Have names looked for that rows of these batches lack; the rows wait, not for long."""
+        nameless: list[Nameless] = []
+        for columns, batch in batches:
+            if columns.family == "cuda":
+                self.layers.see(batch, self.names)
+                nameless += self._kernel.nameless(batch)
+        pointers, self._pointers = list(self._pointers.values()), {}
+        if pointers:
+            self._helper.ask({"type": "pointers", "pointers": pointers[:_AT_ONCE]})
+        if self.layers.take_decision():
+            self._helper.ask({"type": "layers", "runtime": self.layers.runtime})
+        devices = self.devices.take_questions()
+        texts, self._texts = self._texts, []
+        if not nameless and not devices and not texts:
+            return
+        self._questions += 1
+        self._helper.ask(
+            {
+                "type": "inspect",
+                "number": self._questions,
+                "devices": [list(process) for process in devices[:_AT_ONCE]],
+                "kernels": [[*n.process, n.handle, n.stub] for n in nameless[:_AT_ONCE]],
+                "texts": [[*p, handle, address] for p, handle, address in texts[:_AT_ONCE]],
+            }
+        )
+        # A tenant whose files never answer must not slow everybody down again and again.
+        wait = _WAIT_S / (1 + self._silent)
+        heard = self._helper.hear_for("inspected", self._questions, wait)
+        self._silent = 0 if heard else min(self._silent + 1, 50)
+
+    def hear(self, messages: Iterable[Message]) -> None:
+        """The helper's answers."""
+        for message in messages:
+            if message["type"] == "devices":
+                self.devices.found(message)
+            elif message["type"] == "inspected":
+                self._inspected(message)
+
+    def _inspected(self, message: Message) -> None:
+        for pid, start_ns, handle, stub, name, known in message["kernels"]:
+            process = Process(pid, start_ns)
+            if known:
+                self.names.learn(process, stub or handle, name, 0)
+            else:
+                self.names.call_unknown(Nameless(process, handle, stub), name)
+        for pid, start_ns, handle, text in message["texts"]:
+            if text:
+                self.names.learn(Process(pid, start_ns), handle, text, 0)
+
+    def write(self, writer: Writer, now_ns: int, offset_ns: int) -> None:
+        """Each second: tables of what processes hold and do."""
+        if self._memory is not None:
+            writer.append("gpu_memory", self._memory.read(now_ns))
+        if self._in_flight is not None:
+            writer.append("in_flight", self._in_flight.read(now_ns, offset_ns))
+        for ids, mode in self.devices.sharing().items():
+            self._ledger.shared(self._tenant(*ids), mode)
+        rows = self.graphs.take_rows()
+        for row in rows:
+            row["cgroup_id"] = self._tenant(*row.pop("cgroup"))
+            row["timestamp_ns"] += offset_ns
+        if rows:
+            writer.append("graph_kernels", pa.Table.from_pylist(rows, schema=_GRAPH_SCHEMA))
+
+    def _tenant(self, cgroup_id: int, cgroup_v1_id: int) -> int:
+        ids = np.array([cgroup_id], np.uint64), np.array([cgroup_v1_id], np.uint64)
+        return int(self._ledger.translate(*ids)[0])
+
+    def _forget(self, fact: Any, _: bytes) -> None:
+        self.names.forget(_process(fact), int(fact["handle"]), int(fact["timestamp_ns"]))
+
+    def _cuda_starts(self, fact: Any, _: bytes) -> None:
+        if self._memory is not None:
+            self._memory.started(_process(fact))
+
+    def _unreadable(self, fact: Any, _: bytes) -> None:
+        if int(fact["address"]) and len(self._texts) < _AT_ONCE:
+            self._texts.append((_process(fact), int(fact["handle"]), int(fact["address"])))
+
+    def _pointer(self, fact: Any, text: bytes) -> None:
+        """A function was handed out by address; each process's each once."""
+        process, address = _process(fact), int(fact["handle"])
+        name = text.decode("utf-8", "replace")
+        key = (process, address, name)
+        if not address or key in self._seen_pointers:
+            return
+        self._seen_pointers[key] = None
+        while len(self._seen_pointers) > _POINTERS_MAX:
+            self._seen_pointers.pop(next(iter(self._seen_pointers)))
+        version, flags = int(fact["other"]) & 0xFFFFFFFF, int(fact["rank"])
+        self._pointers[key] = [*process, address, name[:256], version, flags]
+
+
+def _process(fact: Any) -> Process:
+    return Process(int(fact["pid"]), int(fact["process_start_ns"]))

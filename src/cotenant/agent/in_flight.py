@@ -1,0 +1,68 @@
+"""Calls that have not returned yet, looked at each second."""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from cotenant.agent.communicators import Communicators
+from cotenant.agent.kernel_names import Process
+from cotenant.identity.ledger import Ledger
+from cotenant.probes import syscalls
+from cotenant.probes.tables import BY_ID
+from cotenant.schema.layouts import FLIGHT
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("timestamp_ns", pa.int64()),
+        ("pid", pa.int32()),
+        ("tid", pa.int32()),
+        ("cgroup_id", pa.int64()),
+        ("comm", pa.string()),
+        ("family", pa.string()),
+        ("function", pa.string()),
+        ("began_ns", pa.int64()),
+        ("comm_hash", pa.int64()),
+        ("stream", pa.int64()),
+    ]
+)
+
+
+class InFlight:
+    """Asks the kernel for every thread's outermost call."""
+
+    def __init__(self, link: int, ledger: Ledger, communicators: Communicators) -> None:
+        self._link = link
+        self._ledger = ledger
+        self._communicators = communicators
+
+    def read(self, now_ns: int, offset_ns: int) -> Any:
+        """Rows of ``in_flight`` as of now."""
+        found = np.frombuffer(syscalls.read_iterator(self._link), FLIGHT)
+        ids = self._ledger.translate(
+            np.ascontiguousarray(found["cgroup_id"]), np.ascontiguousarray(found["cgroup_v1_id"])
+        )
+        rows = [self._row(call, int(cgroup)) for call, cgroup in zip(found, ids, strict=True)]
+        for row in rows:
+            row["timestamp_ns"] = now_ns
+            row["began_ns"] += offset_ns
+        return pa.Table.from_pylist([r for r in rows if r["function"]], schema=_SCHEMA)
+
+    def _row(self, call: np.void, cgroup: int) -> dict[str, Any]:
+        function = BY_ID.get(int(call["function"]))
+        process = Process(int(call["pid"]), int(call["process_start_ns"]))
+        communicator = int(call["communicator"])
+        text = bytes(call["comm"]).split(b"\0", 1)[0].decode("utf-8", "replace")
+        return {
+            "pid": int(call["pid"]),
+            "tid": int(call["tid"]),
+            "cgroup_id": cgroup,
+            "comm": "".join(c if c.isprintable() else "\ufffd" for c in text),
+            "family": str(function.family) if function else None,
+            "function": function.symbol if function else None,
+            "began_ns": int(call["began_ns"]),
+            "comm_hash": (
+                self._communicators.find(process, communicator).hash if communicator else None
+            ),
+            "stream": int(call["stream"].astype(np.int64)) if call["known"] else None,
+        }

@@ -1,0 +1,131 @@
+"""Questions about a process that only the helper may look into, answered in a thread of its own."""
+
+import os
+import queue
+import re
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.agent.channel import Message
+from cotenant.agent.kernel_names import Nameless, Process
+from cotenant.agent.symbols import Symbols
+
+_NVIDIA_MAJOR: Final = 195
+_LAST_GPU: Final = 247  # Beyond are the control devices.
+_FDS_MAX: Final = 4096
+_CAPABILITY: Final = re.compile(r"/nvidia-caps/nvidia-cap(\d+)$")
+_UUID: Final = re.compile(r"GPU UUID:\s+(\S+)")
+_MINOR: Final = re.compile(r"Device Minor:\s+(\d+)")
+GPUS: Final = Path("/proc/driver/nvidia/gpus")
+MIG_MINORS: Final = Path("/proc/driver/nvidia-caps/mig-minors")
+
+
+class Inspector:
+    """Answers what the recorder asks about processes."""
+
+    def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
+        self._tell = tell
+        self._symbols = Symbols()
+        self._queue: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="inspector", daemon=True)
+
+    def start(self) -> None:
+        """Answer in the background."""
+        self._thread.start()
+
+    def ask(self, message: Message) -> None:
+        """A question; its answer comes as a message of the same number."""
+        self._queue.put(message)
+
+    def _run(self) -> None:
+        while True:
+            message = self._queue.get()
+            for pid, start_ns in message["devices"]:
+                self._tell({"type": "devices", **look_at_files(Process(pid, start_ns))})
+            self._tell(
+                {
+                    "type": "inspected",
+                    "number": message["number"],
+                    "kernels": [self._kernel(*one) for one in message["kernels"]],
+                    "texts": [self._text(*one) for one in message["texts"]],
+                }
+            )
+
+    def _kernel(self, pid: int, start_ns: int, handle: int, stub: int) -> list[Any]:
+        name, known = self._symbols.kernel(Nameless(Process(pid, start_ns), handle, stub))
+        return [pid, start_ns, handle, stub, name[:_FDS_MAX], known]
+
+    def _text(self, pid: int, start_ns: int, handle: int, address: int) -> list[Any]:
+        text = self._symbols.text(Process(pid, start_ns), address)
+        return [pid, start_ns, handle, text[:_FDS_MAX] if text else None]
+
+
+def look_at_files(process: Process) -> Message:
+    """Which GPUs and MIG instances a process has open, and whether it speaks to MPS."""
+    gpus: set[int] = set()
+    instances: set[str] = set()
+    mps = False
+    base = f"/proc/{process.pid}/fd"
+    try:
+        fds = os.listdir(base)[:_FDS_MAX]
+    except OSError:
+        fds = []
+    for fd in fds:
+        try:
+            target, status = os.readlink(f"{base}/{fd}"), os.stat(f"{base}/{fd}")
+        except OSError:
+            continue
+        if "nvidia-mps" in target:
+            mps = True
+        if not stat.S_ISCHR(status.st_mode):
+            continue
+        if os.major(status.st_rdev) == _NVIDIA_MAJOR and os.minor(status.st_rdev) <= _LAST_GPU:
+            gpus.add(os.minor(status.st_rdev))
+        if found := _CAPABILITY.search(target):
+            instances.add(_instance(int(found[1])))
+    uuids = gpu_uuids()
+    return {
+        "pid": process.pid,
+        "start_ns": process.start_ns,
+        "files": [uuids.get(minor, f"/dev/nvidia{minor}") for minor in sorted(gpus)],
+        "instances": sorted(instances),
+        "mps": mps or _speaks_to_mps(process.pid),
+    }
+
+
+def gpu_uuids(place: Path = GPUS) -> dict[int, str]:
+    """The UUID of each GPU by the number of its device file, where the driver tells."""
+    found = {}
+    for information in place.glob("*/information"):
+        try:
+            text = information.read_text()
+        except OSError:
+            continue
+        uuid, minor = _UUID.search(text), _MINOR.search(text)
+        if uuid and minor:
+            found[int(minor[1])] = uuid[1]
+    return found
+
+
+def _instance(capability: int, minors: Path = MIG_MINORS) -> str:
+    """A MIG instance by the number of its capability file: ``gpu0/gi3/ci0`` where it is listed."""
+    try:
+        for line in minors.read_text().splitlines():
+            name, _, number = line.rpartition(" ")
+            if number == str(capability):
+                return f"MIG-{name}"
+    except OSError:
+        pass
+    return f"MIG-cap{capability}"
+
+
+def _speaks_to_mps(pid: int) -> bool:
+    """Whether the process was told where the MPS pipe is."""
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes()[: 1 << 20].split(b"\0")
+    except OSError:
+        return False
+    return any(entry.startswith(b"CUDA_MPS_PIPE_DIRECTORY=") for entry in entries)

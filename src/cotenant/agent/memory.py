@@ -1,0 +1,111 @@
+"""GPU memory that tenants hold, over time, from what the kernel side counts."""
+
+from collections import defaultdict
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from cotenant.agent.devices import Devices
+from cotenant.agent.kernel_names import Process
+from cotenant.identity.ledger import Ledger
+from cotenant.probes import syscalls
+from cotenant.schema.layouts import ALLOCATION, ALLOCATION_KEY, HOLDING, HOLDING_KEY
+
+Holder = tuple[int, str | None]  # The tenant's stored id, and its GPU.
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("timestamp_ns", pa.int64()),
+        ("cgroup_id", pa.int64()),
+        ("gpu", pa.string()),
+        ("bytes", pa.int64()),
+        ("allocations", pa.int64()),
+    ]
+)
+
+
+class Memory:
+    """Reads holdings each second and writes down which tenant's have changed."""
+
+    def __init__(
+        self, maps: dict[str, int], ledger: Ledger, devices: Devices, since_boot_ns: int
+    ) -> None:
+        self._holdings = maps["holdings"]
+        self._allocations = maps["allocations"]
+        self._ledger = ledger
+        self._devices = devices
+        self._since_ns = since_boot_ns
+        self._whole: set[Process] = set()
+        self._gone: set[Process] = set()
+        self._before: dict[Holder, tuple[int | None, int]] = {}
+
+    def started(self, process: Process) -> None:
+        """CUDA starts in this process: nothing it holds is missed."""
+        self._whole.add(process)
+
+    def gone(self, process: Process) -> None:
+        """The process ended, and with it all that it held."""
+        self._gone.add(process)
+        self._whole.discard(process)
+
+    def read(self, now_ns: int) -> Any:
+        """Rows of ``gpu_memory``: each tenant and GPU whose bytes changed since the last look."""
+        raw_keys, raw_values = syscalls.map_items(
+            self._holdings, HOLDING_KEY.itemsize, HOLDING.itemsize
+        )
+        keys, values = np.frombuffer(raw_keys, HOLDING_KEY), np.frombuffer(raw_values, HOLDING)
+        self._bury(keys)
+        held = self._sum(keys, values)
+        rows = []
+        for holder in {**held, **self._before}:
+            now = held.get(holder, (0, 0))
+            if self._before.get(holder) == now:
+                continue
+            rows.append(
+                {
+                    "timestamp_ns": now_ns,
+                    "cgroup_id": holder[0],
+                    "gpu": holder[1],
+                    "bytes": now[0],
+                    "allocations": now[1],
+                }
+            )
+        self._before = {**dict.fromkeys(self._before, (0, 0)), **held}
+        return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+    def _sum(self, keys: Any, values: Any) -> dict[Holder, tuple[int | None, int]]:
+        ids = self._ledger.translate(
+            np.ascontiguousarray(values["cgroup_id"]), np.ascontiguousarray(values["cgroup_v1_id"])
+        )
+        total: dict[Holder, int] = defaultdict(int)
+        live: dict[Holder, int] = defaultdict(int)
+        unsure: set[Holder] = set()
+        for key, value, tenant in zip(keys, values, ids, strict=True):
+            process = Process(int(key["pid"]), int(key["process_start_ns"]))
+            if process in self._gone:
+                continue
+            holder = (int(tenant), self._devices.gpu(process, int(key["context"])))
+            total[holder] += max(0, int(value["bytes"]))
+            live[holder] += max(0, int(value["allocations"]))
+            if process.start_ns < self._since_ns and process not in self._whole:
+                unsure.add(holder)
+        return {h: (None if h in unsure else total[h], live[h]) for h in total}
+
+    def _bury(self, keys: Any) -> None:
+        """Forget what ended processes held."""
+        if not self._gone:
+            return
+        dead = {(p.pid, p.start_ns) for p in self._gone}
+        for key in keys:
+            if (int(key["pid"]), int(key["process_start_ns"])) in dead:
+                syscalls.map_delete(self._holdings, key.tobytes())
+        raw_keys, raw_values = syscalls.map_items(
+            self._allocations, ALLOCATION_KEY.itemsize, ALLOCATION.itemsize
+        )
+        entries = np.frombuffer(raw_keys, ALLOCATION_KEY)
+        starts = np.frombuffer(raw_values, ALLOCATION)["process_start_ns"]
+        for entry, start in zip(entries, starts, strict=True):
+            if (int(entry["pid"]), int(start)) in dead:
+                syscalls.map_delete(self._allocations, entry.tobytes())
+        self._gone.clear()

@@ -1,0 +1,214 @@
+"""Names that no call told: out of the files a process has mapped, and of its memory.
+
+Asked by the recorder, answered by the helper. Memory is read only where a page is present, so
+that no page fault of a tenant's making can hold us up; text of a file is read from the file.
+"""
+
+import os
+import re
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cotenant.agent.kernel_names import Nameless, Process
+from cotenant.probes.elf import BadElf, Elf
+from cotenant.probes.roots import open_mapping
+
+_MAPS_MAX: Final = 65536
+_FILES_MAX: Final = 512
+_VARIABLES_MAX: Final = 20_000
+_TEXT_MAX: Final = 65536
+_PAGE: Final = 4096
+_PRESENT: Final = 1 << 63
+_TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_REMEMBERED: Final = 64
+# A static variable of the function that nvcc writes around a launch: its name has the kernel's.
+_HANDLE: Final = "8__handle"
+_STUB: Final = re.compile(r"^_ZZL?(\d+)__device_stub_")
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One line of /proc/PID/maps."""
+
+    start: int
+    end: int
+    offset: int
+    inode: int
+
+    @property
+    def is_file(self) -> bool:
+        """Whether a file is behind it."""
+        return self.inode != 0
+
+
+class Gone(OSError):
+    """The process has ended, or its number belongs to another one now."""
+
+
+@dataclass(slots=True)
+class _Image:
+    """What is known of one process's files."""
+
+    mappings: list[Mapping]
+    handles: dict[int, str] = field(default_factory=dict)
+    build_id: str | None = None
+
+
+class Symbols:
+    """Looks for names in other processes; remembers a few processes' files."""
+
+    def __init__(self) -> None:
+        self._images: OrderedDict[Process, _Image] = OrderedDict()
+
+    def kernel(self, nameless: Nameless) -> tuple[str, bool]:
+        """The kernel's name and true; else what to call it, the same each time, and false."""
+        try:
+            image = self._image(nameless.process)
+        except OSError:
+            return f"unknown@?+{nameless.stub or nameless.handle:#x}", False
+        for value in (nameless.stub, nameless.handle):
+            if not value:
+                continue
+            if value in image.handles:
+                return image.handles[value], True
+            found = self._code(nameless.process, image, value)
+            if found is not None:
+                return found
+        place = nameless.stub or nameless.handle
+        return f"unknown@{image.build_id or '?'}+{place:#x}", False
+
+    def text(self, process: Process, address: int) -> str | None:
+        """The string at an address whose page was not there when it was first wanted."""
+        try:
+            image = self._image(process)
+            mapping = _at(image.mappings, address)
+            if mapping is None:
+                return None
+            raw = self._bytes(process, mapping, address)
+        except OSError:
+            return None
+        return raw.split(b"\0", 1)[0].decode("utf-8", "replace") or None
+
+    def _image(self, process: Process) -> _Image:
+        _check(process)
+        if process in self._images:
+            return self._images[process]
+        image = _Image(_mappings(process.pid))
+        self._images[process] = image
+        while len(self._images) > _REMEMBERED:
+            self._images.popitem(last=False)
+        firsts = [m for m in image.mappings if m.is_file and m.offset == 0]
+        for mapping in firsts[:_FILES_MAX]:
+            try:
+                self._read_file(process, image, mapping)
+            except (OSError, BadElf):
+                continue
+        return image
+
+    def _read_file(self, process: Process, image: _Image, mapping: Mapping) -> None:
+        """The program's build, and the handles that its stubs keep."""
+        fd = open_mapping(process.pid, mapping.start, mapping.end)
+        try:
+            with Elf(fd) as elf:
+                if image.build_id is None:
+                    image.build_id = elf.build_id()
+                bias = mapping.start - elf.first_address()
+                variables = list(elf.variables(_HANDLE).items())[:_VARIABLES_MAX]
+                for address, symbol in variables:
+                    name = kernel_of_stub(symbol)
+                    value = _word(process.pid, bias + address) if name else None
+                    if name and value:
+                        image.handles[value] = name
+        finally:
+            os.close(fd)
+
+    def _code(self, process: Process, image: _Image, address: int) -> tuple[str, bool] | None:
+        """The function at an address, by the symbols of the file that is mapped there."""
+        mapping = _at(image.mappings, address)
+        if mapping is None or not mapping.is_file:
+            return None
+        try:
+            fd = open_mapping(process.pid, mapping.start, mapping.end)
+        except OSError:
+            return None
+        try:
+            with Elf(fd) as elf:
+                inside = elf.address_of(address - mapping.start + mapping.offset)
+                name = elf.name_at(inside) if inside is not None else None
+                if name:
+                    return name, True
+                return f"unknown@{elf.build_id() or '?'}+{inside or 0:#x}", False
+        except BadElf:
+            return None
+        finally:
+            os.close(fd)
+
+    def _bytes(self, process: Process, mapping: Mapping, address: int) -> bytes:
+        count = min(_TEXT_MAX, mapping.end - address)
+        if not mapping.is_file:
+            return _memory(process.pid, address, min(count, _PAGE - address % _PAGE))
+        fd = open_mapping(process.pid, mapping.start, mapping.end)
+        try:
+            return os.pread(fd, count, address - mapping.start + mapping.offset)
+        finally:
+            os.close(fd)
+
+
+def kernel_of_stub(symbol: str) -> str | None:
+    """The mangled kernel in the name of its stub's variable."""
+    found = _STUB.match(symbol)
+    if found is None:
+        return None
+    prefix = len("__device_stub_")
+    stub = symbol[found.start(1) + len(found[1]) :][: int(found[1][:6])]
+    return stub[prefix:] or None
+
+
+def _check(process: Process) -> None:
+    """Raise Gone unless the pid still is the process that was meant."""
+    try:
+        text = Path(f"/proc/{process.pid}/stat").read_text()
+        ticks = int(text.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError) as error:
+        raise Gone(str(error)) from error
+    if abs(ticks * _TICK_NS - process.start_ns) > 2 * _TICK_NS:
+        raise Gone(f"process {process.pid} is another one now")
+
+
+def _mappings(pid: int) -> list[Mapping]:
+    return list(_read_maps(pid))
+
+
+def _read_maps(pid: int) -> Iterator[Mapping]:
+    with open(f"/proc/{pid}/maps", "rb") as file:
+        for _, line in zip(range(_MAPS_MAX), file, strict=False):
+            span, _, offset, _, inode = line.split(maxsplit=5)[:5]
+            start, _, end = span.partition(b"-")
+            yield Mapping(int(start, 16), int(end, 16), int(offset, 16), int(inode))
+
+
+def _at(mappings: list[Mapping], address: int) -> Mapping | None:
+    return next((m for m in mappings if m.start <= address < m.end), None)
+
+
+def _word(pid: int, address: int) -> int | None:
+    try:
+        return int(struct.unpack("<Q", _memory(pid, address, 8))[0])
+    except (OSError, struct.error):
+        return None
+
+
+def _memory(pid: int, address: int, count: int) -> bytes:
+    """Bytes of one page of a process; nothing where the page is not in memory."""
+    with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
+        file.seek(address // _PAGE * 8)
+        entry = file.read(8)
+    if len(entry) < 8 or not struct.unpack("<Q", entry)[0] & _PRESENT:
+        return b""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+        file.seek(address)
+        return file.read(count)
