@@ -1,0 +1,131 @@
+"""CUDA graphs: what is captured does not run, what is launched is known kernel by kernel."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.kernel.conftest import Cgroup, record
+from tests.kernel.script import Script, warm
+
+LAUNCHES = 7
+
+CAPTURED = """
+context, module = start()
+first, second, third = (out("cuModuleGetFunction", module, name) for name in
+                        (b"first", b"second", b"third"))
+a, b = out("cuStreamCreate", 1), out("cuStreamCreate", 1)
+fork, join = out("cuEventCreate", 0), out("cuEventCreate", 0)
+
+def capture(kernels, side):
+    call("cuStreamBeginCapture_v2", a, 0)
+    for kernel in kernels:
+        launch(kernel, a)
+    # The second stream joins the capture through an event, and comes back through another.
+    call("cuEventRecord", fork, a)
+    call("cuStreamWaitEvent", b, fork, 0)
+    launch(side, b, times=3)
+    call("cuEventRecord", join, b)
+    call("cuStreamWaitEvent", a, join, 0)
+    return out_graph(a)
+
+def out_graph(stream):
+    made = c_uint64()
+    call("cuStreamEndCapture", stream, byref(made))
+    return made.value
+
+graph = capture([first, first, second], third)
+exec_ = out("cuGraphInstantiateWithFlags", graph, c_uint64(0))
+for _ in range(LAUNCHES):
+    call("cuGraphLaunch", exec_, a)
+again = capture([first, second, second], third)
+info = (c_uint64 * 8)()
+call("cuGraphExecUpdate_v2", exec_, again, info)
+for _ in range(LAUNCHES + 4):
+    call("cuGraphLaunch", exec_, a)
+launch(third, b, times=5)
+call("cuStreamSynchronize", a)
+call("cuGraphExecDestroy", exec_)
+""".replace("LAUNCHES", str(LAUNCHES))
+
+BUILT = """
+context, module = start()
+one, two = (out("cuModuleGetFunction", module, name) for name in (b"one", b"two"))
+
+def params(function):
+    data = bytearray(96)
+    struct.pack_into("<QIIIIII", data, 0, function, 3, 1, 1, 32, 1, 1)
+    return bytes(data)
+
+graph = out("cuGraphCreate", 0)
+nodes = [out("cuGraphAddKernelNode_v2", graph, None, c_uint64(0), params(one)) for _ in range(5)]
+exec_ = out("cuGraphInstantiateWithFlags", graph, c_uint64(0))
+call("cuGraphLaunch", exec_, c_void_p(0))
+call("cuGraphExecKernelNodeSetParams_v2", exec_, nodes[0], params(two))
+for _ in range(3):
+    call("cuGraphLaunch", exec_, c_void_p(0))
+call("cuCtxSynchronize")
+"""
+
+
+def kernels_of(rows: list[dict]) -> dict[int, Counter]:
+    found: dict[int, Counter] = {}
+    for row in rows:
+        found.setdefault(row["version"], Counter())[row["kernel_name"]] += row["nodes"]
+    return found
+
+
+def test_a_captured_launch_is_no_row_and_a_graph_launch_is_one(cgroup: Cgroup, store: Path) -> None:
+    with record(store) as recording:
+        warm(recording, cgroup)
+        script = Script(cgroup, CAPTURED)
+        script.end()
+    ops = recording.sql(
+        f"select op, count(*) as rows from cuda_events where pid = {script.pid} "
+        "and op in ('launch', 'graph_launch') group by op"
+    )
+    assert {r["op"]: r["rows"] for r in ops} == {"launch": 5, "graph_launch": 2 * LAUNCHES + 4}
+    kernels = recording.sql("select version, kernel_name, nodes from graph_kernels")
+    assert kernels_of(kernels) == {
+        1: Counter(first=2, second=1, third=3),
+        2: Counter(first=1, second=2, third=3),
+    }
+
+
+def test_launches_per_kernel_are_asked_without_counting_twice(cgroup: Cgroup, store: Path) -> None:
+    with record(store) as recording:
+        warm(recording, cgroup)
+        script = Script(cgroup, CAPTURED)
+        script.end()
+    rows = recording.sql(
+        "select g.kernel_name, sum(g.nodes) as launches from cuda_events e "
+        f"join graph_kernels g using (graph) where e.pid = {script.pid} group by 1"
+    )
+    more = LAUNCHES + 4
+    assert {r["kernel_name"]: r["launches"] for r in rows} == {
+        "first": 2 * LAUNCHES + more,
+        "second": LAUNCHES + 2 * more,
+        "third": 3 * (LAUNCHES + more),
+    }
+    names = recording.sql(
+        f"select distinct kernel_name from cuda_events where pid = {script.pid} "
+        "and op = 'graph_launch'"
+    )
+    assert len(names) == 1
+    assert names[0]["kernel_name"].startswith("[graph ")
+
+
+def test_a_node_given_another_kernel_makes_a_new_version(
+    cgroups: Callable[[], Cgroup], store: Path
+) -> None:
+    cgroup = cgroups()
+    with record(store) as recording:
+        warm(recording, cgroup)
+        script = Script(cgroup, BUILT)
+        script.end()
+    kernels = recording.sql("select version, kernel_name, nodes from graph_kernels")
+    assert kernels_of(kernels) == {1: Counter(one=5), 2: Counter(one=4, two=1)}
+    launches = recording.sql(
+        f"select count(*) as n from cuda_events where pid = {script.pid} group by graph "
+        "having graph is not null order by n"
+    )
+    assert [r["n"] for r in launches] == [1, 3]
