@@ -16,7 +16,9 @@ import numpy as np
 
 from cotenant._native import Ring
 from cotenant.agent.channel import Channel, Closed, Message
+from cotenant.agent.config import from_message
 from cotenant.agent.discovery import Discovery
+from cotenant.agent.exclusion import Exclusion
 from cotenant.agent.inspector import Inspector
 from cotenant.agent.libraries import Libraries
 from cotenant.agent.naming import Naming
@@ -79,7 +81,12 @@ class Helper:
         self._discovery = Discovery(self._libraries, self._programs.programs["code_mappings"])
         self._calls = syscalls.iterator_link(self._programs.programs["calls_under_way"])
         self._inspector = Inspector(self._tell)
-        self._naming = Naming(self._tell)
+        self._exclusion = Exclusion(
+            self._programs.maps["excluded"],
+            self._programs.maps["controls"],
+            from_message(settings["config"]),
+        )
+        self._naming = Naming(self._tell, self._exclusion.named)
         self._newborn: dict[tuple[int, int], None] = {}
 
     def _tell(self, message: dict[str, Any]) -> None:
@@ -140,10 +147,16 @@ class Helper:
             kind = int(fact["kind"])
             if kind == _FACT_KINDS["CGROUP_BORN"]:
                 path = record[FACT.itemsize : FACT.itemsize + int(fact["size"])]
-                self._naming.ask(path.decode("utf-8", "surrogateescape"))
+                text = path.decode("utf-8", "surrogateescape")
+                self._exclusion.born(int(fact["other"]), int(fact["handle"]), text)
+                self._naming.ask(text)
                 self._newborn[int(fact["other"]), int(fact["handle"])] = None
                 while len(self._newborn) > 4096:
                     self._newborn.pop(next(iter(self._newborn)))
+            elif kind == _FACT_KINDS["CGROUP_GONE"]:
+                path = record[FACT.itemsize : FACT.itemsize + int(fact["size"])]
+                text = path.decode("utf-8", "surrogateescape")
+                self._exclusion.gone(int(fact["other"]), int(fact["handle"]), text)
             elif kind == _FACT_KINDS["TASK_MOVED"]:
                 if (int(fact["other"]), int(fact["handle"])) in self._newborn:
                     self._discovery.entered(int(fact["pid"]))

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from cotenant.identity import Question, parse_path
 from cotenant.identity.backlog import Backlog
+from cotenant.identity.names import Names
 from cotenant.identity.resolver import Resolver, SourceSettings, default_resolver
 from cotenant.identity.walk import mounts
 
@@ -36,8 +37,12 @@ class Naming:
     """Keeps open questions, asks each when it is due, and passes on the answers."""
 
     def __init__(
-        self, tell: Callable[[dict[str, Any]], None], resolver: Resolver | None = None
+        self,
+        tell: Callable[[dict[str, Any]], None],
+        named: Callable[[str, Names], None],
+        resolver: Resolver | None = None,
     ) -> None:
+        self._named = named
         self._tell = tell
         self._resolver = resolver or default_resolver(
             [mount.directory for mount in mounts()], source_settings(os.environ)
@@ -87,6 +92,7 @@ class Naming:
             self._backlog.settle(question.key, complete=complete, now_ns=time.monotonic_ns())
         self._news.set()
         if names is not None and not self._stopping:
+            self._named(question.key, names)
             self._tell(
                 {
                     "type": "named",

@@ -21,6 +21,7 @@ from cotenant.agent.columns.owner import OWNER, owners
 from cotenant.agent.columns.plain import Copy, Enum, Null, Time
 from cotenant.agent.columns.tenant import Tenant
 from cotenant.agent.communicators import Communicators
+from cotenant.agent.config import as_message
 from cotenant.agent.control import Control
 from cotenant.agent.drain import Drain
 from cotenant.agent.facts import Facts
@@ -72,6 +73,7 @@ class Recorder:
                     "attach": settings.attach,
                     "layers": settings.layers,
                     "events": list(settings.events),
+                    "config": as_message(settings.config),
                     "constants": {
                         "v1_controller": hierarchy.v1_controller,
                         "v1_hierarchy": hierarchy.number,
@@ -90,6 +92,7 @@ class Recorder:
             self.boot_id,
             v1_hierarchy=hierarchy.number or None,
             preference=hierarchy.preference,
+            rules=settings.config.rules,
         )
         self._ledger_version = -1
         self._communicators = Communicators()

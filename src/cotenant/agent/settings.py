@@ -1,9 +1,10 @@
 """What a recording is told, in one place."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from cotenant.agent.config import Config
 from cotenant.errors import UsageError
 from cotenant.identity.translation import Preference
 from cotenant.identity.walk import mounts
@@ -31,6 +32,7 @@ class Settings:
     host_threshold_ns: int = 10_000_000
     host_rows: str = "gpu"  # Or "all": every span of every thread.
     group: str = "cotenant"
+    config: Config = field(default_factory=Config)
 
 
 def v1_hierarchies() -> dict[str, int]:

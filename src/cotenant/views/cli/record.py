@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import UsageError
 from cotenant.views.cli import store_argument
@@ -30,63 +30,76 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
     store_argument(parser)
-    parser.add_argument(
-        "--for", dest="duration", metavar="TIME", help="stop after 30s, 5m, 2h; else on a signal"
-    )
-    parser.add_argument(
-        "--attach",
-        choices=("session", "multi", "pair"),
-        help="how probes are attached (default: the best that this kernel has)",
-    )
-    parser.add_argument(
-        "--layers",
-        choices=("auto", "driver", "both"),
-        default="auto",
-        help="which libraries are probed at each launch (default: auto)",
-    )
-    parser.add_argument(
-        "--calls",
-        choices=("operations", "all"),
-        default="operations",
-        help="rows for GPU operations, or also for streams, events, contexts, modules, pools",
-    )
-    parser.add_argument(
-        "--hierarchy",
-        default="auto",
-        metavar="NAME",
-        help="cgroup hierarchy that names tenants: auto, v2, or a version 1 controller",
-    )
-    parser.add_argument(
-        "--ring-bytes",
-        type=int,
-        default=16 << 20,
-        metavar="N",
-        help="size of the event ring, a power of two (default: 16 MiB)",
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--for", dest="duration", metavar="TIME", help="stop after 30s, 5m, 2h; else on a signal")
+    add("--quiet", action="store_true", help="no summary at the end")
+    add(
         "--group",
         default="cotenant",
         metavar="NAME",
         help="group that may read the store (default: cotenant, where there is one)",
     )
-    parser.add_argument("--quiet", action="store_true", help="no summary at the end")
-    parser.add_argument(
+    add(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="tenants' names and exclusions (default: /etc/cotenant/config.toml, if any)",
+    )
+    _add_what(parser.add_argument_group("what becomes a row"))
+    _add_how(parser.add_argument_group("how it is seen"))
+
+
+def _add_what(group: Any) -> None:
+    group.add_argument(
         "--events",
         default=",".join(FAMILIES),
         metavar="LIST",
         help=f"which events, of {','.join(FAMILIES)} (default: all)",
     )
-    parser.add_argument(
-        "--host-threshold",
-        default="10ms",
-        metavar="TIME",
-        help="spans off the CPU of threads that use no GPU are rows from here on (default: 10ms)",
+    group.add_argument(
+        "--calls",
+        choices=("operations", "all"),
+        default="operations",
+        help="GPU operations, or also calls about streams, events, contexts, modules, pools",
     )
-    parser.add_argument(
+    group.add_argument(
         "--host-rows",
         choices=("gpu", "all"),
         default="gpu",
         help="whose every span, wakeup, fork, exec and exit is a row (default: who uses a GPU)",
+    )
+    group.add_argument(
+        "--host-threshold",
+        default="10ms",
+        metavar="TIME",
+        help="spans off the CPU of everybody else are rows from here on (default: 10ms)",
+    )
+
+
+def _add_how(group: Any) -> None:
+    group.add_argument(
+        "--attach",
+        choices=("session", "multi", "pair"),
+        help="how probes are attached (default: the best that this kernel has)",
+    )
+    group.add_argument(
+        "--layers",
+        choices=("auto", "driver", "both"),
+        default="auto",
+        help="which libraries are probed at each launch (default: auto)",
+    )
+    group.add_argument(
+        "--hierarchy",
+        default="auto",
+        metavar="NAME",
+        help="cgroup hierarchy that names tenants: auto, v2, or a version 1 controller",
+    )
+    group.add_argument(
+        "--ring-bytes",
+        type=int,
+        default=16 << 20,
+        metavar="N",
+        help="size of the event ring, a power of two (default: 16 MiB)",
     )
 
 
@@ -100,6 +113,7 @@ def _families(text: str) -> tuple[str, ...]:
 
 def run(args: argparse.Namespace) -> int:
     """Record until the time is up or a signal comes."""
+    from cotenant.agent.config import load_config
     from cotenant.agent.record import Recorder
     from cotenant.agent.settings import Settings
 
@@ -115,6 +129,7 @@ def run(args: argparse.Namespace) -> int:
         events=_families(args.events),
         host_threshold_ns=duration_ns(args.host_threshold),
         host_rows=args.host_rows,
+        config=load_config(args.config),
     )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

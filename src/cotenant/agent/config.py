@@ -1,0 +1,73 @@
+"""What an operator may say once for a host: who is called what, and who is left alone.
+
+exclude = ["team-secret/*", "jupyter-*.service"]
+
+[[tenant]]
+label = "team"                # every container with this label ...
+tenant = "team {label}"       # ... is shown under the label's value
+"""
+
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.errors import UsageError
+from cotenant.identity import TenantRule
+
+DEFAULT: Final = Path("/etc/cotenant/config.toml")
+_RULE_KEYS: Final = frozenset(field.name for field in fields(TenantRule))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A host's configuration; empty where there is none."""
+
+    exclude: tuple[str, ...] = ()
+    rules: tuple[TenantRule, ...] = ()
+
+
+def as_message(config: Config) -> dict[str, Any]:
+    """The configuration as it travels to the helper."""
+    return {"exclude": list(config.exclude), "rules": [asdict(rule) for rule in config.rules]}
+
+
+def from_message(message: dict[str, Any]) -> Config:
+    """What :func:`as_message` wrote."""
+    rules = tuple(TenantRule(**rule) for rule in message["rules"])
+    return Config(tuple(message["exclude"]), rules)
+
+
+def load_config(path: Path | None) -> Config:
+    """The file that was named, else the host's own if it has one."""
+    if path is None:
+        if not DEFAULT.exists():
+            return Config()
+        path = DEFAULT
+    try:
+        read = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    return _checked(path, read)
+
+
+def _checked(path: Path, read: dict[str, Any]) -> Config:
+    strangers = sorted(read.keys() - {"exclude", "tenant"})
+    if strangers:
+        raise UsageError(f"{path}: {strangers[0]} means nothing here; know exclude and [[tenant]]")
+    exclude, rules = read.get("exclude", []), read.get("tenant", [])
+    if not isinstance(exclude, list) or not all(isinstance(p, str) for p in exclude):
+        raise UsageError(f"{path}: exclude is a list of patterns")
+    if not isinstance(rules, list):
+        raise UsageError(f"{path}: write [[tenant]] with two brackets, once per rule")
+    return Config(tuple(exclude), tuple(_rule(path, rule) for rule in rules))
+
+
+def _rule(path: Path, rule: Any) -> TenantRule:
+    if not isinstance(rule, dict) or "tenant" not in rule or len(rule) < 2:
+        raise UsageError(f"{path}: a [[tenant]] needs `tenant` and what it is matched by")
+    if strangers := sorted(rule.keys() - _RULE_KEYS):
+        raise UsageError(f"{path}: a [[tenant]] has no {strangers[0]}; know {sorted(_RULE_KEYS)}")
+    return TenantRule(**{key: str(value) for key, value in rule.items()})

@@ -1,0 +1,78 @@
+"""Tenants that asked to be left alone: told to the programs as soon as they can be recognised.
+
+By path when the cgroup is made, before anything runs in it; by name when the runtime answers.
+"""
+
+import mmap
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from cotenant.agent.config import Config
+from cotenant.identity import Ledger, Names, parse_path
+from cotenant.identity.walk import mounts, survey, walk
+from cotenant.probes import syscalls
+from cotenant.schema.layouts import CONTROL
+
+_V2: Final = 0
+
+
+class Exclusion:
+    """Keeps the kernel's list of excluded cgroups."""
+
+    def __init__(self, excluded_fd: int, controls_fd: int, config: Config) -> None:
+        self._fd = excluded_fd
+        self._patterns: Sequence[str] = config.exclude
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        self._ledger = Ledger(os.uname().nodename, boot, rules=config.rules)
+        self._by_key: dict[str, set[int]] = {}
+        self._lock = threading.Lock()
+        if not self._patterns:
+            return
+        page = mmap.mmap(controls_fd, mmap.PAGESIZE)
+        np.frombuffer(page, CONTROL, count=1)["excludes"] = 1
+        self._page = page
+        there = mounts()
+        survey(self._ledger, there)
+        for mount in there:
+            for found in walk(mount):
+                self.born(found.hierarchy, found.kernel_id, found.path)
+
+    def born(self, hierarchy: int, kernel_id: int, path: str) -> None:
+        """A cgroup exists at this path."""
+        if not self._patterns or hierarchy != _V2:
+            return
+        with self._lock:
+            self._ledger.born(hierarchy, kernel_id, path)
+            self._by_key.setdefault(parse_path(path).subject_path, set()).add(kernel_id)
+            self._judge(kernel_id)
+
+    def gone(self, hierarchy: int, kernel_id: int, path: str) -> None:
+        """A cgroup is no more."""
+        if not self._patterns or hierarchy != _V2:
+            return
+        key = parse_path(path).subject_path
+        with self._lock:
+            self._by_key.get(key, set()).discard(kernel_id)
+            if not self._by_key.get(key):
+                self._by_key.pop(key, None)
+            self._ledger.removed(hierarchy, kernel_id, 1)
+            self._ledger.forget(2)
+        syscalls.map_delete(self._fd, kernel_id.to_bytes(8, "little"))
+
+    def named(self, key: str, names: Names) -> None:
+        """A runtime said who this is."""
+        if not self._patterns:
+            return
+        with self._lock:
+            self._ledger.named(key, names, 0)
+            for kernel_id in self._by_key.get(key, ()):
+                self._judge(kernel_id)
+
+    def _judge(self, kernel_id: int) -> None:
+        if self._ledger.excludes(_V2, kernel_id, self._patterns):
+            syscalls.map_update(self._fd, kernel_id.to_bytes(8, "little"), b"\1")

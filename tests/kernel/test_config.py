@@ -1,0 +1,76 @@
+"""What an operator says once: who is left alone, and who is called what."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.kernel.conftest import COTENANT, SIM, Cgroup, record, sim_environment
+
+STEPS = 23
+
+
+def run(cgroup: Cgroup, log: Path) -> None:
+    client = cgroup.popen([SIM / "workload", "launch", "--steps", STEPS], env=sim_environment(log))
+    client.communicate(timeout=60)
+    assert client.returncode == 0
+
+
+def test_an_excluded_tenant_is_never_recorded_and_others_are(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    early, open_to_all = cgroups(), cgroups()
+    config = tmp_path / "config.toml"
+    config.write_text('exclude = ["*-secret*", "*/hidden*"]\n')
+    with record(store, "--config", str(config)) as recording:
+        run(open_to_all, tmp_path / "a")
+        # Made while the recording runs, excluded by its path before anything runs in it.
+        hidden = Cgroup(open_to_all.path / "hidden-1")
+        hidden.path.mkdir()
+        run(hidden, tmp_path / "b")
+        hidden.path.rmdir()
+    assert early.path.exists()
+    rows = recording.sql(
+        "select cgroup_path, count(*) as n from cuda_events join containers using (cgroup_id) "
+        "where op = 'launch' group by all"
+    )
+    assert rows == [{"cgroup_path": f"/{open_to_all.name}", "n": STEPS}]
+    totals = recording.sql(
+        "select count(*) as n from totals join containers using (cgroup_id) "
+        "where cgroup_path like '%hidden%' and family = 'cuda'"
+    )
+    assert totals == [{"n": 0}]
+
+
+def test_a_rule_renames_a_tenant_everywhere(cgroup: Cgroup, store: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[[tenant]]\npath = "/cotenant-test-*"\ntenant = "team blue"\n')
+    with record(store, "--config", str(config)) as recording:
+        run(cgroup, tmp_path / "log")
+    done = subprocess.run(
+        [*COTENANT, "sql", "--store", store, "--format", "csv", "--tenant", "team blue",
+         "select count(*) as n from cuda_events where op = 'launch'"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ['"n"', str(STEPS)]
+    assert recording.sql(
+        "select distinct tenant from containers where cgroup_path like '/cotenant-%'"
+    ) == [{"tenant": "team blue"}]
+
+
+def test_a_config_that_means_nothing_is_refused_in_one_line(tmp_path: Path) -> None:
+    for text, word in (
+        ("exclude = 3", "list"),
+        ("[[tenant]]\nx = 1", "tenant"),
+        ("=", "TOML"),
+        ("a = 1", "a"),
+    ):
+        config = tmp_path / "config.toml"
+        config.write_text(text)
+        done = subprocess.run(
+            [*COTENANT, "record", "--for", "1s", "--store", str(tmp_path / "s"),
+             "--config", str(config)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert word in done.stderr
+        assert len(done.stderr.splitlines()) == 1
