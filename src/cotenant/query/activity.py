@@ -1,0 +1,141 @@
+"""What each tenant does, per second, and what its time goes to."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from cotenant.query.tables import quoted
+from cotenant.schema import TABLES
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Columns that one table gives, per cgroup."""
+
+    table: str
+    columns: dict[str, str]  # Name to SQL, over the window's rows of one cgroup.
+    source: str = ""  # SQL in place of the table's name.
+
+
+_LAUNCH: Final = "op IN ('launch', 'graph_launch')"
+_WAIT: Final = "op = 'wakeup' OR (op = 'switch' AND coalesce(state, '') ILIKE 'r%')"
+
+_PARTS: Final = (
+    Part(
+        "cuda_events",
+        {
+            "launches": f"sum(weight) FILTER ({_LAUNCH})",
+            "cuda_ns": "sum(duration_ns * weight)",
+            "copied_bytes": "sum(bytes * weight) FILTER (op = 'memcpy')",
+        },
+    ),
+    Part("nccl_events", {"nccl_calls": "sum(weight)", "nccl_ns": "sum(duration_ns * weight)"}),
+    Part("host_events", {"wait_ns": f"sum(duration_ns * weight) FILTER ({_WAIT})"}),
+    Part(
+        "totals",
+        {"cpu_ns": "sum(sum_ns) FILTER (family = 'host' AND function IN ('run', 'on_cpu'))"},
+    ),
+    Part("io_events", {"disk_bytes": "sum(bytes * weight)"}),
+    Part("net_events", {"net_bytes": "sum(bytes * weight)"}),
+    Part("tcp_events", {"retransmits": "sum(weight) FILTER (op = 'retransmit')"}),
+    Part(
+        "gpu_memory",
+        {"gpu_bytes": "sum(held)"},
+        source="(SELECT cgroup_id, gpu, max_by(bytes, timestamp_ns) AS held "
+        "FROM gpu_memory GROUP BY ALL)",
+    ),
+    Part("losses", {"lost": "sum(lost)", "shed": "sum(shed)"}),
+)
+COLUMNS: Final = tuple(column for part in _PARTS for column in part.columns)
+# What is there when the window ends, not what happened in it.
+_LEVELS: Final = frozenset({"gpu_bytes", "lost", "shed"})
+
+
+def _in_flight(start_ns: int, end_ns: int) -> str:
+    """The share of the window in which a tenant had work on a GPU."""
+    clipped = f"least(end_ns, {end_ns}) - greatest(start_ns, {start_ns})"
+    return (
+        f"SELECT tenant, sum(greatest({clipped}, 0)) / {end_ns - start_ns}.0 AS in_flight "
+        f"FROM busy WHERE end_ns > {start_ns} AND start_ns < {end_ns} GROUP BY tenant"
+    )
+
+
+def _part(part: Part, start_ns: int, end_ns: int) -> str:
+    columns = ", ".join(f"{sql} AS {name}" for name, sql in part.columns.items())
+    if part.table not in TABLES:
+        nothing = ", ".join(f"NULL::BIGINT AS {name}" for name in part.columns)
+        return f"SELECT NULL::BIGINT AS cgroup_id, {nothing} WHERE false"
+    window = f"WHERE timestamp_ns >= {start_ns} AND timestamp_ns < {end_ns}"
+    source = part.source or f"{part.table} {window}"
+    return f"SELECT cgroup_id, {columns} FROM {source} GROUP BY cgroup_id"
+
+
+def tenants_sql(start_ns: int, end_ns: int, *, in_flight: bool = False) -> str:
+    """One row per tenant that did anything between two moments: rates per second."""
+    seconds = max(end_ns - start_ns, 1) / 1e9
+    parts = ",\n".join(f"{part.table}_part AS ({_part(part, start_ns, end_ns)})" for part in _PARTS)
+    joins = "\n".join(f"  LEFT JOIN {part.table}_part USING (cgroup_id)" for part in _PARTS)
+    rates = ",\n       ".join(
+        f"sum({name})::BIGINT AS {name}"
+        if name in _LEVELS
+        else f"sum({name}) / {seconds:.9f} AS {name}"
+        for name in COLUMNS
+    )
+    anything = ", ".join(COLUMNS)
+    share = _in_flight(start_ns, end_ns) if in_flight else _in_flight_unknown()
+    return f"""WITH {parts},
+in_flight_part AS ({share}),
+by_tenant AS (
+SELECT tenant,
+       {rates}
+  FROM containers
+{joins}
+ GROUP BY tenant
+HAVING coalesce({anything}) IS NOT NULL
+)
+SELECT t.tenant, f.in_flight, t.* EXCLUDE (tenant)
+  FROM by_tenant t
+  LEFT JOIN in_flight_part f USING (tenant)
+ ORDER BY launches DESC NULLS LAST, tenant"""
+
+
+def _in_flight_unknown() -> str:
+    return "SELECT NULL::VARCHAR AS tenant, NULL::DOUBLE AS in_flight WHERE false"
+
+
+def _tenant(tenant: str | None) -> str:
+    return f"\n   AND c.tenant = {quoted(tenant)}" if tenant is not None else ""
+
+
+def kernels_sql(start_ns: int, end_ns: int, *, tenant: str | None = None, limit: int = 12) -> str:
+    """Where time inside CUDA goes, by tenant and kernel."""
+    return f"""SELECT c.tenant,
+       e.kernel_name,
+       sum(e.weight)::BIGINT AS calls,
+       sum(e.duration_ns * e.weight)::BIGINT AS total_ns,
+       max(e.duration_ns) AS longest_ns
+  FROM cuda_events e
+  JOIN containers c USING (cgroup_id)
+ WHERE e.timestamp_ns >= {start_ns}
+   AND e.timestamp_ns < {end_ns}{_tenant(tenant)}
+ GROUP BY ALL
+ ORDER BY total_ns DESC, calls DESC
+ LIMIT {limit}"""
+
+
+def collectives_sql(
+    start_ns: int, end_ns: int, *, tenant: str | None = None, limit: int = 12
+) -> str:
+    """Where time inside NCCL goes, by tenant and operation."""
+    return f"""SELECT c.tenant,
+       e.op,
+       sum(e.weight)::BIGINT AS calls,
+       sum(e.duration_ns * e.weight)::BIGINT AS total_ns,
+       max(e.duration_ns) AS longest_ns,
+       sum(e.bytes * e.weight)::BIGINT AS bytes
+  FROM nccl_events e
+  JOIN containers c USING (cgroup_id)
+ WHERE e.timestamp_ns >= {start_ns}
+   AND e.timestamp_ns < {end_ns}{_tenant(tenant)}
+ GROUP BY ALL
+ ORDER BY total_ns DESC, calls DESC
+ LIMIT {limit}"""

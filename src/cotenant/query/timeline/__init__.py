@@ -1,0 +1,1 @@
+"""The timeline: lanes, and tiles of what happened in them, at any zoom."""
