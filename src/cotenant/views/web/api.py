@@ -1,0 +1,162 @@
+"""What the page asks: one JSON shape per path, errors as ``{"error": in words}``."""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from cotenant.errors import CotenantError, QuestionError, StoreError
+from cotenant.query import activity
+from cotenant.query.timeline import details
+from cotenant.query.timeline.families import FAMILIES
+from cotenant.query.timeline.tiles import CELLS, MAX_CELL_NS
+from cotenant.views.web import insight, plain
+from cotenant.views.web.reader import Reader
+from cotenant.views.web.worker import Worker
+
+_MOST_BODY: Final = 64 << 10
+_MOST_NS: Final = 2**63 - 1
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class BadRequest(CotenantError):
+    """The request cannot mean anything."""
+
+
+class Api:
+    """The endpoints over one store."""
+
+    def __init__(self, reader: Reader, worker: Worker, analyst: Worker) -> None:
+        self._reader, self._worker, self._analyst = reader, worker, analyst
+
+    def endpoints(self) -> dict[str, tuple[str, Endpoint]]:
+        """Path to method and handler."""
+        reader, analyst = self._reader, self._analyst
+        reads: dict[str, Callable[[Request], Any]] = {
+            "status": self._status,
+            "tile": self._tile,
+            "event": self._event,
+            "cell": self._cell,
+            "tables": self._tables,
+            "questions": lambda _: insight.questions(reader.tenant),
+            "interference": lambda _: insight.interference(analyst, reader.tenant),
+            "findings": lambda _: insight.findings(analyst, reader.tenant),
+        }
+        found: dict[str, tuple[str, Endpoint]] = {
+            f"/api/{name}": ("GET", _answering(read)) for name, read in reads.items()
+        }
+        found["/api/sql"] = ("POST", self._sql)
+        return found
+
+    def _status(self, _: Request) -> dict[str, Any]:
+        reader = self._reader
+        lanes = reader.lanes
+        survey = lanes.survey
+        newest = reader.newest_ns()
+        start, end = survey.start_ns, survey.end_ns
+        if newest is not None:
+            start = newest if start is None else start
+            end = max(end or 0, newest)
+        return {
+            "state": "empty" if newest is None else "live" if reader.live() else "recorded",
+            "version": reader.version(),
+            "tenant": reader.tenant,
+            "store": reader.store.name,
+            "start_ns": None if start is None else str(start),
+            "end_ns": None if end is None else str(end),
+            "families": [{"name": f.name, "title": f.title} for f in FAMILIES.values()],
+            "tenants": [
+                {"name": name, "events": (survey.events or {})[name]} for name in survey.order
+            ],
+            "lanes": [{**asdict(lane), "stream": _text(lane.stream)} for lane in lanes.all],
+            "cells": CELLS,
+            "lacks": plain.answer(reader.ask(_COMPLETE))["lacks"],
+        }
+
+    def _tile(self, request: Request) -> dict[str, Any]:
+        start = _number(request, "from")
+        cell = _number(request, "cell", most=MAX_CELL_NS)
+        if cell < 1 or cell & (cell - 1) or start + CELLS * cell > _MOST_NS:
+            raise BadRequest("cell is a power of two, in ns")
+        made = self._reader.tile(start, cell)
+        return {**asdict(made), "start_ns": str(start), "lanes": len(self._reader.lanes.all)}
+
+    def _event(self, request: Request) -> dict[str, Any]:
+        family = request.query_params.get("family", "")
+        if family not in FAMILIES:
+            raise BadRequest(f"there is no family {family!r}")
+        sql = details.event_sql(family, _number(request, "at"), _number(request, "tid"))
+        return plain.answer(self._reader.ask(sql))
+
+    def _cell(self, request: Request) -> dict[str, Any]:
+        lane = self._reader.lane(_number(request, "lane"))
+        start, end = _number(request, "from"), _number(request, "to")
+        others = self._reader.lanes.all
+        return plain.answer(self._reader.ask(details.cell_sql(lane, others, start, end)))
+
+    def _tables(self, request: Request) -> dict[str, Any]:
+        start, end = _number(request, "from"), _number(request, "to")
+        if end <= start:
+            raise BadRequest("to is after from")
+        asked = {
+            "tenants": activity.tenants_sql(start, end),
+            "kernels": activity.kernels_sql(start, end),
+            "collectives": activity.collectives_sql(start, end),
+        }
+        return {name: plain.answer(self._reader.ask(sql)) for name, sql in asked.items()}
+
+    async def _sql(self, request: Request) -> Response:
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > _MOST_BODY:
+                return JSONResponse({"error": "a question has at most 64 KiB"}, 413)
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return JSONResponse({"error": "send JSON"}, 415)
+        try:
+            sql = json.loads(bytes(body))["sql"]
+        except (ValueError, KeyError, TypeError):
+            sql = None
+        if not isinstance(sql, str):
+            return JSONResponse({"error": 'send {"sql": "..."}'}, 400)
+        return await _answering(lambda _: self._worker.ask(sql))(request)
+
+
+# Mentions what the lanes are made of, so that the answer says what these lack.
+_COMPLETE: Final = " UNION ALL ".join(
+    f"(SELECT 1 AS one FROM {family.table} LIMIT 0)" for family in FAMILIES.values()
+)
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _number(request: Request, name: str, *, most: int = _MOST_NS) -> int:
+    given = request.query_params.getlist(name)
+    if len(given) != 1 or not (given[0].isascii() and given[0].isdecimal()) or len(given[0]) > 19:
+        raise BadRequest(f"{name} is one whole number")
+    number = int(given[0])
+    if number > most:
+        raise BadRequest(f"{name} is at most {most}")
+    return number
+
+
+def _answering(read: Callable[[Request], Any]) -> Endpoint:
+    """The endpoint of a function that may wait: run in a thread, its errors told in words."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            content = await run_in_threadpool(read, request)
+        except StoreError as error:
+            return JSONResponse({"error": str(error), "store": False}, 503)
+        except (QuestionError, BadRequest) as error:
+            return JSONResponse({"error": str(error)}, 400)
+        return JSONResponse(content)
+
+    return endpoint

@@ -1,0 +1,113 @@
+"""The store as the page sees it: opened when asked for, and again when it comes back."""
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.errors import QuestionError, StoreError
+from cotenant.query.session import Limits, Session
+from cotenant.query.timeline.families import FAMILIES
+from cotenant.query.timeline.lanes import Lane, Lanes
+from cotenant.query.timeline.tiles import Tile, tile
+from cotenant.store.layout import check_readable
+from cotenant.store.manifest import manifest_files, stamp
+from cotenant.views.web.bound import opened
+
+_KEPT_TILES: Final = 256
+_FRESH_S: Final = 30.0  # A recorder that lives writes at least this often.
+_LIMITS: Final = Limits(seconds=60.0, rows=200_000, memory_bytes=1 << 30)
+
+_NEWEST: Final = " UNION ALL ".join(
+    f"SELECT max(timestamp_ns) AS newest_ns FROM {family.table}" for family in FAMILIES.values()
+)
+
+
+class Reader:
+    """Answers the page's own questions; safe to use from threads."""
+
+    def __init__(self, store: Path, tenant: str | None) -> None:
+        self.store = store
+        self.tenant = tenant
+        self._session: Session | None = None
+        self._lanes = Lanes()
+        self._lock = threading.Lock()
+        self._tiles: OrderedDict[tuple[Any, ...], Tile] = OrderedDict()
+
+    def session(self) -> Session:
+        """The open store; StoreError in words if there is none."""
+        try:
+            check_readable(self.store)
+        except StoreError:
+            with self._lock:
+                self._session = None
+            raise
+        with self._lock:
+            if self._session is None:
+                self._session = opened(self.store, self.tenant, _LIMITS)
+                self._lanes = Lanes()
+                self._tiles.clear()
+            return self._session
+
+    def ask(self, sql: str) -> Any:
+        """An answer to one of our own questions."""
+        return self.session().ask(sql)
+
+    @property
+    def lanes(self) -> Lanes:
+        """Every lane so far; surveyed anew if that is due."""
+        session = self.session()
+        self._lanes.look(session)
+        return self._lanes
+
+    def lane(self, number: int) -> Lane:
+        """The lane of this id; QuestionError if there is none."""
+        lanes = self.lanes.all
+        if not 0 <= number < len(lanes):
+            raise QuestionError(f"there is no lane {number}")
+        return lanes[number]
+
+    def tile(self, start_ns: int, cell_ns: int) -> Tile:
+        """A tile, from memory if nothing was written since it was made."""
+        lanes, session = self.lanes, self.session()
+        key = (start_ns, cell_ns, stamp(self.store))
+        with self._lock:
+            if key in self._tiles:
+                self._tiles.move_to_end(key)
+                return self._tiles[key]
+        made = tile(session, lanes, start_ns, cell_ns)
+        with self._lock:
+            self._tiles[key] = made
+            while len(self._tiles) > _KEPT_TILES:
+                self._tiles.popitem(last=False)
+        return made
+
+    def newest_ns(self) -> int | None:
+        """When the last event began."""
+        (row,) = self.ask(f"SELECT max(newest_ns) AS newest_ns FROM ({_NEWEST})").rows()
+        newest: int | None = row["newest_ns"]
+        return newest
+
+    def version(self) -> str:
+        """Differs when the store has changed."""
+        return f"{hash(stamp(self.store)) & 0xFFFF_FFFF_FFFF:x}"
+
+    def written_s_ago(self) -> float | None:
+        """How long ago the store was last written to."""
+        times = []
+        for path in manifest_files(self.store):
+            try:
+                times.append(os.stat(path).st_mtime)
+            except OSError:
+                continue
+        return time.time() - max(times) if times else None
+
+    def live(self) -> bool:
+        """Whether somebody records into it now."""
+        age = self.written_s_ago()
+        if age is None or age > _FRESH_S:
+            return False
+        rows = self.ask("SELECT count(*) AS open FROM sessions WHERE ended_ns IS NULL").rows()
+        return bool(rows[0]["open"])

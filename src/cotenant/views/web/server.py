@@ -1,0 +1,174 @@
+"""The server: the page, its JSON and /metrics, on loopback unless told otherwise."""
+
+import ipaddress
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from cotenant.errors import CotenantError, UsageError
+from cotenant.views import metrics
+from cotenant.views.web.api import Api
+from cotenant.views.web.guard import App, Guard
+from cotenant.views.web.reader import Reader
+from cotenant.views.web.worker import Bounds, Worker
+
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_ANALYST: Final = Bounds(seconds=60.0, rows=1_000, memory_bytes=1 << 30)
+_BELOW_RECORDERS: Final = 10  # Niceness: looking never takes a CPU from what is looked at.
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is served, where, and to whom."""
+
+    store: Path
+    tenant: str | None = None
+    address: str = "127.0.0.1"
+    port: int = 7411
+    token: str = ""
+    names: tuple[str, ...] = ()  # Under which it may be asked, besides its address.
+    bounds: Bounds = field(default_factory=Bounds)
+
+    def hosts(self, port: int) -> list[str]:
+        """The Host headers that are ours."""
+        names = {_bracketed(self.address), *self.names}
+        if is_loopback(self.address):
+            names |= {"localhost", "127.0.0.1", "[::1]"}
+        return [f"{name.lower()}:{port}" for name in names] + (
+            [name.lower() for name in names] if port == 80 else []
+        )
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this host can reach it."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def new_token() -> str:
+    """What a visitor has to know."""
+    return secrets.token_urlsafe(24)
+
+
+def _static() -> dict[str, tuple[str, bytes]]:
+    """Every file of the page by its path: a request names one of these, and never a file."""
+    folder = resources.files("cotenant.views.web") / "static"
+    found = {}
+    for file in folder.iterdir():
+        suffix = Path(file.name).suffix
+        if suffix in _TYPES:
+            found[f"/{file.name}"] = (_TYPES[suffix], file.read_bytes())
+    found["/"] = found.pop("/index.html")
+    return found
+
+
+def _page(kind: str, content: bytes) -> Any:
+    async def endpoint(_: Request) -> Response:
+        return Response(content, headers={"content-type": kind})
+
+    return endpoint
+
+
+def _metrics(reader: Reader) -> Any:
+    counters = metrics.Metrics()
+
+    async def endpoint(_: Request) -> Response:
+        try:
+            lines = await run_in_threadpool(counters.scrape, reader.session)
+        except CotenantError as error:
+            return PlainTextResponse(f"{error}\n", 503)
+        return Response(lines, headers={"content-type": metrics.CONTENT_TYPE})
+
+    return endpoint
+
+
+async def _unknown(_: Request, __: Exception) -> Response:
+    return JSONResponse({"error": "there is nothing here"}, 404)
+
+
+async def _broken(_: Request, __: Exception) -> Response:
+    return JSONResponse({"error": "the server failed on this; its log says why"}, 500)
+
+
+def application(settings: Settings, port: int) -> App:
+    """The whole thing, guarded."""
+    reader = Reader(settings.store, settings.tenant)
+    worker = Worker(settings.store, settings.tenant, settings.bounds)
+    analyst = Worker(settings.store, settings.tenant, _ANALYST)
+    api = Api(reader, worker, analyst)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        worker.close()
+        analyst.close()
+
+    routes = [Route(path, _page(*page)) for path, page in _static().items()]
+    routes += [
+        Route(path, endpoint, methods=[method])
+        for path, (method, endpoint) in api.endpoints().items()
+    ]
+    routes.append(Route("/metrics", _metrics(reader)))
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={404: _unknown, Exception: _broken},
+    )
+    return Guard(app, hosts=settings.hosts(port), token=settings.token)
+
+
+def bound_socket(settings: Settings) -> socket.socket:
+    """The listening socket; port 0 takes any that is free."""
+    family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.address, settings.port))
+    except OSError as error:
+        listening.close()
+        raise UsageError(
+            f"cannot listen on {settings.address} port {settings.port}: {error.strerror}; "
+            "choose another with --port"
+        ) from error
+    return listening
+
+
+def serve(settings: Settings, listening: socket.socket) -> None:
+    """Answer until told to stop."""
+    os.nice(_BELOW_RECORDERS)
+    config = uvicorn.Config(
+        application(settings, listening.getsockname()[1]),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        ws="none",
+        limit_concurrency=64,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=1,
+    )
+    uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,65 @@
+// Asking the server; what it refuses comes back as an Error in its words.
+
+const KEPT = "cotenant-token";
+let token = "";
+
+/** Takes the token out of the address, so that a copied link does not carry it. */
+export function takeToken() {
+  const hash = new URLSearchParams(location.hash.slice(1));
+  token = hash.get("token") ?? localStorage.getItem(KEPT) ?? "";
+  if (hash.has("token")) {
+    keepToken(token);
+    hash.delete("token");
+    const rest = hash.toString();
+    history.replaceState(null, "", rest ? `#${rest}` : location.pathname);
+  }
+}
+
+export function keepToken(given) {
+  token = given.includes("token=") ? new URLSearchParams(given.split("#").pop()).get("token") : given;
+  localStorage.setItem(KEPT, token);
+}
+
+export class Refused extends Error {
+  constructor(status, words) {
+    super(words);
+    this.status = status;
+  }
+}
+
+async function answer(response) {
+  let content = null;
+  try {
+    content = await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused(response.status, "the server's answer cannot be read");
+  }
+  if (!response.ok) throw new Refused(response.status, content.error ?? "refused");
+  return content;
+}
+
+async function send(path, options) {
+  const headers = { authorization: `Bearer ${token}`, ...options.headers };
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused(0, "the server does not answer; is `cotenant serve` still running?");
+  }
+  return answer(response);
+}
+
+export function get(name, query = {}, signal = undefined) {
+  const text = new URLSearchParams(query).toString();
+  return send(`/api/${name}${text ? `?${text}` : ""}`, { signal });
+}
+
+export function sql(text) {
+  return send("/api/sql", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ sql: text }),
+  });
+}

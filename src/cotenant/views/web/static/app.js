@@ -1,0 +1,200 @@
+// The page: opens the store, keeps up with it, and wires the parts together.
+
+import { get, keepToken, takeToken } from "/api.js";
+import { Details } from "/details.js";
+import { by, el, later, refill } from "/dom.js";
+import { brief, duration, moment } from "/format.js";
+import { listen } from "/keys.js";
+import { Panels } from "/panels.js";
+import { SqlBox } from "/sqlbox.js";
+import { Theme } from "/theme.js";
+import { Timeline } from "/timeline.js";
+import { View } from "/view.js";
+
+const LIVE_MS = 1000;
+const STILL_MS = 5000;
+const LIVE_SPAN = 20e9;
+const ALIGNED = 2n ** 36n;
+
+class Page {
+  constructor() {
+    this.view = new View();
+    this.theme = new Theme();
+    this.sql = new SqlBox();
+    const showSql = (text, run) => this.sql.show(text, run);
+    this.details = new Details(this.view, this.theme, showSql);
+    this.timeline = new Timeline(this.view, this.theme, {
+      failed: (error) => this.notice(error.message),
+      lanes: later(200, () => this.look()),
+      hover: (mark, event) => this.details.hover(mark, event),
+      click: (mark) => this.details.click(mark).catch((error) => this.notice(error.message)),
+    });
+    this.panels = new Panels(by("panels"), this.view, this.theme, this.details, showSql);
+    this.opened = false;
+    this.wire();
+    listen(this);
+  }
+
+  wire() {
+    const link = later(250, () => history.replaceState(null, "", this.view.link()));
+    this.view.addEventListener("change", ({ detail }) => {
+      link();
+      by("follow").setAttribute("aria-pressed", this.view.follow);
+      if (detail === "tenants") {
+        this.chips();
+        this.panels.render();
+      }
+      if (detail === "selection") this.details.refresh().catch((error) => this.notice(error.message));
+    });
+    by("all").addEventListener("click", () => this.view.whole());
+    by("theme").addEventListener("click", () => {
+      this.theme.flip();
+      this.timeline.paint();
+    });
+    by("follow").addEventListener("click", () => {
+      this.view.follow = !this.view.follow;
+      this.followNow();
+      this.view.changed();
+    });
+    by("link").addEventListener("click", async () => {
+      const address = location.href.split("#")[0] + this.view.link();
+      await navigator.clipboard.writeText(address).catch(() => history.replaceState(null, "", this.view.link()));
+      by("link").textContent = "Copied";
+      setTimeout(() => { by("link").textContent = "Copy link"; }, 1500);
+    });
+    by("knock").addEventListener("submit", () => {
+      keepToken(by("token").value.trim());
+      this.look();
+    });
+    addEventListener("hashchange", () => {
+      if (!this.opened) return;
+      if (this.view.read(location.hash)) this.view.changed("tenants");
+      this.view.changed("selection");
+    });
+  }
+
+  async start() {
+    await this.look();
+    if (this.opened) {
+      this.sql.learn().catch((error) => this.notice(error.message));
+      this.panels.insight();
+    }
+    for (;;) {
+      await new Promise((done) => setTimeout(done, this.status?.state === "live" ? LIVE_MS : STILL_MS));
+      if (!document.hidden) await this.look();
+    }
+  }
+
+  /** Asks what there is, and shows it; every state of the store has its words. */
+  async look() {
+    let status;
+    try {
+      status = await get("status");
+    } catch (error) {
+      by("status").textContent = "Not connected to a store";
+      if (error.status === 401) {
+        if (!by("door").open) by("door").showModal();
+      } else this.notice(error.message);
+      return;
+    }
+    const grown = status.version !== this.status?.version;
+    this.status = status;
+    if (status.state === "empty") {
+      by("status").textContent = `${status.store}: empty`;
+      this.notice("Nothing was recorded yet. Start `cotenant record` on this host: what it records appears here by itself.", true);
+      return;
+    }
+    this.notice(status.lacks.join("; "));
+    this.theme.learn(status.tenants.map((tenant) => tenant.name));
+    this.extend(status, grown);
+    this.chips();
+    this.words(status);
+  }
+
+  extend(status, grown) {
+    const { view } = this;
+    const [first, last] = [BigInt(status.start_ns), BigInt(status.end_ns)];
+    if (!this.opened) view.origin = (first / ALIGNED) * ALIGNED;
+    const before = view.last;
+    Object.assign(view, { first: view.relative(first), last: Math.max(view.relative(last), view.relative(first) + 1) });
+    if (!this.opened) {
+      const told = view.read(location.hash);
+      this.opened = true;
+      view.follow ||= status.state === "live" && !told;
+      this.timeline.open(status);
+      if (view.follow) this.followNow();
+      else if (!told) view.whole();
+      else view.changed();
+      if (view.selected) view.changed("selection");
+      return;
+    }
+    // A call is stored when it ends, under the time at which it began.
+    if (grown) this.timeline.tiles.outdate(before - 2e9);
+    this.timeline.open(status);
+    this.followNow();
+    if (grown) this.panels.settle();
+  }
+
+  followNow() {
+    const { view } = this;
+    if (!view.follow || this.status?.state !== "live") return;
+    const span = Math.min(view.span, Math.max(LIVE_SPAN, 1e6));
+    view.show(view.last - span * 0.97, span);
+  }
+
+  words(status) {
+    const { view } = this;
+    const [first, last] = [view.absolute(view.first), view.absolute(view.last)];
+    const days = moment(first, 0, true).slice(0, 10) === moment(last, 0, true).slice(0, 10);
+    const events = status.tenants.flatMap((tenant) => Object.values(tenant.events)).reduce((sum, n) => sum + n, 0);
+    const whose = status.tenant ? `only ${status.tenant}: ` : "";
+    by("status").textContent = `${whose}${brief(events)} events of ${status.tenants.length} tenants, ${moment(first, 0, true)} to ${moment(last, 0, !days)} UTC (${duration(view.last - view.first)})${status.lacks.length ? "" : ", complete"}`;
+    by("follow").hidden = status.state !== "live";
+    by("follow").setAttribute("aria-pressed", view.follow);
+  }
+
+  chips() {
+    if (!this.status?.tenants) return;
+    const made = this.status.tenants.map(({ name, events }, place) => {
+      const total = Object.values(events).reduce((sum, n) => sum + n, 0);
+      const title = `${Object.entries(events).map(([family, n]) => `${brief(n)} ${family}`).join(", ")}${place < 9 ? ` (key ${place + 1})` : ""}`;
+      return el("button", { class: "chip", type: "button", "aria-pressed": String(!this.view.off.has(name)), "--own": this.theme.variable(name), title, "data-tenant": name, onclick: () => this.view.toggle(name) },
+        el("i"), el("b", {}, name), el("small", {}, brief(total)));
+    });
+    const focused = document.activeElement?.dataset?.tenant;
+    refill(by("tenants"), ...made);
+    if (focused) made.find((chip) => chip.dataset.tenant === focused)?.focus();
+  }
+
+  toggle(place) {
+    const tenant = this.status?.tenants[place];
+    if (tenant) this.view.toggle(tenant.name);
+  }
+
+  foldAll() {
+    const { view } = this;
+    const names = this.status.tenants.map((tenant) => tenant.name);
+    view.folded = new Set(view.folded.size ? [] : names);
+    view.changed("tenants");
+  }
+
+  zoomToSelected() {
+    const { selected } = this.view;
+    if (!selected) return;
+    const at = this.view.relative(selected.at);
+    const mark = this.timeline.neighbour(0);
+    const length = Math.max(mark?.at === at ? mark.length : 0, 200);
+    this.view.show(at - length * 1.5, length * 4);
+  }
+
+  notice(words, calm = false) {
+    by("notice").hidden = !words;
+    by("notice").textContent = words;
+    by("notice").classList.toggle("calm", calm);
+  }
+}
+
+takeToken();
+const page = new Page();
+globalThis.cotenant = page; // For the console, and for tests.
+page.start();

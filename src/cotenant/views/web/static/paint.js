@@ -1,0 +1,264 @@
+// Painting: everything the canvases show is drawn here, and nothing is decided.
+
+import { duration, moment } from "/format.js";
+
+export const GUTTER = 164;
+export const RULER = 26;
+const FLOOR = 0.3; // Of a lane's height: what even the shortest call gets.
+const LETTER = 6.7;
+
+/** A canvas as many pixels as the screen has for it. */
+export function fitted(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  const { width, height } = canvas.getBoundingClientRect();
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+  const pen = canvas.getContext("2d", { alpha: false });
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return { pen, width, height };
+}
+
+export class Painter {
+  constructor(theme, view, tenantOf) {
+    this.theme = theme;
+    this.view = view;
+    this.tenantOf = tenantOf; // Lane id to tenant.
+  }
+
+  /** `parts` are tiles with the time that each is drawn for; returns how many marks there were. */
+  lanes(pen, frame, layout, parts, scroll, selected) {
+    const { theme } = this;
+    pen.fillStyle = theme.panel;
+    pen.fillRect(0, 0, frame.width, frame.height);
+    this.grid(pen, frame);
+    pen.save();
+    pen.beginPath();
+    pen.rect(0, RULER, frame.width, frame.height - RULER);
+    pen.clip();
+    let marks = 0;
+    for (const row of layout.rows) {
+      const y = RULER + row.y - scroll;
+      if (y > frame.height || y + row.height < RULER) continue;
+      this.row(pen, frame, row, y);
+      if (!row.lanes.size) continue;
+      pen.save();
+      pen.beginPath();
+      pen.rect(GUTTER, y, frame.width - GUTTER, row.height);
+      pen.clip();
+      for (const part of parts) if (part.tile) marks += this.part(pen, frame, row, y, part, selected);
+      pen.restore();
+    }
+    pen.restore();
+    this.ruler(pen, frame);
+    return marks;
+  }
+
+  row(pen, frame, row, y) {
+    const { theme } = this;
+    pen.textBaseline = "middle";
+    const middle = y + row.height / 2 + 0.5;
+    if (row.kind === "tenant") {
+      pen.fillStyle = theme.of(row.tenant);
+      pen.fillRect(0, y + 3, 4, row.height - 3);
+      pen.font = "600 12.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+      pen.fillStyle = theme.ink;
+      pen.fillText(row.folded ? "▸" : "▾", 11, middle + 1);
+      pen.fillText(clipped(row.label, row.folded ? 19 : 60), 25, middle + 1);
+      return;
+    }
+    pen.font = "11.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+    if (row.kind === "title") {
+      pen.fillStyle = theme.line;
+      pen.fillRect(0, y + 2, frame.width, 1);
+      pen.fillStyle = theme.quiet;
+      pen.font = "600 11.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+      pen.fillText(row.label, 11, middle + 1);
+      return;
+    }
+    pen.fillStyle = theme.of(row.tenant);
+    pen.fillRect(0, y, 4, row.height);
+    pen.fillStyle = row.kind === "thin" ? theme.faint : theme.quiet;
+    pen.fillText(clipped(row.label, 21), 25, middle);
+    pen.globalAlpha = theme.name === "dark" ? 0.1 : 0.07;
+    pen.fillStyle = theme.of(row.tenant);
+    pen.fillRect(GUTTER, y + 1, frame.width - GUTTER, row.height - 2);
+    pen.globalAlpha = 1;
+  }
+
+  part(pen, frame, row, y, part, selected) {
+    const { view } = this;
+    const scale = (frame.width - GUTTER) / view.span;
+    const { tile } = part;
+    const from = Math.max(part.start, view.start - 2 / scale);
+    const to = Math.min(part.end, view.end + 2 / scale);
+    const box = { pen, scale, y: y + 2, height: row.height - 4, from, to, row };
+    let marks = 0;
+    for (const id of row.lanes) {
+      const lane = tile.lanes.get(id);
+      if (!lane) continue;
+      marks += this.cells(box, tile, lane);
+      marks += this.slices(box, tile, lane, selected);
+    }
+    return marks;
+  }
+
+  cells({ pen, scale, y, height, from, to, row }, tile, lane) {
+    const { at, busy } = lane.cells;
+    if (!at.length) return 0;
+    const { view } = this;
+    const x0 = GUTTER + (tile.start - view.start) * scale;
+    const step = tile.cell * scale;
+    pen.fillStyle = this.theme.of(row.tenant);
+    let marks = 0;
+    for (let i = 0; i < at.length; i++) {
+      const time = tile.start + at[i] * tile.cell;
+      if (time + tile.cell < from || time >= to) continue;
+      const left = Math.floor(x0 + at[i] * step);
+      const right = Math.max(Math.floor(x0 + (at[i] + 1) * step), left + 1);
+      const share = Math.min(1, busy[i] / tile.cell);
+      const tall = Math.max(2, Math.round(height * (FLOOR + (1 - FLOOR) * Math.sqrt(share))));
+      pen.fillRect(left, y + height - tall, right - left, tall);
+      marks++;
+    }
+    return marks;
+  }
+
+  slices({ pen, scale, y, height, from, to, row }, tile, lane, selected) {
+    const { at, length, name, tid } = lane.slices;
+    const { view, theme } = this;
+    const tall = height / lane.depth;
+    const names = [];
+    let marks = 0;
+    for (let i = 0; i < at.length; i++) {
+      // Each slice is drawn once: by the tile it begins in, or by the first one on screen.
+      if (at[i] + length[i] < from || at[i] >= to) continue;
+      const left = GUTTER + (Math.max(at[i], from - 4 / scale) - view.start) * scale;
+      const right = GUTTER + (Math.min(at[i] + length[i], to) - view.start) * scale;
+      const wide = Math.max(right - left, 1.6);
+      const top = y + lane.row[i] * tall;
+      const colour = theme.tint(row.tenant, tile.names[name[i]]);
+      pen.fillStyle = colour;
+      if (wide > 5 && tall > 7) rounded(pen, left, top, wide - 0.7, tall, 2.5);
+      else pen.fillRect(left, top, wide > 3 ? wide - 0.7 : wide, Math.max(tall - 0.5, 1.5));
+      if (selected && selected.tid === tid[i] && selected.time === at[i]) {
+        pen.strokeStyle = theme.ink;
+        pen.lineWidth = 2;
+        pen.strokeRect(left - 1, top - 1, Math.max(wide, 3) + 1, tall + 2);
+      }
+      if (wide > 34 && tall > 10) names.push(i, left, wide, top, colour);
+      marks++;
+    }
+    this.labels(pen, tile, lane, names, tall);
+    return marks;
+  }
+
+  labels(pen, tile, lane, names, tall) {
+    pen.font = `${Math.min(11, tall - 3)}px ui-monospace, 'DejaVu Sans Mono', monospace`;
+    pen.textBaseline = "middle";
+    for (let n = 0; n < names.length; n += 5) {
+      const [i, left, wide, top, colour] = names.slice(n, n + 5);
+      const start = Math.max(left, GUTTER) + 5;
+      const room = Math.floor((left + wide - start - 4) / LETTER);
+      if (room < 3) continue;
+      pen.fillStyle = this.theme.over(colour);
+      pen.fillText(clipped(tile.names[lane.slices.name[i]], room), start, top + tall / 2 + 0.5);
+    }
+  }
+
+  ticks(width) {
+    const { view } = this;
+    const aim = (view.span / (width - GUTTER)) * 115;
+    const nice = [1, 2, 5, 10, 20, 50, 100, 200, 500].flatMap((n) => [n, n * 1e3, n * 1e6]);
+    const steps = [...nice, 1e9, 2e9, 5e9, 1e10, 3e10, 6e10, 12e10, 3e11, 6e11, 18e11, 36e11].sort((a, b) => a - b);
+    const step = steps.find((one) => one >= aim) ?? 864e11;
+    // Ticks fall on whole steps of the clock, not of the recording.
+    const shift = Number(view.origin % BigInt(Math.round(step)));
+    const found = [];
+    for (let time = Math.ceil((view.start + shift) / step) * step - shift; time < view.end; time += step) found.push(time);
+    return { step, found };
+  }
+
+  grid(pen, frame) {
+    const { found } = this.ticks(frame.width);
+    const scale = (frame.width - GUTTER) / this.view.span;
+    pen.fillStyle = this.theme.line;
+    for (const time of found) pen.fillRect(Math.round(GUTTER + (time - this.view.start) * scale), RULER, 1, frame.height);
+  }
+
+  ruler(pen, frame) {
+    const { theme, view } = this;
+    pen.fillStyle = theme.panel;
+    pen.fillRect(0, 0, frame.width, RULER);
+    pen.fillStyle = theme.line;
+    pen.fillRect(0, RULER - 1, frame.width, 1);
+    pen.fillRect(GUTTER - 1, 0, 1, frame.height);
+    const { step, found } = this.ticks(frame.width);
+    const scale = (frame.width - GUTTER) / view.span;
+    pen.font = "11px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+    pen.textBaseline = "middle";
+    const digits = step >= 1e9 ? 0 : step >= 1e6 ? 3 : 6;
+    const base = found.length ? view.absolute(found[0]) : view.absolute(view.start);
+    pen.fillStyle = theme.quiet;
+    const fine = step < 1e3;
+    const corner = fine ? `${moment(base, 9)} UTC` : `${moment(base, 0, true).slice(0, 10)} UTC`;
+    pen.fillText(corner, 11, RULER / 2);
+    for (const time of found) {
+      const x = GUTTER + (time - view.start) * scale;
+      const said = fine ? `+${duration(time - found[0])}` : moment(view.absolute(time), digits);
+      pen.fillStyle = theme.faint;
+      pen.fillRect(Math.round(x), RULER - 6, 1, 6);
+      pen.fillStyle = theme.quiet;
+      pen.fillText(said, x + 4, RULER / 2 - 1);
+    }
+  }
+
+  /** The whole recording in a strip, with a frame around what is on screen. */
+  minimap(pen, frame, tenants, parts) {
+    const { theme, view } = this;
+    pen.fillStyle = theme.ground;
+    pen.fillRect(0, 0, frame.width, frame.height);
+    const scale = (frame.width - GUTTER) / Math.max(view.last - view.first, 1);
+    const x = (time) => GUTTER + (time - view.first) * scale;
+    const tall = (frame.height - 8) / Math.max(tenants.length, 1);
+    tenants.forEach((tenant, place) => {
+      pen.fillStyle = theme.of(tenant);
+      for (const { tile } of parts) {
+        if (!tile) continue;
+        for (const [id, lane] of tile.lanes) {
+          if (this.tenantOf(id) !== tenant) continue;
+          const { at } = lane.cells;
+          const wide = Math.max(tile.cell * scale, 1);
+          for (let i = 0; i < at.length; i++) pen.fillRect(x(tile.start + at[i] * tile.cell), 4 + place * tall, wide, tall - 1);
+          const { at: from, length } = lane.slices;
+          for (let i = 0; i < from.length; i++) pen.fillRect(x(from[i]), 4 + place * tall, Math.max(length[i] * scale, 1), tall - 1);
+        }
+      }
+    });
+    const [left, right] = [Math.max(x(view.start), GUTTER), Math.min(x(view.end), frame.width)];
+    pen.globalAlpha = 0.62;
+    pen.fillStyle = theme.ground;
+    pen.fillRect(GUTTER, 0, left - GUTTER, frame.height);
+    pen.fillRect(right, 0, frame.width - right, frame.height);
+    pen.globalAlpha = 1;
+    pen.strokeStyle = theme.accent;
+    pen.lineWidth = 1.5;
+    pen.strokeRect(left, 1, Math.max(right - left, 3), frame.height - 2);
+    pen.fillStyle = theme.quiet;
+    pen.font = "11px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+    pen.textBaseline = "middle";
+    pen.fillText("On screen", 11, frame.height / 2 - 8);
+    pen.fillStyle = theme.ink;
+    pen.font = "600 12.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+    pen.fillText(duration(view.span), 11, frame.height / 2 + 8);
+  }
+}
+
+function clipped(text, letters) {
+  return text.length > letters ? `${text.slice(0, Math.max(letters - 1, 1))}…` : text;
+}
+
+function rounded(pen, x, y, width, height, radius) {
+  pen.beginPath();
+  pen.roundRect(x, y, width, height, radius);
+  pen.fill();
+}

@@ -1,0 +1,148 @@
+// Beside the timeline: who does what in the time on screen, who slows whom, and what stands out.
+
+import { get } from "/api.js";
+import { el, later, refill } from "/dom.js";
+import { brief, bytes, count, duration } from "/format.js";
+
+const SETTLED = 350; // ms without a move before the tables are asked for again.
+
+export class Panels {
+  constructor(parent, view, theme, details, showSql) {
+    this.view = view;
+    this.theme = theme;
+    this.showSql = showSql;
+    this.cards = {
+      tenants: card("Tenants"), kernels: card("Where time in CUDA goes"),
+      collectives: card("Where time in NCCL goes"),
+      interference: card("Who slows whom"), findings: card("What stands out"),
+    };
+    parent.append(details.card, ...Object.values(this.cards));
+    for (const name of ["collectives", "interference", "findings"]) this.cards[name].hidden = true;
+    this.settle = later(SETTLED, () => this.tables());
+    view.addEventListener("change", ({ detail }) => detail !== "selection" && this.settle());
+  }
+
+  async tables() {
+    this.asking?.abort();
+    this.asking = new AbortController();
+    const { view } = this;
+    const query = { from: view.absolute(Math.max(view.start, view.first)), to: view.absolute(Math.min(view.end, view.last) + 1) };
+    if (query.to <= query.from) return;
+    try {
+      const got = await get("tables", query, this.asking.signal);
+      this.last = got;
+      this.render();
+    } catch (error) {
+      if (error.name !== "AbortError") this.note(this.cards.tenants, error.message);
+    }
+  }
+
+  render() {
+    const got = this.last;
+    if (!got) return;
+    const shown = (rows) => rows.filter((row) => !this.view.off.has(row.tenant));
+    this.tenants(shown(records(got.tenants)), got.tenants);
+    this.ranking("kernels", shown(records(got.kernels)), got.kernels, "kernel_name");
+    this.ranking("collectives", shown(records(got.collectives)), got.collectives, "op");
+    this.cards.collectives.hidden = !got.collectives.rows.length;
+  }
+
+  tenants(rows, got) {
+    const columns = [
+      ["launches", "launches/s", brief], ["cuda_ns", "in CUDA", (ns) => `${(ns / 1e7).toFixed(1)} %`],
+      ["nccl_ns", "in NCCL", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["gpu_bytes", "memory", bytes],
+      ["wait_ns", "CPU wait", (ns) => `${duration(ns)}/s`], ["disk_bytes", "disk", (n) => `${bytes(n)}/s`],
+      ["net_bytes", "network", (n) => `${bytes(n)}/s`], ["retransmits", "retrans./s", brief], ["lost", "lost", count],
+    ].filter(([name]) => rows.some((row) => row[name])).slice(0, 5);
+    const head = el("tr", {}, el("th", {}, "tenant"), ...columns.map(([, title]) => el("th", { class: "number" }, title)));
+    const body = rows.map((row) => el("tr", {}, this.who(row.tenant), ...columns.map(([name, , say]) =>
+      row[name] === null ? el("td", { class: "number nothing" }, "–") : el("td", { class: "number" }, say(Number(row[name]))))));
+    this.fill("tenants", got, el("table", { class: "grid" }, el("thead", {}, head), el("tbody", {}, ...body)));
+  }
+
+  ranking(name, rows, got, what) {
+    const most = Math.max(...rows.map((row) => Number(row.total_ns ?? 0)), 1);
+    const body = rows.slice(0, 9).map((row) => el("tr", {},
+      el("td", { class: "name bar-cell", title: `${row[what]} (${row.tenant})`, "--own": this.theme.variable(row.tenant), "--part": `${(Number(row.total_ns ?? 0) / most) * 100}%` }, row[what]),
+      el("td", { class: "number" }, `${brief(Number(row.calls))} ×`),
+      el("td", { class: "number" }, duration(Number(row.total_ns ?? 0)))));
+    const head = el("tr", {}, el("th", {}, what === "op" ? "collective" : "kernel or call"), el("th", { class: "number" }, "calls"), el("th", { class: "number" }, "time"));
+    this.fill(name, got, el("table", { class: "grid" }, el("thead", {}, head), el("tbody", {}, ...body)));
+  }
+
+  fill(name, got, ...content) {
+    if (got.rows && !got.rows.length) content = [el("p", {}, "Nothing in this time.")];
+    const lacks = (got.lacks ?? []).map((line) => el("p", { class: "lacks" }, line));
+    const parent = this.cards[name];
+    refill(parent, el("header", {}, el("h2", {}, parent.dataset.title, " ", el("small", {}, parent.dataset.note ?? "on screen")),
+      got.sql ? el("button", { type: "button", title: "Show the SQL behind this", onclick: () => this.showSql(got.sql, true) }, "SQL") : null),
+    ...content, ...lacks);
+  }
+
+  note(parent, words) {
+    refill(parent, el("header", {}, el("h2", {}, parent.dataset.title)), el("p", {}, words));
+  }
+
+  who(tenant) {
+    return el("td", { class: "who", "--own": this.theme.variable(tenant), title: tenant }, el("i"), tenant);
+  }
+
+  /** The matrix and the findings are about the whole recording, and take a while. */
+  async insight() {
+    await Promise.all([this.interference(), this.findings()]);
+  }
+
+  async interference() {
+    const parent = this.cards.interference;
+    parent.dataset.note = "whole recording";
+    try {
+      const got = await get("interference");
+      parent.hidden = Boolean(got.unknown) || !got.rows.length;
+      if (!parent.hidden) this.fill("interference", got, this.matrix(records(got)));
+    } catch (error) {
+      parent.hidden = false;
+      this.note(parent, error.message);
+    }
+  }
+
+  matrix(rows) {
+    const names = [...new Set(rows.flatMap((row) => [row.victim, row.aggressor]))].sort();
+    const cell = (victim, aggressor) => {
+      if (victim === aggressor) return el("td", { class: "self" }, "·");
+      const row = rows.find((one) => one.victim === victim && one.aggressor === aggressor);
+      const slow = Number(row?.slowdown);
+      if (!row || !(slow > 0)) return el("td", { "--heat": "0%", title: row?.cause ?? "not enough to tell" }, "?");
+      const range = row.ci_low ? `${Number(row.ci_low).toFixed(2)} to ${Number(row.ci_high).toFixed(2)}` : "";
+      const title = `${victim} runs ${slow.toFixed(2)} times as long beside ${aggressor} (${range}; ${row.cause ?? "cause unknown"})`;
+      return el("td", { "--heat": `${Math.min(70, Math.max(0, (slow - 1) * 80))}%`, title }, `${slow.toFixed(2)}×`);
+    };
+    const label = (name) => el("th", { scope: "col", title: name, "--own": this.theme.variable(name) }, el("i"), name);
+    return el("table", { class: "matrix" },
+      el("thead", {}, el("tr", {}, el("th", {}, "slowed ↓  by →"), ...names.map(label))),
+      el("tbody", {}, ...names.map((victim) => el("tr", {}, label(victim), ...names.map((other) => cell(victim, other))))));
+  }
+
+  async findings() {
+    const parent = this.cards.findings;
+    parent.dataset.note = "whole recording";
+    try {
+      const got = await get("findings");
+      parent.hidden = Boolean(got.unknown);
+      if (parent.hidden) return;
+      const list = got.findings.map((one) => el("div", { class: "finding", "--own": this.theme.variable(one.victim) },
+        el("div", {}, el("i"), el("b", {}, one.title)), ...one.evidence.map((line) => el("p", {}, line)), one.next ? el("p", {}, el("code", {}, one.next)) : null));
+      this.fill("findings", got, ...(list.length ? list : [el("p", {}, "Nothing stands out.")]));
+    } catch (error) {
+      parent.hidden = false;
+      this.note(parent, error.message);
+    }
+  }
+}
+
+function card(title) {
+  return el("section", { class: "card", "data-title": title, "aria-label": title }, el("header", {}, el("h2", {}, title)));
+}
+
+function records(got) {
+  return got.rows.map((row) => Object.fromEntries(got.columns.map((name, i) => [name, row[i]])));
+}

@@ -1,0 +1,75 @@
+// Which row of the canvas is whose: tenants with their streams, then what the host did for them.
+
+const HEAD = 25;
+const LANE = 21;
+const THIN = 15;
+const TITLE = 23;
+const ON_GPU = new Set(["cuda", "nccl"]);
+const FEW = 8; // A tenant with more lanes starts folded into one.
+const NOBODY = new Set(["host", "kernel", "unknown"]);
+
+const TITLES = { host: "Waiting for a CPU", io: "Disk", net: "Network", tcp: "TCP" };
+
+const TALLEST = 1.6; // Where there is room, lanes grow by this much.
+
+/** The rows, as tall as the room allows. */
+export function rowsOf(status, view, room) {
+  const plain = arranged(status, view, 1);
+  const factor = Math.min(TALLEST, (room - 20) / Math.max(plain.height, 1));
+  return factor > 1.05 ? arranged(status, view, factor) : plain;
+}
+
+/** Rows from top to bottom: {kind, y, height, tenant, label, lanes: Set of lane ids}. */
+function arranged(status, view, factor) {
+  const rows = [];
+  let y = 0;
+  const add = (height, row) => {
+    rows.push({ y, height, lanes: new Set(), ...row });
+    y += height;
+  };
+  const shown = status.tenants.map((t) => t.name).filter((name) => !view.off.has(name));
+  const gpu = status.lanes.filter((lane) => ON_GPU.has(lane.family));
+  for (const tenant of shown) {
+    const lanes = gpu.filter((lane) => lane.tenant === tenant);
+    if (!lanes.length) continue;
+    const folded = view.folded.has(tenant) !== (lanes.length > FEW || (NOBODY.has(tenant) && lanes.length > 2));
+    const all = new Set(lanes.map((lane) => lane.id));
+    add(folded ? Math.round(HEAD * factor) : HEAD, { kind: "tenant", tenant, label: tenant, folded, lanes: folded ? all : new Set() });
+    if (!folded) for (const row of streams(lanes)) add(Math.round(LANE * factor), { kind: "lane", tenant, ...row });
+    y += Math.round(7 * factor);
+  }
+  for (const family of status.families.filter((one) => !ON_GPU.has(one.name))) {
+    const lanes = status.lanes.filter((lane) => lane.family === family.name && shown.includes(lane.tenant));
+    if (!lanes.length) continue;
+    add(TITLE, { kind: "title", label: TITLES[family.name] ?? family.title });
+    for (const tenant of shown) {
+      const own = lanes.filter((lane) => lane.tenant === tenant);
+      if (own.length) add(Math.round(THIN * factor), { kind: "thin", tenant, label: tenant, lanes: new Set(own.map((lane) => lane.id)) });
+    }
+    y += 6;
+  }
+  return { rows, height: y };
+}
+
+function streams(lanes) {
+  const processes = [...new Set(lanes.map((lane) => lane.pid).filter((pid) => pid !== null))].sort((a, b) => a - b);
+  const rank = (lane) => [lane.shared ? 1 : 0, lane.pid ?? 0, lane.family === "nccl" ? 1 : 0, lane.stream === null ? 1 : 0, Number(lane.stream ?? 0)];
+  const sorted = [...lanes].sort((one, other) => {
+    const [a, b] = [rank(one), rank(other)];
+    const at = a.findIndex((part, i) => part !== b[i]);
+    return at < 0 ? 0 : a[at] - b[at];
+  });
+  const seen = new Map();
+  return sorted.map((lane) => {
+    let label = "no stream";
+    if (lane.shared) label = "other streams";
+    else if (lane.family === "nccl") label = "NCCL";
+    else if (lane.stream !== null) {
+      const number = (seen.get(lane.pid) ?? 0) + 1;
+      seen.set(lane.pid, number);
+      label = `stream ${number}`;
+    }
+    const pid = processes.length > 1 && !lane.shared ? ` · ${lane.pid}` : "";
+    return { label: label + pid, lanes: new Set([lane.id]), family: lane.family };
+  });
+}

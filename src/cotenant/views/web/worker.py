@@ -1,0 +1,175 @@
+"""A process of its own for questions that anyone may write: it may fail, and only it."""
+
+import importlib
+import multiprocessing
+import resource
+import tempfile
+import threading
+from dataclasses import asdict, dataclass
+from enum import Enum, auto
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from cotenant.errors import CotenantError, QuestionError
+from cotenant.query.session import Limits, Session
+from cotenant.views import text
+from cotenant.views.web import plain
+from cotenant.views.web.bound import about_others, opened
+
+EXPLAIN = None  # In place of SQL: asks for the findings over the whole store.
+_GRACE_S = 3.0  # For a question to notice that its time is up.
+# Spilling to disk is refused below, and DuckDB calls that an I/O error.
+_OUT_OF_MEMORY = ("out of memory", "could not write", "file too large", "failed to allocate")
+_HEADROOM = 3 << 30  # Address space of Python, Arrow and DuckDB themselves.
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one question may cost."""
+
+    seconds: float = 10.0
+    rows: int = 1_000
+    memory_bytes: int = 512 << 20
+    answer_bytes: int = 8 << 20
+
+
+class Outcome(Enum):
+    """How a question ended."""
+
+    ANSWERED = auto()
+    REFUSED = auto()
+    SPENT = auto()  # The process used up what it may have: the next question gets a new one.
+
+
+class Worker:
+    """Puts questions to a store in another process, one at a time; made anew when it dies."""
+
+    def __init__(self, store: Path, tenant: str | None, bounds: Bounds) -> None:
+        self._store, self._tenant, self._bounds = store, tenant, bounds
+        self._lock = threading.Lock()
+        self._waiting = threading.BoundedSemaphore(4)
+        self._process: Any = None
+        self._pipe: Any = None
+
+    def ask(self, sql: str | None) -> dict[str, Any]:
+        """The answer as JSON values; QuestionError in words if there is none."""
+        if not self._waiting.acquire(blocking=False):
+            raise QuestionError("other questions are still being answered; ask again in a moment")
+        try:
+            with self._lock:
+                return self._ask(sql)
+        finally:
+            self._waiting.release()
+
+    def _ask(self, sql: str | None) -> dict[str, Any]:
+        self._start()
+        try:
+            self._pipe.send(sql)
+            if not self._pipe.poll(self._bounds.seconds + _GRACE_S):
+                raise QuestionError(
+                    f"no answer after {self._bounds.seconds:g} s; ask for less time or fewer rows"
+                )
+            outcome, content = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            self.close()
+            raise QuestionError(_too_much(self._bounds)) from error
+        except QuestionError:
+            self.close()
+            raise
+        if outcome is not Outcome.ANSWERED:
+            if outcome is Outcome.SPENT:
+                self.close()
+            raise QuestionError(content)
+        found: dict[str, Any] = content
+        return found
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.is_alive():
+            return
+        self.close()
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_answer_all,
+            args=(theirs, self._store, self._tenant, self._bounds),
+            name="cotenant-questions",
+            daemon=True,
+        )
+        self._process.start()
+        theirs.close()
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+            self._pipe.close()
+        self._process = self._pipe = None
+
+
+def _confine(bounds: Bounds) -> None:
+    most = bounds.memory_bytes + _HEADROOM
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    tempfile.gettempdir()  # Found by writing a file, which ends here:
+    # what does not fit into memory is not to fill the disk instead.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bounds) -> None:
+    _confine(bounds)
+    limits = Limits(bounds.seconds, bounds.rows, bounds.memory_bytes)
+    session: Session | None = None
+    while True:
+        try:
+            sql = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            if session is None:
+                session = opened(store, tenant, limits)
+            _check_about(sql, tenant)
+            pipe.send((Outcome.ANSWERED, _answered(session, sql, bounds)))
+        except MemoryError:
+            pipe.send((Outcome.SPENT, _too_much(bounds)))
+        except CotenantError as error:
+            spent = any(sign in str(error).lower() for sign in _OUT_OF_MEMORY)
+            words = _too_much(bounds) if spent else str(error)
+            pipe.send((Outcome.SPENT if spent else Outcome.REFUSED, words))
+            session = session if isinstance(error, QuestionError) else None
+
+
+def _check_about(sql: str | None, tenant: str | None) -> None:
+    """What one tenant suffers from others names them, which is theirs to tell."""
+    if tenant is not None and sql is not None and (found := about_others(sql)):
+        raise QuestionError(f"{found} tells about other tenants, and this page is of {tenant}")
+
+
+def _explained(session: Session) -> dict[str, Any]:
+    try:
+        module = importlib.import_module("cotenant.query.explain")
+    except ModuleNotFoundError:
+        return {"unknown": "this version does not explain"}
+    found = module.explain(session)
+    return {
+        "findings": [asdict(finding) for finding in found.findings],
+        "lacks": text.incompleteness(found.standing),
+    }
+
+
+def _answered(session: Session, sql: str | None, bounds: Bounds) -> dict[str, Any]:
+    if sql is None:
+        return _explained(session)
+    found = session.ask(sql)
+    if found.table.nbytes > bounds.answer_bytes:
+        raise QuestionError(
+            f"the answer is larger than {bounds.answer_bytes >> 20} MiB; ask for fewer columns"
+        )
+    return plain.answer(found)
+
+
+def _too_much(bounds: Bounds) -> str:
+    size = bounds.memory_bytes >> 20
+    return f"this needs more than the {size} MiB that a question may have; ask for less"

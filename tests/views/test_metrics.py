@@ -1,0 +1,144 @@
+"""``/metrics``: what Prometheus reads, and that it reads it."""
+
+import json
+import shutil
+import subprocess
+import time
+import urllib.request
+
+import pyarrow as pa
+import pytest
+
+from cotenant.store.writer import StoreWriter
+from cotenant.views import metrics
+from tests.serving import LAUNCHES, NOW_NS, SECOND_NS, TENANTS, serving, three_tenants
+
+TOKEN = "a-token-of-the-tests"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return three_tenants(tmp_path / "store")
+
+
+@pytest.fixture
+def token_file(tmp_path):
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    return file
+
+
+def series(reply):
+    lines = reply.body.decode().splitlines()
+    split = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(number) for name, _, number in split}
+
+
+def more_totals(store, tenant, count, at_ns):
+    with StoreWriter(store, node="n", boot_id="b") as writer:
+        row = {"timestamp_ns": at_ns, "cgroup_id": TENANTS[tenant], "family": "cuda"}
+        row |= {"function": "cuLaunchKernel", "count": count, "sum_ns": 7 * count, "max_ns": 7}
+        writer.append("totals", pa.Table.from_pylist([row | {"histogram": [0, 0, count]}]))
+        writer.seal(at_ns)
+
+
+def test_the_counters_are_the_totals(store):
+    with serving(store) as served:
+        reply = served.request("/metrics")
+        found = series(reply)
+    assert reply.headers["content-type"] == metrics.CONTENT_TYPE
+    for tenant, count in LAUNCHES.items():
+        assert found[f'cotenant_launches_total{{tenant="{tenant}"}}'] == count
+        place = f'tenant="{tenant}",family="cuda"'
+        calls = f'cotenant_calls_total{{{place},function="cuLaunchKernel"}}'
+        assert found[calls] == count
+        name = "cotenant_call_duration_seconds"
+        assert found[f"{name}_count{{{place}}}"] == count
+        assert found[f'{name}_bucket{{{place},le="4.096e-06"}}'] == 0
+        assert found[f'{name}_bucket{{{place},le="1.6384e-05"}}'] == count
+        assert found[f'{name}_bucket{{{place},le="+Inf"}}'] == count
+    assert found['cotenant_events_lost_total{tenant="slurm/4711",family="cuda"}'] == 5
+
+
+def test_no_label_is_a_process_or_a_cgroup(store):
+    with serving(store) as served:
+        body = served.request("/metrics").body.decode()
+    assert "pid=" not in body
+    assert not any(str(number) in body for number in TENANTS.values())
+
+
+def test_a_counter_grows_by_what_was_written_and_never_falls(store):
+    name = 'cotenant_launches_total{tenant="ml/train"}'
+    with serving(store) as served:
+        assert series(served.request("/metrics"))[name] == LAUNCHES["ml/train"]
+        more_totals(store, "ml/train", 17, NOW_NS + 2 * SECOND_NS)
+        assert series(served.request("/metrics"))[name] == LAUNCHES["ml/train"] + 17
+        for folder in (store / "totals").glob("date=*"):
+            shutil.rmtree(folder)
+        assert series(served.request("/metrics"))[name] == LAUNCHES["ml/train"] + 17
+
+
+def test_tenants_beyond_the_bound_share_one_name(monkeypatch, store):
+    from cotenant.query.session import Session
+
+    monkeypatch.setattr(metrics, "MOST_TENANTS", 2)
+    with Session(store) as session:
+        text = metrics.Metrics().scrape(lambda: session)
+    launches = [line for line in text.splitlines() if line.startswith("cotenant_launches_total{")]
+    assert len(launches) == 3
+    assert f'tenant="{metrics.EVERYONE_ELSE}"' in text
+
+
+def test_promtool_finds_nothing_to_say(store):
+    with serving(store) as served:
+        body = served.request("/metrics").body
+    done = subprocess.run(["promtool", "check", "metrics"], input=body, capture_output=True,
+                          timeout=60, check=False)  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+CONFIG = """
+global: {{scrape_interval: 1s}}
+scrape_configs:
+  - job_name: cotenant
+    authorization: {{credentials_file: {token}}}
+    static_configs: [{{targets: ['127.0.0.1:{port}']}}]
+"""
+
+
+def _ask(port, query):
+    url = f"http://127.0.0.1:{port}/api/v1/query?query={query}"
+    try:
+        with urllib.request.urlopen(url, timeout=10) as reply:
+            return json.load(reply)["data"]["result"]
+    except OSError:
+        return []
+
+
+def test_a_real_prometheus_scrapes_every_tenant(store, token_file, tmp_path):
+    with serving(store, "--token-file", str(token_file)) as served:
+        config = tmp_path / "prometheus.yml"
+        config.write_text(CONFIG.format(token=token_file, port=served.port))
+        port = _free_port()
+        command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/data",
+                   f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]  # fmt: skip
+        prometheus = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 90
+            while len(found := _ask(port, "cotenant_launches_total")) < len(TENANTS):
+                assert prometheus.poll() is None
+                assert time.monotonic() < deadline, "Prometheus has scraped nothing"
+                time.sleep(0.2)
+        finally:
+            prometheus.terminate()
+            prometheus.wait(30)
+    scraped = {one["metric"]["tenant"]: int(one["value"][1]) for one in found}
+    assert scraped == LAUNCHES
+
+
+def _free_port():
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
