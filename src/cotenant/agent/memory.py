@@ -55,8 +55,8 @@ class Memory:
             self._holdings, HOLDING_KEY.itemsize, HOLDING.itemsize
         )
         keys, values = np.frombuffer(raw_keys, HOLDING_KEY), np.frombuffer(raw_values, HOLDING)
-        self._bury(keys)
         held = self._sum(keys, values)
+        self._bury(keys)
         rows = []
         for holder in {**held, **self._before}:
             now = held.get(holder, (0, 0))

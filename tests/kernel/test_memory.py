@@ -1,0 +1,113 @@
+"""GPU memory per tenant over time, against what the client allocated."""
+
+from pathlib import Path
+
+from tests.kernel.conftest import Cgroup, Recording, record
+from tests.kernel.script import Script, warm
+
+STEPS = """
+context, module = start()
+held = {}
+def alloc(bytes): p = out("cuMemAlloc_v2", c_uint64(bytes)); held[p] = bytes; return p
+def step(): say(bytes=sum(held.values()), live=len(held)); wait()
+
+a, b, c = alloc(1000003), alloc(2000003), alloc(3000017)
+step()
+call("cuMemFree_v2", b); del held[b]
+assert call("cuMemFree_v2", 0x1234567000, result=None) != 0
+step()
+# Physical memory: held by its handle and by its mapping, gone with the last of them.
+prop = struct.pack("<4I4Q", 1, 0, 1, 0, 0, 0, 0, 0)
+size = 2 << 20
+h = out("cuMemCreate", c_uint64(size), prop, c_uint64(0)); held[h] = size
+va = out("cuMemAddressReserve", c_uint64(size), c_uint64(0), c_uint64(0), c_uint64(0))
+call("cuMemMap", va, c_uint64(size), c_uint64(0), h, c_uint64(0))
+call("cuMemRelease", h)
+step()
+call("cuMemUnmap", va, c_uint64(size)); del held[h]
+step()
+stream = out("cuStreamCreate", 1)
+d = out("cuMemAllocAsync", c_uint64(5000011), stream); held[d] = 5000011
+host = out("cuMemAllocHost_v2", c_uint64(7777777))
+step()
+call("cuMemFreeAsync", d, stream); del held[d]
+call("cuMemFreeHost", host)
+step()
+held.clear()
+"""
+
+FINAL = """
+call("cuDevicePrimaryCtxReset_v2", 0)
+step()
+"""
+
+
+def held(recording: Recording, cgroup: Cgroup) -> list[dict]:
+    return recording.sql(
+        "select bytes, allocations from gpu_memory m join containers c using (cgroup_id) "
+        f"where c.cgroup_path = '/{cgroup.name}' order by m.timestamp_ns"
+    )
+
+
+def test_bytes_held_follow_every_allocation_and_end_with_the_process(
+    cgroup: Cgroup, store: Path
+) -> None:
+    with record(store) as recording:
+        warm(recording, cgroup)
+        script = Script(cgroup, STEPS)
+        said = []
+        for _ in range(6):
+            said.append(script.heard())
+            recording.wait_for(
+                "select 1 from gpu_memory m join containers c using (cgroup_id) where "
+                f"c.cgroup_path = '/{cgroup.name}' and allocations = {said[-1]['live']} "
+                f"and bytes = {said[-1]['bytes']}"
+            )
+            script.go_on()
+        script.end()
+    rows = held(recording, cgroup)
+    assert [r["bytes"] for r in rows][-1] == 0
+    truth = {(s["bytes"], s["live"]) for s in said} | {(0, 0)}
+    assert {(r["bytes"], r["allocations"]) for r in rows} >= truth
+    frees = recording.sql(
+        f"select bytes from cuda_events where pid = {script.pid} and op = 'free' "
+        "order by timestamp_ns"
+    )
+    assert [r["bytes"] for r in frees] == [2000003, None, 2 << 20, 5000011, 7777777]
+
+
+def test_memory_of_a_reset_context_is_free(cgroup: Cgroup, store: Path) -> None:
+    with record(store) as recording:
+        warm(recording, cgroup)
+        script = Script(
+            cgroup,
+            "context, module = start()\nout('cuMemAlloc_v2', c_uint64(1000003))\n"
+            "say(ready=1)\nwait()\ncall('cuDevicePrimaryCtxReset_v2', 0)\nsay(ready=2)\nwait()\n",
+        )
+        script.heard()
+        recording.wait_for("select 1 from gpu_memory where bytes = 1000003")
+        script.go_on()
+        script.heard()
+        recording.wait_for(
+            "select 1 from (select * from gpu_memory order by timestamp_ns desc limit 1) "
+            "where bytes = 0"
+        )
+        script.go_on()
+        script.end()
+    assert [r["bytes"] for r in held(recording, cgroup)] == [1000003, 0]
+
+
+def test_a_process_that_ran_before_has_no_known_total(cgroup: Cgroup, store: Path) -> None:
+    script = Script(
+        cgroup,
+        "context, module = start()\nout('cuMemAlloc_v2', c_uint64(1000003))\nsay(ready=1)\nwait()\n"
+        "out('cuMemAlloc_v2', c_uint64(2000003))\nsay(ready=2)\nwait()\n",
+    )
+    script.heard()
+    with record(store) as recording:
+        script.go_on()
+        script.heard()
+        rows = recording.wait_for("select bytes, allocations from gpu_memory")
+        assert rows == [{"bytes": None, "allocations": 1}]
+        script.go_on()
+        script.end()
