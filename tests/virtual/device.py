@@ -39,6 +39,7 @@ class Process:
     true_ns: dict[str, list[float]] = field(default_factory=dict)
     _ends: dict[int, float] = field(default_factory=dict)
     _skew: int = 0
+    done: bool = False
 
     @property
     def pid(self) -> int:

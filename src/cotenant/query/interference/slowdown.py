@@ -165,7 +165,10 @@ def _resampled(
     block_ns = min(BLOCK_NS, (end - begin) / BLOCKS) or 1.0
     block = ((samples.start - begin) / block_ns).astype(np.int64)
     blocks = int(block.max()) + 1
-    counts = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=RESAMPLES).astype(float)
+    # Each with the one after it: what drifts slowly ties neighbouring blocks together.
+    pairs = max(blocks // 2, 1)
+    drawn = rng.multinomial(pairs, np.full(blocks, 1 / blocks), size=RESAMPLES)
+    counts = (drawn + np.roll(drawn, 1, axis=1)).astype(np.float64)
     logs = np.zeros(RESAMPLES)
     total = np.zeros(RESAMPLES)
     for stratum in strata:
@@ -179,10 +182,10 @@ def _resampled(
         logs += np.where(told, weight * -np.log1p(-np.where(told, gain, 0)), 0)
         total += np.where(told, weight, 0)
     # Few blocks vary less among themselves than the time they were drawn from.
-    widen = _t_975(blocks - 1) / 1.96 * np.sqrt(blocks / max(blocks - 1, 1))
-    drawn: Floats = logs[total > 0] / total[total > 0]
-    middle = float(np.median(drawn)) if len(drawn) else 0.0
-    widened: Floats = middle + (drawn - middle) * widen
+    widen = _t_975(pairs - 1) / 1.96 * np.sqrt(pairs / max(pairs - 1, 1))
+    found: Floats = logs[total > 0] / total[total > 0]
+    middle = float(np.median(found)) if len(found) else 0.0
+    widened: Floats = middle + (found - middle) * widen
     return widened
 
 

@@ -1,0 +1,104 @@
+"""``cotenant explain``: what is wrong, for whom, and because of whom."""
+
+import argparse
+import json
+import sys
+import textwrap
+from dataclasses import asdict
+
+from cotenant.query.explain import Explanation, explain
+from cotenant.query.explain.finding import Finding
+from cotenant.query.session import Session
+from cotenant.views import text
+from cotenant.views.cli import store_argument
+from cotenant.views.window import add_window_arguments, window
+
+HELP = "What is wrong, for whom, and because of whom: the costliest finding first."
+EXAMPLES = """
+examples:
+  cotenant explain
+  cotenant explain --since 5m
+  cotenant explain --tenant ml/train --json
+"""
+_INDENT = "   "
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this verb."""
+    parser.add_argument("--json", action="store_true", help="one object, exact numbers")
+    add_window_arguments(parser)
+    store_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look, print the findings, and say what they rest on."""
+    chosen = window(args)
+    tenants = _tenants(args.store, chosen) if args.tenant else None
+    with Session(args.store, **(chosen | {"tenant": None})) as session:
+        found = explain(session, tenants)
+        empty = not session.segments
+    if args.json:
+        print(json.dumps(_object(found, args.tenant), ensure_ascii=False, indent=1))
+    else:
+        print(*_lines(found, args.tenant, empty=empty), sep="\n")
+    for line in text.incompleteness(found.standing):
+        print(line, file=sys.stderr)
+    return 0
+
+
+def _tenants(store: str, chosen: dict[str, object]) -> frozenset[str]:
+    """Whom ``--tenant`` means; an error in words where it means nobody."""
+    with Session(store, tenant=str(chosen["tenant"])) as session:
+        rows = session.ask("SELECT DISTINCT tenant FROM containers").rows()
+    return frozenset(row["tenant"] for row in rows)
+
+
+def _object(found: Explanation, tenant: str | None) -> dict[str, object]:
+    span = found.span
+    return {
+        "tenant": tenant,
+        "from_ns": span.start_ns if span else None,
+        "to_ns": span.end_ns if span else None,
+        "complete": found.standing.complete if found.standing.losses else None,
+        "findings": [asdict(finding) for finding in found.findings],
+    }
+
+
+def _lines(found: Explanation, tenant: str | None, *, empty: bool) -> list[str]:
+    if empty:
+        return ["nothing was recorded yet: the store is empty"]
+    if found.span is None or not found.tenants:
+        return ["nothing was recorded in this time"]
+    lines = []
+    for number, finding in enumerate(found.findings, 1):
+        lines += [*_paragraph(number, finding), ""]
+    if not found.findings:
+        who = tenant or f"{text.count(found.tenants)} tenant" + "s" * (found.tenants != 1)
+        lines.append(f"nothing stands out for {who}")
+    lines.append(f"({text.span(found.span)}; {_standing(found)})")
+    return lines
+
+
+def _standing(found: Explanation) -> str:
+    parts = []
+    if found.standing.losses:
+        parts.append("complete" if found.standing.complete else "incomplete")
+    if found.unknown:
+        parts.append(f"not recorded: {', '.join(found.unknown)}")
+    return "; ".join(parts) or "no losses were counted"
+
+
+def _paragraph(number: int, finding: Finding) -> list[str]:
+    width = text.width_of_output()
+    sure = "high" if finding.confidence >= 0.9 else "fair" if finding.confidence >= 0.7 else "low"
+    head = f"{number}. {finding.title}"
+    lines = textwrap.wrap(head, width, subsequent_indent=_INDENT)
+    facts = (
+        f"victim {finding.victim}; culprit {finding.culprit or 'nobody else'}; costs it "
+        f"{100 * finding.share:.3g} %; confidence {sure} ({finding.confidence:.2f})"
+    )
+    for words in (facts, *finding.evidence, f"next: {finding.next}"):
+        lines += textwrap.wrap(
+            words, width, initial_indent=_INDENT, subsequent_indent=_INDENT + "  "
+        )
+    return lines

@@ -1,0 +1,193 @@
+"""Who slows whom: the truth of the device model against what can be observed."""
+
+import random
+import statistics
+
+import numpy as np
+import pytest
+
+from cotenant.query.interference.slowdown import Samples, slowdown
+from cotenant.query.interference.timeline import Timeline
+from cotenant.query.session import Session
+from tests.virtual.device import Gpu
+from tests.virtual.neighbours import observed
+from tests.virtual.store import VirtualStore
+
+RUNS = 50
+
+
+def _verdicts(first_seed, factors):
+    return [
+        (factor, slowdown(*observed(first_seed + run, factor), seed=run))
+        for run, factor in enumerate(factors)
+    ]
+
+
+def test_the_interval_holds_the_true_slowdown_and_is_narrow():
+    factors = [1 + 0.1 * (1 + run % 10) for run in range(RUNS)]
+    verdicts = _verdicts(1_000, factors)
+    held = sum(v.low <= factor <= v.high for factor, v in verdicts)
+    width = statistics.median((v.high - v.low) / v.slowdown for _, v in verdicts)
+    assert held >= 0.9 * RUNS
+    assert width <= 0.2
+
+
+def test_a_slowdown_of_a_third_is_detected():
+    assert sum(v.evidence for _, v in _verdicts(2_000, [1.3] * RUNS)) >= 0.9 * RUNS
+
+
+def test_without_a_slowdown_there_is_no_evidence():
+    verdicts = _verdicts(3_000, [1.0] * RUNS)
+    assert all(v.enough for _, v in verdicts)
+    assert sum(not v.evidence for _, v in verdicts) >= 0.9 * RUNS
+
+
+def test_a_neighbour_that_is_always_there_leaves_nothing_to_compare():
+    start = np.arange(100) * 10.0
+    samples = Samples(start, start + 5, np.full(100, 5.0), np.zeros(100, dtype=np.int64))
+    always = Timeline.of(np.array([0.0]), np.array([1e6]), 0.0, 1e6)
+    verdict = slowdown(samples, always)
+    assert not verdict.enough
+    assert not verdict.evidence
+    assert (verdict.alone, verdict.shared) == (0, 100)
+
+
+def test_overlap_is_what_both_intervals_share():
+    timeline = Timeline.of(np.array([10.0, 12, 30]), np.array([15.0, 20, 40]), 0.0, 100.0)
+    assert timeline.busy == 20
+    starts, ends = np.array([0.0, 11, 18, 35, 50]), np.array([10.0, 13, 32, 60, 60])
+    assert timeline.overlap(starts, ends).tolist() == [0, 2, 4, 5, 0]
+
+
+def test_a_timeline_turned_round_comes_in_again_at_the_front():
+    timeline = Timeline.of(np.array([90.0]), np.array([100.0]), 0.0, 100.0)
+    starts, ends = np.array([0.0, 5, 90]), np.array([5.0, 15, 100])
+    assert timeline.overlap(starts, ends, 10.0).tolist() == [5, 5, 0]
+    turned = timeline.overlap(np.array([0.0]), np.array([100.0]), 37.0)
+    assert turned.tolist() == [10]
+
+
+def _shared_gpu(root, seed, burden, *, varied=False, third=False):
+    """Tenants a and b on one GPU; b slows a by ``burden``, c nobody."""
+    dice, gpu = random.Random(seed), Gpu()
+    store = VirtualStore(root)
+    names = ("a", "b", "c") if third else ("a", "b")
+    a, *others = (gpu.process(name, burden if name == "b" else 1.0) for name in names)
+
+    def stepping():
+        for _ in range(701):
+            for kernel in range(5):
+                for _ in range(dice.randrange(4) if varied else 1):
+                    a.launch(f"kernel_{kernel}", (kernel + 1) * 2e5 * dice.gauss(1, 0.03))
+            a.launch("last", 1e5)
+            yield from a.sync()
+            yield from a.sleep(dice.expovariate(1e-6))
+        a.done = True
+
+    def coming_and_going(process):
+        while not a.done:
+            yield from process.sleep(dice.expovariate(1 / 80e6))
+            stop = gpu.now + dice.expovariate(1 / 80e6)
+            while gpu.now < stop:
+                process.launch("burst", dice.uniform(1e6, 3e6))
+                yield from process.sync()
+
+    gpu.live(a, stepping())
+    for process in others:
+        gpu.live(process, coming_and_going(process))
+    gpu.run()
+    for process in (a, *others):
+        store.process(process)
+    return store.write()
+
+
+def _ask(root, sql, **options):
+    with Session(root, **options) as session:
+        return session.ask(sql).rows()
+
+
+def test_the_table_has_a_row_for_each_pair_and_says_which_way(tmp_path):
+    root = _shared_gpu(tmp_path / "store", 5, 1.6)
+    rows = _ask(root, "select * from interference order by victim")
+    assert list(rows[0]) == [
+        "gpu", "victim", "aggressor", "slowdown", "ci_low", "ci_high", "p", "samples", "cause",
+        "window_start_ns", "window_end_ns", "node",
+    ]  # fmt: skip
+    first, second = rows
+    assert (first["victim"], first["aggressor"], first["cause"]) == ("a", "b", "time slicing")
+    assert first["ci_low"] <= 1.6 <= first["ci_high"]
+    assert first["p"] <= 0.05
+    # The device model lets a burden no one: b's work is not slowed by a.
+    assert (second["victim"], second["cause"] in ("no evidence", "too few samples")) == ("b", True)
+
+
+def test_where_no_step_is_like_another_solved_times_stand_in(tmp_path):
+    root = _shared_gpu(tmp_path / "store", 7, 1.5, varied=True)
+    (row,) = _ask(root, "select * from interference where victim = 'a'")
+    assert row["cause"] == "time slicing"
+    assert row["slowdown"] == pytest.approx(1.5, rel=0.05)
+
+
+def test_a_third_tenant_is_not_blamed_for_the_second(tmp_path):
+    root = _shared_gpu(tmp_path / "store", 11, 1.7, third=True)
+    rows = _ask(root, "select * from interference where victim = 'a' order by aggressor")
+    assert [(row["aggressor"], row["cause"]) for row in rows] == [
+        ("b", "time slicing"),
+        ("c", "no evidence"),
+    ]
+
+
+def test_a_tenants_own_session_still_learns_who_slows_it(tmp_path):
+    root = _shared_gpu(tmp_path / "store", 13, 1.6)
+    rows = _ask(root, "select victim, aggressor from interference", tenant="a")
+    assert rows == [{"victim": "a", "aggressor": "b"}]
+
+
+def test_tenants_on_two_gpus_are_no_pair(tmp_path):
+    store = VirtualStore(tmp_path / "store")
+    for place, name in enumerate(("a", "b")):
+        gpu = Gpu()
+        process = gpu.process(name)
+        process.launch("gemm", 1e6)
+        gpu.live(process, process.sync())
+        gpu.run()
+        store.process(process, gpu=f"GPU-{place}")
+    assert _ask(store.write(), "select * from interference") == []
+
+
+def test_waits_for_a_cpu_are_the_cause_where_they_are_most_of_the_loss(tmp_path):
+    dice, gpu = random.Random(17), Gpu()
+    a, b = gpu.process("a"), gpu.process("b")
+    store = VirtualStore(tmp_path / "store")
+    busy = []
+
+    def stepping():
+        for _ in range(701):
+            a.launch("step", 2e6 * dice.gauss(1, 0.03))
+            yield from a.sync()
+            # While b is busy, a's thread wakes up late: it has no CPU.
+            if busy and busy[-1][1] is None:
+                row = a.rows[-1]
+                late = int(dice.uniform(1e6, 2e6))
+                wait = {"timestamp_ns": row["timestamp_ns"] + row["duration_ns"] - 1}
+                wait |= {"op": "runqueue", "duration_ns": late, "cpu": 0, "pid": a.pid}
+                store.add("host_events", "a", wait | {"attribution": "task"})
+                row["duration_ns"] += late
+                yield from a.sleep(late)
+        a.done = True
+
+    def coming_and_going():
+        while not a.done:
+            yield from b.sleep(dice.expovariate(1 / 80e6))
+            busy.append([gpu.now, None])
+            b.launch("burst", dice.uniform(4e7, 1e8))
+            yield from b.sync()
+            busy[-1][1] = gpu.now
+
+    gpu.live(a, stepping())
+    gpu.live(b, coming_and_going())
+    gpu.run()
+    store.process(a)
+    store.process(b)
+    (row,) = _ask(store.write(), "select cause from interference where victim = 'a'")
+    assert row == {"cause": "cpu"}
