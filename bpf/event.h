@@ -315,10 +315,100 @@ struct io_event {
 	__u32 reserved_last;
 };
 
+enum net_op {
+	NET_OP_send = 1,
+	NET_OP_recv = 2,
+	NET_OP_connect = 3,
+	NET_OP_accept = 4,
+};
+
+/* As netstat calls them. */
+enum net_family {
+	NET_FAMILY_tcp = 1,
+	NET_FAMILY_tcp6 = 2,
+	NET_FAMILY_udp = 3,
+	NET_FAMILY_udp6 = 4,
+	NET_FAMILY_unix = 5,
+	NET_FAMILY_other = 6,
+};
+
+#define NET_KNOWN_DURATION 0
+#define NET_KNOWN_BYTES 1
+#define NET_KNOWN_LOCAL 2
+#define NET_KNOWN_REMOTE 3
+
+#define ENDPOINT_BYTES 48
+
+/* An endpoint is 16 bytes of address and 2 of port, or the path of a Unix socket. */
+struct net_event {
+	struct event_head head;
+	__u16 op DOC("send, recv, connect, accept") AS("enum:net_op");
+	__u16 known;
+	__u32 reserved;
+	__u64 duration_ns DOC("connect: until the other side answered; NULL where no start is seen")
+		KNOWN(NET_KNOWN_DURATION);
+	__u64 bytes DOC("bytes sent or received; peeked bytes count once, when they are taken")
+		KNOWN(NET_KNOWN_BYTES);
+	__u16 family DOC("tcp, tcp6, udp, udp6, unix, other") AS("enum:net_family");
+	__u8 local[ENDPOINT_BYTES] DOC("our address and port, or path") AS("endpoint")
+		KNOWN(NET_KNOWN_LOCAL);
+	__u8 remote[ENDPOINT_BYTES] DOC("theirs; NULL where the socket does not know it")
+		AS("endpoint") KNOWN(NET_KNOWN_REMOTE);
+	__u16 attribution DOC("how the owner was told: task, socket, kernel, ...")
+		AS("enum:attribution");
+	__u32 weight DOC("how many events this row stands for");
+};
+
+enum tcp_op {
+	TCP_OP_retransmit = 1,
+	TCP_OP_reset_sent = 2,
+	TCP_OP_reset_received = 3,
+	TCP_OP_state = 4,
+};
+
+/* As the kernel numbers them. */
+enum tcp_state {
+	TCP_STATE_ESTABLISHED = 1,
+	TCP_STATE_SYN_SENT = 2,
+	TCP_STATE_SYN_RECV = 3,
+	TCP_STATE_FIN_WAIT1 = 4,
+	TCP_STATE_FIN_WAIT2 = 5,
+	TCP_STATE_TIME_WAIT = 6,
+	TCP_STATE_CLOSE = 7,
+	TCP_STATE_CLOSE_WAIT = 8,
+	TCP_STATE_LAST_ACK = 9,
+	TCP_STATE_LISTEN = 10,
+	TCP_STATE_CLOSING = 11,
+	TCP_STATE_NEW_SYN_RECV = 12,
+};
+
+#define TCP_KNOWN_STATE 0
+#define TCP_KNOWN_RTT 1
+
+struct tcp_event {
+	struct event_head head;
+	__u16 op DOC("retransmit, reset_sent, reset_received, state") AS("enum:tcp_op");
+	__u16 known;
+	__u32 reserved;
+	__u8 local_ip[16] DOC("our address") AS("address");
+	__u16 local_port DOC("our port");
+	__u8 remote_ip[16] DOC("their address") AS("address");
+	__u16 remote_port DOC("their port");
+	__u16 state DOC("the socket's state; the new one where it changed") AS("enum:tcp_state")
+		KNOWN(TCP_KNOWN_STATE);
+	__u16 reserved_too;
+	__u64 rtt_ns DOC("smoothed round-trip time, as the kernel estimates it") KNOWN(TCP_KNOWN_RTT);
+	__u16 attribution DOC("how the owner was told: socket, kernel, ...") AS("enum:attribution");
+	__u16 reserved_last;
+	__u32 weight DOC("how many events this row stands for");
+};
+
 _Static_assert(sizeof(struct event_head) == 64, "event_head has holes");
 _Static_assert(sizeof(struct cuda_event) == 64 + 112, "cuda_event has holes");
 _Static_assert(sizeof(struct nccl_event) == 64 + 72, "nccl_event has holes");
 _Static_assert(sizeof(struct host_event) == 64 + 48, "host_event has holes");
 _Static_assert(sizeof(struct io_event) == 64 + 72, "io_event has holes");
+_Static_assert(sizeof(struct net_event) == 64 + 128, "net_event has holes");
+_Static_assert(sizeof(struct tcp_event) == 64 + 64, "tcp_event has holes");
 
 #endif /* COTENANT_EVENT_H */

@@ -47,6 +47,7 @@ MAKER_TYPES = {
     "comm:nranks": "int32",
     "nccl_bytes": "int64",
     "address": "string",
+    "endpoint": "string",
     "device": "string",
     "enum": "string",
     "text": "string",

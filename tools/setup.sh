@@ -14,7 +14,7 @@ packages=(
 )
 # The tests run real containers; looking at real tools is how they know.
 test_packages=(
-	docker.io containerd podman runc busybox-static iproute2 nftables iptables
+	docker.io containerd podman runc busybox-static iproute2 nftables iptables iperf3
 	chromium prometheus
 )
 

@@ -119,8 +119,10 @@ def test_what_the_flusher_writes_belongs_to_who_dirtied_it(
     wrong, known = check(found, a, b, SIZE)
     assert found[f"/{a.name}"] == SIZE
     with capsys.disabled():
-        print(f"\nflusher: {wrong} bytes wrong, {known:.2%} known; by current task "
-              f"{by_current / SIZE:.0%} right, {to_other / SIZE:.0%} charged to the other")  # fmt: skip
+        print(
+            f"\nflusher: {wrong} bytes wrong, {known:.2%} known; by current task "
+            f"{by_current / SIZE:.0%} right, {to_other / SIZE:.0%} charged to the other"
+        )
 
 
 def test_an_fsync_by_another_tenant_does_not_make_the_bytes_its_own(

@@ -16,6 +16,7 @@ from cotenant.agent.channel import Closed, Message
 from cotenant.agent.clock import wall_offset_ns
 from cotenant.agent.columns import Columns, Maker
 from cotenant.agent.columns.communicator import CollectiveBytes, Membership
+from cotenant.agent.columns.endpoint import Address, Endpoint
 from cotenant.agent.columns.kernel import FunctionName
 from cotenant.agent.columns.owner import OWNER, owners
 from cotenant.agent.columns.plain import Copy, Enum, Null, Time
@@ -158,6 +159,8 @@ class Recorder:
             "time": self._time,
             "cgroup": Tenant(self._ledger),
             "enum": Enum(),
+            "address": Address(),
+            "endpoint": Endpoint(),
             "function": FunctionName(),
             "null": Null(),
             **self._gpus.makers(),

@@ -62,17 +62,21 @@ def _loadable(
     placed: Hooks,
 ) -> tuple[Hook, ...]:
     """The hooks whose programs this kernel takes; all at once, or else those that it takes."""
+    first = tuple(hook for hook in hooks if not hook.instead_of)
     try:
-        _load(programs, hooks, sizes, constants)
+        _load(programs, first, sizes, constants)
     except Unsupported:
         pass
     else:
-        return hooks
+        return first
     taken = []
     for hook in hooks:
+        if hook.instead_of and hook.instead_of not in placed.refused:
+            continue
         try:
             _load(programs, (hook,), sizes, constants, trial=True)
             taken.append(hook)
+            placed.refused.pop(hook.instead_of, None)
         except Unsupported as error:
             _refuse(placed, hook, str(error))
     if any(hook.required and hook not in taken for hook in hooks) or not taken:

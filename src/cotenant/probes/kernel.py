@@ -20,6 +20,8 @@ class KernelFamily(StrEnum):
 
     HOST = "host"
     IO = "io"
+    NET = "net"
+    TCP = "tcp"
 
 
 # Everything that can be recorded.
@@ -35,6 +37,7 @@ class Hook:
     at: str  # A tracepoint, "tick" for a few times a second on each CPU, or "stop".
     lost: str  # What cannot be told without it.
     required: bool = False  # Without it the family means nothing.
+    instead_of: str = ""  # Used only where this program is refused.
 
 
 HOOKS: Final = (
@@ -59,6 +62,21 @@ HOOKS: Final = (
         "mm_filemap_delete_from_page_cache",
         "when a page stops to be somebody's",
     ),
+    Hook(KernelFamily.NET, "net_send", "sock_send_length", "bytes sent", True),
+    Hook(KernelFamily.NET, "net_recv", "sock_recv_length", "bytes received", True),
+    Hook(KernelFamily.NET, "net_state", "inet_sock_set_state", "connections made and taken"),
+    Hook(KernelFamily.TCP, "tcp_state", "inet_sock_set_state", "changes of state, and who did it"),
+    Hook(KernelFamily.TCP, "tcp_retransmit", "tcp_retransmit_skb", "retransmits"),
+    Hook(
+        KernelFamily.TCP,
+        "tcp_retransmit_sent",
+        "tcp_retransmit_skb",
+        "retransmits",
+        instead_of="tcp_retransmit",
+    ),
+    Hook(KernelFamily.TCP, "tcp_retransmit_synack", "tcp_retransmit_synack", "late answers"),
+    Hook(KernelFamily.TCP, "tcp_send_reset", "tcp_send_reset", "resets sent"),
+    Hook(KernelFamily.TCP, "tcp_receive_reset", "tcp_receive_reset", "resets received"),
 )
 
 

@@ -245,8 +245,106 @@ IO_RECORD: Final = Record(
     ),
 )
 
-EVENTS: Final = (CUDA_EVENTS, NCCL_EVENTS, HOST_EVENTS, IO_EVENTS,)
+NET_EVENTS: Final = Table(
+    "net_events",
+    'Every net event, with the tenant it belongs to.',
+    (
+        Column('timestamp_ns', 'int64', 'when it began; UTC', False),
+        Column('pid', 'int32', "process id in the host's pid namespace", False),
+        Column('tid', 'int32', "thread id in the host's pid namespace", False),
+        Column('cgroup_id', 'int64', 'the tenant it belongs to; joins containers', False),
+        Column('comm', 'string', 'name of the thread', False),
+        Column('op', 'string', 'send, recv, connect, accept', False),
+        Column('duration_ns', 'int64', 'connect: until the other side answered; NULL where no start is seen'),
+        Column('bytes', 'int64', 'bytes sent or received; peeked bytes count once, when they are taken'),
+        Column('family', 'string', 'tcp, tcp6, udp, udp6, unix, other', False),
+        Column('local', 'string', 'our address and port, or path'),
+        Column('remote', 'string', 'theirs; NULL where the socket does not know it'),
+        Column('attribution', 'string', 'how the owner was told: task, socket, kernel, ...', False),
+        Column('weight', 'int32', 'how many events this row stands for', False),
+    ),
+)
 
-RECORDS: Final = {1: CUDA_RECORD, 2: NCCL_RECORD, 3: HOST_RECORD, 4: IO_RECORD}
+NET_RECORD: Final = Record(
+    'net',
+    (
+        Field('timestamp_ns', 0, '<u8', 'timestamp_ns', 'time', None),
+        Field('pid', 8, '<u4', 'pid', None, None),
+        Field('tid', 12, '<u4', 'tid', None, None),
+        Field('cgroup_id', 16, '<u8', 'cgroup_id', 'cgroup', None),
+        Field('comm', 24, 'S16', 'comm', None, None),
+        Field('cgroup_v1_id', 40, '<u8', None, None, None),
+        Field('process_start_ns', 48, '<u8', None, None, None),
+        Field('kind', 56, '<u2', None, None, None),
+        Field('cpu', 58, '<u2', None, None, None),
+        Field('size', 60, '<u2', None, None, None),
+        Field('hierarchy', 62, '<u2', None, None, None),
+        Field('op', 64, '<u2', 'op', 'enum:net_op', None),
+        Field('known', 66, '<u2', None, None, None),
+        Field('reserved', 68, '<u4', None, None, None),
+        Field('duration_ns', 72, '<u8', 'duration_ns', None, 0),
+        Field('bytes', 80, '<u8', 'bytes', None, 1),
+        Field('family', 88, '<u2', 'family', 'enum:net_family', None),
+        Field('local', 90, '48<u1', 'local', 'endpoint', 2),
+        Field('remote', 138, '48<u1', 'remote', 'endpoint', 3),
+        Field('attribution', 186, '<u2', 'attribution', 'enum:attribution', None),
+        Field('weight', 188, '<u4', 'weight', None, None),
+    ),
+)
 
-ENUMS: Final[dict[str, dict[int, str]]] = {'attribution': {1: 'task', 2: 'socket', 3: 'dirtier', 4: 'memcg', 5: 'blkcg', 6: 'kernel', 7: 'unknown'}, 'call_flags': {1: 'OPERATION', 2: 'ROW', 4: 'HANDLE_STUB', 8: 'READY', 16: 'BATCH', 32: 'HOST', 64: 'RAW', 128: 'AT_ENTRY', 256: 'CALLER', 512: 'PER_THREAD'}, 'call_shape': {0: 'NONE', 1: 'WORDS', 2: 'PACKED', 3: 'STRUCT'}, 'call_step': {0: 'NONE', 1: 'ALLOC', 2: 'FREE', 3: 'CREATE', 4: 'RELEASE', 5: 'RETAIN', 6: 'MAP', 7: 'UNMAP', 8: 'CAPTURE_BEGIN', 9: 'CAPTURE_END', 10: 'EVENT_RECORD', 11: 'EVENT_WAIT', 12: 'CONTEXT_SET', 13: 'CONTEXT_PUSH', 14: 'CONTEXT_POP', 15: 'CONTEXT_CREATE', 16: 'CONTEXT_DESTROY', 17: 'PRIMARY_RETAIN', 18: 'PRIMARY_RELEASE', 19: 'PRIMARY_RESET'}, 'cgroup_subsys_id': {0: 'cpuset_cgrp_id', 1: 'cpu_cgrp_id', 2: 'cpuacct_cgrp_id', 3: 'io_cgrp_id', 4: 'memory_cgrp_id', 5: 'devices_cgrp_id', 6: 'freezer_cgrp_id', 7: 'pids_cgrp_id'}, 'counter': {0: 'TOTALS_FULL', 1: 'STALE_FRAME', 2: 'DEEP_CALL', 3: 'UNDER_WAY', 4: 'NO_THREAD', 5: 'UNREADABLE', 6: 'FACT_LOST', 7: 'ORPHAN_ROWS', 8: 'ORPHAN_LOST', 9: 'DIED_INSIDE', 16: 'DIRTY_FULL', 17: 'REQUEST_FULL', 18: 'OWNERS_FULL', 20: 'MEMORY_FULL', 21: 'END'}, 'cuda_direction': {0: 'HtoH', 1: 'HtoD', 2: 'DtoH', 3: 'DtoD'}, 'cuda_op': {1: 'launch', 2: 'memcpy', 3: 'memset', 4: 'alloc', 5: 'free', 6: 'sync', 7: 'graph_launch', 8: 'event', 9: 'stream', 10: 'context', 11: 'module', 12: 'device', 13: 'graph', 14: 'init', 15: 'map', 16: 'host', 17: 'query', 18: 'prefetch', 19: 'pool'}, 'fact_kind': {1: 'NAME', 2: 'ALIAS', 3: 'UNREADABLE', 4: 'FORGET', 5: 'CGROUP_BORN', 6: 'CGROUP_GONE', 7: 'CGROUP_MOVED', 8: 'PROCESS_EXEC', 9: 'PROCESS_GONE', 10: 'COMMUNICATOR', 11: 'COMM_SPLIT', 12: 'TASK_MOVED', 13: 'DEVICE', 14: 'CONTEXT', 15: 'POINTER', 16: 'GRAPH', 17: 'MEMORY', 18: 'COMM_RANK', 19: 'COMM_COUNT', 20: 'PROCESS_FORK'}, 'host_op': {1: 'switch', 2: 'runqueue', 3: 'wakeup', 4: 'exec', 5: 'fork', 6: 'exit', 7: 'oom_kill', 8: 'throttled', 9: 'oncpu'}, 'host_state': {0: 'R', 1: 'S', 2: 'D', 3: 'T', 4: 't', 5: 'X', 6: 'Z', 7: 'P', 8: 'I'}, 'io_op': {1: 'read', 2: 'write', 3: 'flush', 4: 'discard', 5: 'other'}, 'memory_sort': {1: 'DEVICE', 2: 'HOST', 3: 'PHYSICAL', 4: 'MAPPING'}, 'nccl_datatype': {0: 'int8', 1: 'uint8', 2: 'int32', 3: 'uint32', 4: 'int64', 5: 'uint64', 6: 'float16', 7: 'float32', 8: 'float64', 9: 'bfloat16', 10: 'float8e4m3', 11: 'float8e5m2'}, 'nccl_op': {1: 'AllReduce', 2: 'Reduce', 3: 'Broadcast', 4: 'AllGather', 5: 'ReduceScatter', 6: 'AlltoAll', 7: 'Gather', 8: 'Scatter', 9: 'Send', 10: 'Recv', 11: 'PutSignal', 12: 'GroupEnd', 13: 'GroupStart', 14: 'CommInitRank', 15: 'CommInitRankConfig', 16: 'CommInitRankScalable', 17: 'CommInitAll', 18: 'CommSplit', 19: 'CommShrink', 20: 'CommGrow', 21: 'CommFinalize', 22: 'CommDestroy', 23: 'CommAbort', 24: 'CommRevoke'}, 'nccl_reduce_op': {0: 'sum', 1: 'prod', 2: 'max', 3: 'min', 4: 'avg'}, 'pageflags': {0: 'PG_writeback', 1: 'PG_head'}, 'req_flag_bits': {0: '__REQ_PREFLUSH', 1: '__REQ_SWAP'}}
+TCP_EVENTS: Final = Table(
+    "tcp_events",
+    'Every tcp event, with the tenant it belongs to.',
+    (
+        Column('timestamp_ns', 'int64', 'when it began; UTC', False),
+        Column('pid', 'int32', "process id in the host's pid namespace", False),
+        Column('tid', 'int32', "thread id in the host's pid namespace", False),
+        Column('cgroup_id', 'int64', 'the tenant it belongs to; joins containers', False),
+        Column('comm', 'string', 'name of the thread', False),
+        Column('op', 'string', 'retransmit, reset_sent, reset_received, state', False),
+        Column('local_ip', 'string', 'our address', False),
+        Column('local_port', 'int32', 'our port', False),
+        Column('remote_ip', 'string', 'their address', False),
+        Column('remote_port', 'int32', 'their port', False),
+        Column('state', 'string', "the socket's state; the new one where it changed"),
+        Column('rtt_ns', 'int64', 'smoothed round-trip time, as the kernel estimates it'),
+        Column('attribution', 'string', 'how the owner was told: socket, kernel, ...', False),
+        Column('weight', 'int32', 'how many events this row stands for', False),
+    ),
+)
+
+TCP_RECORD: Final = Record(
+    'tcp',
+    (
+        Field('timestamp_ns', 0, '<u8', 'timestamp_ns', 'time', None),
+        Field('pid', 8, '<u4', 'pid', None, None),
+        Field('tid', 12, '<u4', 'tid', None, None),
+        Field('cgroup_id', 16, '<u8', 'cgroup_id', 'cgroup', None),
+        Field('comm', 24, 'S16', 'comm', None, None),
+        Field('cgroup_v1_id', 40, '<u8', None, None, None),
+        Field('process_start_ns', 48, '<u8', None, None, None),
+        Field('kind', 56, '<u2', None, None, None),
+        Field('cpu', 58, '<u2', None, None, None),
+        Field('size', 60, '<u2', None, None, None),
+        Field('hierarchy', 62, '<u2', None, None, None),
+        Field('op', 64, '<u2', 'op', 'enum:tcp_op', None),
+        Field('known', 66, '<u2', None, None, None),
+        Field('reserved', 68, '<u4', None, None, None),
+        Field('local_ip', 72, '16<u1', 'local_ip', 'address', None),
+        Field('local_port', 88, '<u2', 'local_port', None, None),
+        Field('remote_ip', 90, '16<u1', 'remote_ip', 'address', None),
+        Field('remote_port', 106, '<u2', 'remote_port', None, None),
+        Field('state', 108, '<u2', 'state', 'enum:tcp_state', 0),
+        Field('reserved_too', 110, '<u2', None, None, None),
+        Field('rtt_ns', 112, '<u8', 'rtt_ns', None, 1),
+        Field('attribution', 120, '<u2', 'attribution', 'enum:attribution', None),
+        Field('reserved_last', 122, '<u2', None, None, None),
+        Field('weight', 124, '<u4', 'weight', None, None),
+    ),
+)
+
+EVENTS: Final = (CUDA_EVENTS, NCCL_EVENTS, HOST_EVENTS, IO_EVENTS, NET_EVENTS, TCP_EVENTS,)
+
+RECORDS: Final = {1: CUDA_RECORD, 2: NCCL_RECORD, 3: HOST_RECORD, 4: IO_RECORD, 5: NET_RECORD, 6: TCP_RECORD}
+
+ENUMS: Final[dict[str, dict[int, str]]] = {'attribution': {1: 'task', 2: 'socket', 3: 'dirtier', 4: 'memcg', 5: 'blkcg', 6: 'kernel', 7: 'unknown'}, 'call_flags': {1: 'OPERATION', 2: 'ROW', 4: 'HANDLE_STUB', 8: 'READY', 16: 'BATCH', 32: 'HOST', 64: 'RAW', 128: 'AT_ENTRY', 256: 'CALLER', 512: 'PER_THREAD'}, 'call_shape': {0: 'NONE', 1: 'WORDS', 2: 'PACKED', 3: 'STRUCT'}, 'call_step': {0: 'NONE', 1: 'ALLOC', 2: 'FREE', 3: 'CREATE', 4: 'RELEASE', 5: 'RETAIN', 6: 'MAP', 7: 'UNMAP', 8: 'CAPTURE_BEGIN', 9: 'CAPTURE_END', 10: 'EVENT_RECORD', 11: 'EVENT_WAIT', 12: 'CONTEXT_SET', 13: 'CONTEXT_PUSH', 14: 'CONTEXT_POP', 15: 'CONTEXT_CREATE', 16: 'CONTEXT_DESTROY', 17: 'PRIMARY_RETAIN', 18: 'PRIMARY_RELEASE', 19: 'PRIMARY_RESET'}, 'cgroup_subsys_id': {0: 'cpuset_cgrp_id', 1: 'cpu_cgrp_id', 2: 'cpuacct_cgrp_id', 3: 'io_cgrp_id', 4: 'memory_cgrp_id', 5: 'devices_cgrp_id', 6: 'freezer_cgrp_id', 7: 'pids_cgrp_id'}, 'counter': {0: 'TOTALS_FULL', 1: 'STALE_FRAME', 2: 'DEEP_CALL', 3: 'UNDER_WAY', 4: 'NO_THREAD', 5: 'UNREADABLE', 6: 'FACT_LOST', 7: 'ORPHAN_ROWS', 8: 'ORPHAN_LOST', 9: 'DIED_INSIDE', 16: 'DIRTY_FULL', 17: 'REQUEST_FULL', 18: 'OWNERS_FULL', 20: 'MEMORY_FULL', 21: 'END'}, 'cuda_direction': {0: 'HtoH', 1: 'HtoD', 2: 'DtoH', 3: 'DtoD'}, 'cuda_op': {1: 'launch', 2: 'memcpy', 3: 'memset', 4: 'alloc', 5: 'free', 6: 'sync', 7: 'graph_launch', 8: 'event', 9: 'stream', 10: 'context', 11: 'module', 12: 'device', 13: 'graph', 14: 'init', 15: 'map', 16: 'host', 17: 'query', 18: 'prefetch', 19: 'pool'}, 'fact_kind': {1: 'NAME', 2: 'ALIAS', 3: 'UNREADABLE', 4: 'FORGET', 5: 'CGROUP_BORN', 6: 'CGROUP_GONE', 7: 'CGROUP_MOVED', 8: 'PROCESS_EXEC', 9: 'PROCESS_GONE', 10: 'COMMUNICATOR', 11: 'COMM_SPLIT', 12: 'TASK_MOVED', 13: 'DEVICE', 14: 'CONTEXT', 15: 'POINTER', 16: 'GRAPH', 17: 'MEMORY', 18: 'COMM_RANK', 19: 'COMM_COUNT', 20: 'PROCESS_FORK'}, 'host_op': {1: 'switch', 2: 'runqueue', 3: 'wakeup', 4: 'exec', 5: 'fork', 6: 'exit', 7: 'oom_kill', 8: 'throttled', 9: 'oncpu'}, 'host_state': {0: 'R', 1: 'S', 2: 'D', 3: 'T', 4: 't', 5: 'X', 6: 'Z', 7: 'P', 8: 'I'}, 'io_op': {1: 'read', 2: 'write', 3: 'flush', 4: 'discard', 5: 'other'}, 'memory_sort': {1: 'DEVICE', 2: 'HOST', 3: 'PHYSICAL', 4: 'MAPPING'}, 'nccl_datatype': {0: 'int8', 1: 'uint8', 2: 'int32', 3: 'uint32', 4: 'int64', 5: 'uint64', 6: 'float16', 7: 'float32', 8: 'float64', 9: 'bfloat16', 10: 'float8e4m3', 11: 'float8e5m2'}, 'nccl_op': {1: 'AllReduce', 2: 'Reduce', 3: 'Broadcast', 4: 'AllGather', 5: 'ReduceScatter', 6: 'AlltoAll', 7: 'Gather', 8: 'Scatter', 9: 'Send', 10: 'Recv', 11: 'PutSignal', 12: 'GroupEnd', 13: 'GroupStart', 14: 'CommInitRank', 15: 'CommInitRankConfig', 16: 'CommInitRankScalable', 17: 'CommInitAll', 18: 'CommSplit', 19: 'CommShrink', 20: 'CommGrow', 21: 'CommFinalize', 22: 'CommDestroy', 23: 'CommAbort', 24: 'CommRevoke'}, 'nccl_reduce_op': {0: 'sum', 1: 'prod', 2: 'max', 3: 'min', 4: 'avg'}, 'net_family': {1: 'tcp', 2: 'tcp6', 3: 'udp', 4: 'udp6', 5: 'unix', 6: 'other'}, 'net_op': {1: 'send', 2: 'recv', 3: 'connect', 4: 'accept'}, 'pageflags': {0: 'PG_writeback', 1: 'PG_head'}, 'req_flag_bits': {0: '__REQ_PREFLUSH', 1: '__REQ_SWAP'}, 'tcp_op': {1: 'retransmit', 2: 'reset_sent', 3: 'reset_received', 4: 'state'}, 'tcp_state': {1: 'ESTABLISHED', 2: 'SYN_SENT', 3: 'SYN_RECV', 4: 'FIN_WAIT1', 5: 'FIN_WAIT2', 6: 'TIME_WAIT', 7: 'CLOSE', 8: 'CLOSE_WAIT', 9: 'LAST_ACK', 10: 'LISTEN', 11: 'CLOSING', 12: 'NEW_SYN_RECV'}}

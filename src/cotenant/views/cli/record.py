@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cotenant.agent.record import Progress
 
 # Every family that can be recorded; the same as in cotenant.probes.kernel, which views need not.
-FAMILIES = ("cuda", "nccl", "host", "io")
+FAMILIES = ("cuda", "nccl", "host", "io", "net", "tcp")
 
 HELP = "Record every GPU tenant of this host. Needs root; stops with Ctrl-C."
 EXAMPLES = """
