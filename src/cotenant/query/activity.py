@@ -17,7 +17,6 @@ class Part:
 
 
 _LAUNCH: Final = "op IN ('launch', 'graph_launch')"
-_WAIT: Final = "op = 'wakeup' OR (op = 'switch' AND coalesce(state, '') ILIKE 'r%')"
 
 _PARTS: Final = (
     Part(
@@ -29,10 +28,12 @@ _PARTS: Final = (
         },
     ),
     Part("nccl_events", {"nccl_calls": "sum(weight)", "nccl_ns": "sum(duration_ns * weight)"}),
-    Part("host_events", {"wait_ns": f"sum(duration_ns * weight) FILTER ({_WAIT})"}),
     Part(
         "totals",
-        {"cpu_ns": "sum(sum_ns) FILTER (family = 'host' AND function IN ('run', 'on_cpu'))"},
+        {
+            "cpu_ns": "sum(sum_ns) FILTER (family = 'host' AND function = 'oncpu')",
+            "wait_ns": "sum(sum_ns) FILTER (family = 'host' AND function = 'runqueue')",
+        },
     ),
     Part("io_events", {"disk_bytes": "sum(bytes * weight)"}),
     Part("net_events", {"net_bytes": "sum(bytes * weight)"}),

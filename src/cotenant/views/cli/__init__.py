@@ -25,6 +25,7 @@ VERBS: Final = {
     "ask": "put a named question to a store",
     "explain": "what is wrong, for whom, and because of whom",
     "export": "take what was recorded elsewhere",
+    "top": "what each tenant does, live in the terminal",
     "serve": "the page with the tenants' timeline, on loopback",
     "sim": "the stand-in GPU: where it is, and workloads on it",
 }

@@ -51,7 +51,7 @@ export class Panels {
     const columns = [
       ["launches", "launches/s", brief], ["cuda_ns", "in CUDA", (ns) => `${(ns / 1e7).toFixed(1)} %`],
       ["nccl_ns", "in NCCL", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["gpu_bytes", "memory", bytes],
-      ["wait_ns", "CPU wait", (ns) => `${duration(ns)}/s`], ["disk_bytes", "disk", (n) => `${bytes(n)}/s`],
+      ["cpu_ns", "CPU", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["wait_ns", "CPU wait", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["disk_bytes", "disk", (n) => `${bytes(n)}/s`],
       ["net_bytes", "network", (n) => `${bytes(n)}/s`], ["retransmits", "retrans./s", brief], ["lost", "lost", count],
     ].filter(([name]) => rows.some((row) => row[name])).slice(0, 5);
     const head = el("tr", {}, el("th", {}, "tenant"), ...columns.map(([, title]) => el("th", { class: "number" }, title)));

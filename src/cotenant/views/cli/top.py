@@ -1,0 +1,66 @@
+"""``cotenant top``: what each tenant does, live in the terminal."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from cotenant.errors import CotenantError
+from cotenant.query.moments import duration_ns
+from cotenant.views import text
+from cotenant.views.cli import store_argument
+
+HELP = "What each tenant does, live. Needs no privilege; works on a recording too, at its end."
+EXAMPLES = """
+examples:
+  cotenant top
+  cotenant top --window 1m --tenant ml/train
+  cotenant top --once               # one look, as text
+  cotenant top --once --json        # exact numbers, for a program
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this verb."""
+    store_argument(parser)
+    parser.add_argument("--tenant", metavar="NAME", help="only this tenant")
+    parser.add_argument(
+        "--window", default="10s", metavar="TIME", help="of how long to show rates (default: 10s)"
+    )
+    parser.add_argument("--once", action="store_true", help="print one look and end")
+    parser.add_argument("--json", action="store_true", help="with --once: an array of objects")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show until told to stop."""
+    from cotenant.views.tui.sample import Source
+
+    source = Source(Path(args.store), args.tenant, duration_ns(args.window) / 1e9)
+    if args.once or args.json or not sys.stdout.isatty():
+        return _once(source, as_json=args.json)
+    try:
+        from cotenant.views.tui.app import Top
+    except ModuleNotFoundError as error:
+        raise CotenantError(
+            f"`top` needs {error.name}; install it with pip install 'cotenant[look]'"
+        ) from error
+    Top(source).run()
+    return 0
+
+
+def _once(source: object, *, as_json: bool) -> int:
+    from cotenant.views.tui.columns import COLUMNS
+    from cotenant.views.tui.sample import Source
+
+    assert isinstance(source, Source)
+    sample = source.take()
+    if as_json:
+        rows = [{key: text.plain(value) for key, value in row.items()} for row in sample.rows]
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+    else:
+        names = ["tenant", *(column.title for column in COLUMNS)]
+        shown = [[row["tenant"], *(c.cell(row) for c in COLUMNS)] for row in sample.rows]
+        print(*text.table(names, shown, text.width_of_output()), sep="\n")
+    for line in sample.lacks:
+        print(line, file=sys.stderr)
+    return 0

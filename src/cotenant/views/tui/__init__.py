@@ -1,0 +1,1 @@
+"""The live terminal view: who does what on this host, now."""

@@ -1,0 +1,56 @@
+"""The columns of `top`: eleven numbers per tenant that fit into eighty characters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+def short(number: float) -> str:
+    """Four characters or five: ``7``, ``1.2k``, ``640M``."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(number) >= size * 0.9995:
+            scaled = number / size
+            return f"{scaled:.0f}{unit}" if scaled >= 9.95 else f"{scaled:.1f}{unit}"
+    return f"{number:.0f}" if number >= 9.95 or number == int(number) else f"{number:.1f}"
+
+
+def percent(share: float) -> str:
+    """``37%``; a little is not nothing."""
+    return "<1%" if 0 < share < 0.005 else f"{100 * share:.0f}%"
+
+
+def milliseconds(ns: float) -> str:
+    """Per second, in ms."""
+    return "<.1" if 0 < ns < 5e4 else f"{ns / 1e6:.1f}" if ns < 9.95e7 else f"{ns / 1e6:.0f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One number of a tenant: where it comes from, how it is shown and called."""
+
+    key: str
+    title: str
+    width: int
+    show: Callable[[float], str]
+    doc: str
+    alarming: bool = False
+
+    def cell(self, row: dict[str, Any]) -> str:
+        """The number as text; unknown is a dash."""
+        value = row.get(self.key)
+        return "-" if value is None else self.show(float(value))
+
+
+COLUMNS: Final = (
+    Column("in_flight", "GPU", 5, percent, "share of the time with work in flight on a GPU"),
+    Column("launches", "launch/s", 9, short, "kernels and graphs launched a second"),
+    Column("nccl_ns", "NCCL", 6, milliseconds, "ms a second inside NCCL calls"),
+    Column("gpu_bytes", "memory", 7, short, "bytes of device memory held"),
+    Column("cpu_ns", "CPU", 5, lambda ns: percent(ns / 1e9), "of one CPU"),
+    Column("wait_ns", "wait", 6, milliseconds, "ms a second waiting for a CPU"),
+    Column("disk_bytes", "disk", 6, short, "bytes a second read and written"),
+    Column("net_bytes", "net", 6, short, "bytes a second sent and received"),
+    Column("retransmits", "retr", 5, short, "TCP retransmits a second", alarming=True),
+    Column("lost", "lost", 6, short, "events lost in this time", alarming=True),
+)
+TENANT_WIDTH: Final = 80 - 1 - sum(column.width for column in COLUMNS)

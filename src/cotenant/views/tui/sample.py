@@ -1,0 +1,79 @@
+"""One look at a store: what each tenant did in its last seconds."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.errors import StoreError
+from cotenant.query import activity
+from cotenant.query.session import Limits, Session
+from cotenant.store.layout import check_readable
+from cotenant.store.manifest import current_segments
+from cotenant.views import text
+
+SECOND_NS: Final = 1_000_000_000
+_STILL_S: Final = 5.0  # Nothing newer than this, and it is a recording of the past.
+_LIMITS: Final = Limits(seconds=20.0, memory_bytes=1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows, of which time, by which SQL, and what they lack."""
+
+    rows: list[dict[str, Any]]
+    sql: str
+    start_ns: int
+    end_ns: int
+    live: bool
+    lacks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where samples come from."""
+
+    store: Path
+    tenant: str | None = None
+    seconds: float = 10.0
+
+    def window(self) -> tuple[int, int, bool]:
+        """From when to when to look, and whether that is now."""
+        check_readable(self.store)
+        segments = current_segments(self.store)
+        starts = [s.min_ns for s in segments if s.min_ns is not None]
+        ends = [s.max_ns for s in segments if s.max_ns is not None]
+        if not starts or not ends:
+            raise StoreError(f"nothing was recorded in {self.store} yet; start `cotenant record`")
+        end = max(ends) + 1
+        start = max(min(starts), end - round(self.seconds * SECOND_NS))
+        return start, end, time.time_ns() - end < _STILL_S * SECOND_NS
+
+    def take(self) -> Sample:
+        """What every tenant did."""
+        start, end, live = self.window()
+        sql = activity.tenants_sql(start, end, in_flight=True)
+        with self._session(start, end) as session:
+            answer = session.ask(sql)
+        lacks = tuple(text.incompleteness(answer.standing))
+        return Sample(answer.rows(), sql, start, end, live, lacks)
+
+    def detail(self, tenant: str) -> tuple[Sample, Sample]:
+        """What one tenant's time went to: in CUDA, and in NCCL."""
+        start, end, live = self.window()
+        asked = (
+            activity.kernels_sql(start, end, tenant=tenant, limit=50),
+            activity.collectives_sql(start, end, tenant=tenant, limit=50),
+        )
+        with self._session(start, end) as session:
+            answers = [session.ask(sql) for sql in asked]
+        kernels, collectives = (
+            Sample(a.rows(), sql, start, end, live, tuple(text.incompleteness(a.standing)))
+            for a, sql in zip(answers, asked, strict=True)
+        )
+        return kernels, collectives
+
+    def _session(self, start_ns: int, end_ns: int) -> Session:
+        return Session(
+            self.store, tenant=self.tenant, from_ns=start_ns, to_ns=end_ns, limits=_LIMITS
+        )
