@@ -32,7 +32,7 @@ class Scenario:
             self.store.tenant(name)
 
     def done(self, kind, victims, culprit):
-        self.store.complete("cuda", "nccl", "host", "io", "tcp")
+        self.store.complete("cuda", "nccl", "host", "io", "net", "tcp")
         return Host(self.store.write(), tuple(victims), culprit, kind)
 
     def gpu(self, burden=1.0, steps=1_100):
@@ -129,6 +129,10 @@ class Scenario:
     def network(self, per_second=0.05, remote="10.0.0.7"):
         """Connections that now and then send a segment again; the job's may do so a lot."""
         for tenant, rate in (("job/worker-1", per_second), ("ml/serve", 0.05)):
+            for second in range(self.length // SECOND):
+                row = {"timestamp_ns": START_NS + second * SECOND, "op": "send", "family": "tcp"}
+                row |= {"bytes": 1_000_000, "remote": f"{remote}:5001", "attribution": "task"}
+                self.store.add("net_events", tenant, row)
             at = 0.0
             while (at := at + self.dice.expovariate(rate / 1e9)) < self.length:
                 to = remote if self.dice.random() < 0.9 else "10.0.0.8"

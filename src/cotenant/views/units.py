@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cotenant.views import text
 
+_WHO: Final = frozenset({"tenant", "victim", "aggressor", "other"})
 _PARTS: Final = frozenset({"share", "quality", "rises"})
 
 
@@ -49,4 +50,4 @@ def table(names: Sequence[str], columns: Sequence[Sequence[Any]], width: int) ->
     cells = [[shown(n, v) for v in column] for n, column in zip(names, columns, strict=True)]
     right = frozenset(heading(n) for n in names if has_unit(n) and not n.endswith("_at_ns"))
     heads = [heading(name) for name in names]
-    return text.table(heads, zip(*cells, strict=True), width, frozenset({"tenant"}), right)
+    return text.table(heads, zip(*cells, strict=True), width, _WHO, right)

@@ -7,7 +7,6 @@ import pytest
 from cotenant.query.explain import explain
 from cotenant.query.explain.finding import REPORTED
 from cotenant.query.session import Session
-from cotenant.schema import TABLES
 from tests.virtual import scenarios
 from tests.virtual.device import START_NS
 
@@ -17,10 +16,7 @@ def _explained(host, tenants=None, **options):
         return explain(session, tenants)
 
 
-RECORDED = [s for s in scenarios.SICK if s is not scenarios.lossy_link or "tcp_events" in TABLES]
-
-
-@pytest.mark.parametrize("scenario", RECORDED, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", scenarios.SICK, ids=lambda scenario: scenario.__name__)
 def test_what_is_wrong_is_the_first_finding(tmp_path, scenario):
     seed = random.randrange(1 << 32)
     host = scenario(tmp_path / "store", seed)
@@ -74,7 +70,7 @@ def test_the_next_question_exists(tmp_path):
     from cotenant.query.questions import questions
 
     named = set()
-    for number, scenario in enumerate(RECORDED):
+    for number, scenario in enumerate(scenarios.SICK):
         host = scenario(tmp_path / str(number), 11)
         named |= {f.next.split()[2] for f in _explained(host).findings}
     assert named - {"who_stole_cpu", "io_delays", "retransmits", "rightsize"} <= set(questions())

@@ -5,10 +5,12 @@ from typing import Any, Final
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, percent
 
-TABLES: Final = ("tcp_events",)
-NEEDS: Final = ("tcp_events",)
+TABLES: Final = ("tcp_events", "net_events")
+NEEDS: Final = ("tcp_events", "net_events")
 FEWEST: Final = 20  # Retransmits that are more than the odd one.
 PER_SECOND: Final = 1.0
+OF_SENT: Final = 0.005  # Of all segments; a busy link loses one now and then.
+SEGMENT_BYTES: Final = 1448
 COST_NS: Final = (
     20e6  # A retransmit holds its stream up for a round trip, and more after a timeout.
 )
@@ -36,13 +38,22 @@ seen as (
         union all
         select timestamp_ns from nccl_events
     )
+),
+sent as (
+    select c.tenant, sum(e.bytes * e.weight)::double as sent_bytes
+    from net_events e
+    join containers c using (cgroup_id)
+    where e.op = 'send' and e.family in ('tcp', 'tcp6')
+    group by c.tenant
 )
 select
     s.*,
-    sum(times) over (partition by tenant)           as all_times,
-    w.seen_ns
+    (sum(times) over (partition by tenant))::bigint as all_times,
+    w.seen_ns,
+    b.sent_bytes
 from sent_again s
 cross join seen w
+left join sent b using (tenant)
 qualify row_number() over (partition by tenant order by times desc) = 1
 """
 
@@ -77,6 +88,9 @@ def _finding(row: dict[str, Any], slower: dict[str, Any] | None) -> Finding | No
     seconds = max((row["seen_ns"] or 0) / 1e9, 1e-9)
     if row["all_times"] < FEWEST or row["all_times"] / seconds < PER_SECOND:
         return None
+    segments = max((row["sent_bytes"] or 0) / SEGMENT_BYTES, row["all_times"])
+    if row["sent_bytes"] and row["all_times"] < OF_SENT * segments:
+        return None
     of_it = row["times"] / row["all_times"]
     culprit = f"the link to {row['remote_ip']}" if of_it >= MOSTLY else "its network"
     cost = max(COST_NS, 2 * (row["rtt_ns"] or 0))
@@ -85,6 +99,8 @@ def _finding(row: dict[str, Any], slower: dict[str, Any] | None) -> Finding | No
         f"{row['all_times'] / seconds:.3g} a second; "
         f"{percent(of_it)} of them to {row['remote_ip']}",
     ]
+    if row["sent_bytes"]:
+        evidence.append(f"that is {percent(row['all_times'] / segments)} of what it sent")
     if slower and slower["with_ns"] and slower["without_ns"]:
         evidence.append(
             f"its collectives take {slower['with_ns'] / slower['without_ns']:.2f} times as long in "

@@ -75,8 +75,8 @@ def _lines(found: Explanation, tenant: str | None, *, empty: bool) -> list[str]:
     if not found.findings:
         who = tenant or f"{text.count(found.tenants)} tenant" + "s" * (found.tenants != 1)
         lines.append(f"nothing stands out for {who}")
-    lines.append(f"({text.span(found.span)}; {_standing(found)})")
-    return lines
+    last = f"({text.span(found.span)}; {_standing(found)})"
+    return lines + textwrap.wrap(last, text.width_of_output(), subsequent_indent=" ")
 
 
 def _standing(found: Explanation) -> str:

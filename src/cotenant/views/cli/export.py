@@ -1,0 +1,56 @@
+"""``cotenant export``: take what was recorded elsewhere."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from cotenant.errors import CotenantError
+from cotenant.query.session import Session
+from cotenant.views import text
+from cotenant.views.cli import store_argument
+from cotenant.views.export import FORMATS, export
+from cotenant.views.window import add_window_arguments, window
+
+HELP = "Take what was recorded elsewhere: a Perfetto trace, or every table as a file."
+EXAMPLES = """
+examples:
+  cotenant export perfetto --since 1m              # cotenant.pftrace, for ui.perfetto.dev
+  cotenant export parquet --output friday          # friday/cuda_events.parquet, ...
+  cotenant export csv --table cuda_events --tenant ml/train
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this verb."""
+    parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
+    parser.add_argument(
+        "--output",
+        metavar="PATH",
+        help="a file for perfetto (default: cotenant.pftrace), a directory for the others "
+        "(default: cotenant-FORMAT)",
+    )
+    parser.add_argument("--table", action="append", metavar="NAME", help="only this one; repeat it")
+    parser.add_argument("--force", action="store_true", help="replace what is there")
+    add_window_arguments(parser)
+    store_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write, and say what and how much."""
+    default = "cotenant.pftrace" if args.format == "perfetto" else f"cotenant-{args.format}"
+    output = Path(args.output or default)
+    if output.exists() and not args.force:
+        raise CotenantError(f"{output} is there already; --force replaces it")
+    with Session(args.store, **window(args)) as session:
+        standing = session.ask("SELECT count(*) FROM cuda_events").standing
+        try:
+            rows = export(session, args.format, output, args.table)
+        except OSError as error:
+            raise CotenantError(f"cannot write {output}: {error.strerror or error}") from error
+    if rows:
+        print(f"{text.count(rows)} rows to {output}")
+    else:
+        print(f"nothing was recorded in this time; {output} has no rows")
+    for line in text.incompleteness(standing):
+        print(line, file=sys.stderr)
+    return 0

@@ -1,0 +1,24 @@
+"""What was recorded, for other tools."""
+
+from pathlib import Path
+from typing import Final
+
+from cotenant.errors import UsageError
+from cotenant.query.session import Session
+from cotenant.views.export.progress import Progress
+
+FORMATS: Final = ("perfetto", "parquet", "csv", "arrow")
+
+
+def export(session: Session, kind: str, output: Path, tables: list[str] | None = None) -> int:
+    """Write the session's rows to a file, or a directory of them; how many rows that were."""
+    with Progress() as progress:
+        if kind == "perfetto":
+            if tables:
+                raise UsageError("a trace has every table that has a time; leave --table out")
+            from cotenant.views.export.perfetto import write_trace
+
+            return write_trace(session, output, progress)
+        from cotenant.views.export.tables import write_tables
+
+        return write_tables(session, kind, output, tables, progress)

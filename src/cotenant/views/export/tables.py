@@ -1,0 +1,63 @@
+"""Every table as a file of its own: Parquet, CSV, or an Arrow stream."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cotenant.errors import UsageError
+from cotenant.query.batches import Batches
+from cotenant.query.session import Session
+from cotenant.schema import TABLES
+from cotenant.views.export.progress import Progress
+from cotenant.views.rows import write_binary, write_csv
+
+
+class _Counted:
+    """Batches that tell how many rows have passed."""
+
+    def __init__(self, batches: Batches, table: str, expected: int, progress: Progress) -> None:
+        self.schema = batches.schema
+        self._batches = batches
+        self._table = table
+        self._expected = expected
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._batches:
+            yield batch
+            self._progress.add(batch.num_rows, self._table, self._expected)
+
+
+def _chosen(session: Session, tables: list[str] | None) -> dict[str, int]:
+    """The tables to write, and about how many rows each has."""
+    there: dict[str, int] = {}
+    for segment in session.segments:
+        there[segment.table] = there.get(segment.table, 0) + segment.rows
+    if tables is None:
+        return {name: there[name] for name in TABLES if name in there}
+    for name in tables:
+        if name not in TABLES:
+            raise UsageError(f"there is no table {name}; there are {', '.join(TABLES)}")
+    return {name: there.get(name, 0) for name in tables}
+
+
+def write_tables(
+    session: Session, kind: str, output: Path, tables: list[str] | None, progress: Progress
+) -> int:
+    """One file per table, whole or not at all."""
+    chosen = _chosen(session, tables)
+    output.mkdir(parents=True, exist_ok=True)
+    expected = sum(chosen.values())
+    for table in chosen:
+        file = output / f"{table}.{kind}"
+        part = file.with_suffix(".part")
+        with session.stream(f"FROM {table}") as (batches, _):
+            counted: Any = _Counted(batches, table, expected, progress)
+            if kind == "csv":
+                with part.open("w", encoding="utf-8", newline="") as out:
+                    write_csv(counted, out)
+            else:
+                with part.open("wb") as raw:
+                    write_binary(counted, raw, kind)
+        part.replace(file)
+    return progress.rows
