@@ -28,6 +28,7 @@ from cotenant.agent.drain import Drain
 from cotenant.agent.facts import Facts
 from cotenant.agent.gpu_processes import GpuProcesses
 from cotenant.agent.helper_process import HelperProcess
+from cotenant.agent.limits import Limits
 from cotenant.agent.privileges import confine_writes, drop_capabilities, need_root
 from cotenant.agent.session import SessionRow
 from cotenant.agent.settings import Settings, choose_hierarchy
@@ -132,6 +133,7 @@ class Recorder:
             self._totals = Totals(maps["totals"], maps["counters"], self._ledger)
             self._control = Control(maps["controls"])
             self._gpus.attach(maps)
+            self._limits = Limits(self._ledger)
             self._throttle = Throttle(self._ledger) if "host" in self._settings.events else None
             self._sample_clock()
             # Facts of cgroups flow already: what the walk finds again is the same row.
@@ -233,9 +235,7 @@ class Recorder:
             self._control.next_window()
             self._writer.append("totals", self._totals.read(now_ns))
             self._writer.append("losses", self._totals.read_losses(now_ns))
-            throttled = self._throttle.sample(now_ns) if self._throttle else None
-            if throttled is not None:
-                self._writer.append("host_events", throttled)
+            self._look_at_limits(now_ns)
             self._gpus.write(self._writer, now_ns, self._offset_ns)
             self._session.note(**self._totals.counters())
         self._snapshots()
@@ -253,6 +253,14 @@ class Recorder:
                 ) from None
         self._gpus.hear(self._heard)
         self._session.layers(self._gpus.layers)
+
+    def _look_at_limits(self, now_ns: int) -> None:
+        throttled = self._throttle.sample(now_ns) if self._throttle else None
+        if throttled is not None:
+            self._writer.append("host_events", throttled)
+        limits = self._limits.sample(now_ns)
+        if limits is not None:
+            self._writer.append("limits", limits)
 
     def _append(self, columns: Columns, batch: Any) -> None:
         self._writer.append(columns.table, columns.make(batch))

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from cotenant.agent.limits import cpu_limit
 from cotenant.identity.ids import V2
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.walk import Mount, mounts, walk
@@ -59,7 +60,7 @@ class Throttle:
             if found.kernel_id in self._quotas or found.path == "/":
                 continue
             directory = mount.directory / found.path.removeprefix(mount.root).lstrip("/")
-            stopped_ns = _stopped_ns(directory) if _has_quota(directory) else None
+            stopped_ns = _stopped_ns(directory) if cpu_limit(directory) else None
             if stopped_ns is None:
                 continue
             ids = np.array([found.kernel_id], np.uint64)
@@ -75,16 +76,6 @@ def _controlled(hierarchies: list[Mount]) -> Mount | None:
         if "cpu" in mount.controllers:
             return mount
     return next((mount for mount in hierarchies if mount.hierarchy == V2), None)
-
-
-def _has_quota(directory: Path) -> bool:
-    for name, none in (("cpu.max", "max"), ("cpu.cfs_quota_us", "-1")):
-        try:
-            words = (directory / name).read_text().split()
-        except OSError:
-            continue
-        return bool(words) and words[0] != none
-    return False
 
 
 def _stopped_ns(directory: Path) -> int | None:

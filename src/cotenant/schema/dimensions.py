@@ -165,6 +165,17 @@ ROLLUPS: Final = Table(
     ),
 )
 
+LIMITS: Final = Table(
+    "limits",
+    "What each cgroup is allowed, whenever it changed.",
+    (
+        Column("timestamp_ns", "int64", "when it was seen, UTC", False),
+        Column("cgroup_id", "int64", "joins containers", False),
+        Column("cpus", "float64", "CPUs it may keep busy; NULL if it has no quota"),
+        Column("memory_bytes", "int64", "bytes of memory it may hold; NULL if it has no limit"),
+    ),
+)
+
 DIMENSIONS: Final = (
     CONTAINERS,
     TOTALS,
@@ -174,4 +185,5 @@ DIMENSIONS: Final = (
     GPU_MEMORY,
     GRAPH_KERNELS,
     ROLLUPS,
+    LIMITS,
 )

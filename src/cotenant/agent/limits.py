@@ -1,0 +1,94 @@
+"""What cgroups are allowed: CPU quotas and memory limits, written when they change."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from cotenant.identity.ids import V2
+from cotenant.identity.ledger import Ledger
+from cotenant.identity.walk import Mount, mounts, walk
+
+_LOOK_EVERY: Final = 10  # Seconds.
+_UNLIMITED: Final = 1 << 60  # Version 1 writes no limit as a number near 2^63.
+
+
+class Limits:
+    """Looks for limits now and then, and says what is new."""
+
+    def __init__(self, ledger: Ledger, hierarchies: list[Mount] | None = None) -> None:
+        self._ledger = ledger
+        self._mounts = mounts() if hierarchies is None else hierarchies
+        self._told: dict[int, tuple[float | None, int | None]] = {}
+        self._looks = 0
+
+    def sample(self, now_ns: int) -> Any | None:
+        """Rows of ``limits`` for cgroups whose limits are new or other ones; None if none are."""
+        self._looks += 1
+        if self._looks % _LOOK_EVERY != 1:
+            return None
+        found: dict[int, tuple[float | None, int | None]] = {}
+        for cgroup_id, cpus, memory in self._read():
+            before = found.get(cgroup_id, (None, None))
+            found[cgroup_id] = (cpus or before[0], memory or before[1])
+        rows = [
+            {
+                "timestamp_ns": now_ns,
+                "cgroup_id": cgroup_id,
+                "cpus": limits[0],
+                "memory_bytes": limits[1],
+            }
+            for cgroup_id, limits in found.items()
+            if self._told.get(cgroup_id) != limits
+        ]
+        self._told |= found
+        return pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else None
+
+    def _read(self) -> Iterator[tuple[int, float | None, int | None]]:
+        for mount in self._mounts:
+            if mount.hierarchy != V2 and not {"cpu", "memory"} & set(mount.controllers):
+                continue
+            for there in walk(mount):
+                directory = mount.directory / there.path.removeprefix(mount.root).lstrip("/")
+                cpus, memory = cpu_limit(directory), memory_limit(directory)
+                if cpus is None and memory is None:
+                    continue
+                ids = np.array([there.kernel_id], np.uint64)
+                yield int(self._ledger.translate_in(mount.hierarchy, ids)[0]), cpus, memory
+
+
+def cpu_limit(directory: Path) -> float | None:
+    """How many CPUs the cgroup may keep busy; None if it has no quota."""
+    words = _words(directory / "cpu.max")
+    if not words:
+        words = _words(directory / "cpu.cfs_quota_us") + _words(directory / "cpu.cfs_period_us")
+    if len(words) != 2 or words[0] in ("max", "-1"):
+        return None
+    return int(words[0]) / int(words[1])
+
+
+def memory_limit(directory: Path) -> int | None:
+    """How many bytes the cgroup may hold; None if it has no limit."""
+    words = _words(directory / "memory.max") or _words(directory / "memory.limit_in_bytes")
+    if not words or words[0] == "max" or int(words[0]) >= _UNLIMITED:
+        return None
+    return int(words[0])
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:
+        return []
+
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("timestamp_ns", pa.int64()),
+        ("cgroup_id", pa.int64()),
+        ("cpus", pa.float64()),
+        ("memory_bytes", pa.int64()),
+    ]
+)

@@ -1,0 +1,52 @@
+-- title: Whose I/O delays whom
+-- question: On one disk, whose requests are slower while another tenant's are under way?
+-- param: device VARCHAR = null   only this disk, such as nvme0n1
+-- param: limit BIGINT = 20   how many rows to show
+-- reading: `beside_ns` is the mean time of the tenant's requests that met a request of the neighbour
+-- on the same disk, `alone_ns` that of those that met nobody's. Look at `neighbour_bytes`: what
+-- delays is much, not many. Kernel is the file system's own journal.
+with requests as (
+    select
+        e.node,
+        e.device,
+        c.tenant,
+        e.timestamp_ns                              as start_ns,
+        e.timestamp_ns + e.duration_ns              as end_ns,
+        e.duration_ns,
+        e.bytes,
+        row_number() over ()                        as id
+    from io_events e
+    join containers c using (cgroup_id)
+    where e.op in ('read', 'write') and ($device is null or e.device = $device)
+),
+met as (
+    select v.id, o.tenant as neighbour, sum(o.bytes) as bytes
+    from requests v
+    join requests o
+      on o.node = v.node and o.device = v.device and o.tenant <> v.tenant
+     and o.start_ns < v.end_ns and o.end_ns > v.start_ns
+    group by v.id, o.tenant
+),
+alone as (
+    select r.node, r.device, r.tenant, avg(r.duration_ns) as alone_ns, count(*) as requests
+    from requests r
+    anti join met m on m.id = r.id
+    group by all
+)
+select
+    r.device,
+    r.tenant,
+    m.neighbour,
+    count(*)                                        as requests_beside,
+    any_value(a.requests)                           as requests_alone,
+    avg(r.duration_ns)::bigint                      as beside_ns,
+    any_value(a.alone_ns)::bigint                   as alone_ns,
+    round(avg(r.duration_ns) / any_value(a.alone_ns), 2) as slowdown,
+    sum(m.bytes)::bigint                            as neighbour_bytes,
+    sum(greatest(r.duration_ns - coalesce(a.alone_ns, r.duration_ns), 0))::bigint as delayed_ns
+from met m
+join requests r using (id)
+left join alone a on a.node = r.node and a.device = r.device and a.tenant = r.tenant
+group by r.device, r.tenant, m.neighbour
+order by delayed_ns desc
+limit $limit

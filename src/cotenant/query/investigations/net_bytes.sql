@@ -1,0 +1,19 @@
+-- title: Network bytes and peers
+-- question: How much does each tenant send and receive, and with whom?
+-- param: limit BIGINT = 20   how many rows to show
+-- reading: Bytes as the program passed them to its sockets, once each. `peer` is NULL where the
+-- socket does not know it: an unconnected datagram socket, or the unnamed end of a Unix one.
+select
+    c.tenant,
+    e.family,
+    if(e.family = 'unix', e.remote, regexp_replace(e.remote, ':[0-9]+$', '')) as peer,
+    sum(e.bytes * e.weight) filter (e.op = 'send')::bigint as sent_bytes,
+    sum(e.bytes * e.weight) filter (e.op = 'recv')::bigint as received_bytes,
+    count(*) filter (e.op = 'connect')              as connected,
+    count(*) filter (e.op = 'accept')               as accepted,
+    max(e.duration_ns) filter (e.op = 'connect')    as slowest_connect_ns
+from net_events e
+join containers c using (cgroup_id)
+group by all
+order by coalesce(sent_bytes, 0) + coalesce(received_bytes, 0) desc
+limit $limit

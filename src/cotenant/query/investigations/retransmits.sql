@@ -1,0 +1,45 @@
+-- title: Retransmits by tenant and peer
+-- question: Whose connections lose segments, and to where?
+-- param: limit BIGINT = 20   how many rows to show
+-- reading: A retransmit belongs to the tenant whose socket it is, whoever was running. Many to one
+-- peer of several tenants: that path is lossy. Many of one tenant to all peers: its own end is.
+with sent as (
+    select
+        cgroup_id,
+        trim(regexp_replace(remote, ':[0-9]+$', ''), '[]') as remote_ip,
+        sum(bytes * weight)                         as bytes
+    from net_events
+    where op = 'send' and family like 'tcp%'
+    group by all
+),
+lossy as (
+    select
+        cgroup_id,
+        remote_ip,
+        count(*) filter (op = 'retransmit')         as retransmits,
+        count(*) filter (op = 'reset_sent')         as resets_sent,
+        count(*) filter (op = 'reset_received')     as resets_received,
+        avg(rtt_ns)                                 as rtt_ns,
+        max(rtt_ns)                                 as max_rtt_ns,
+        max(timestamp_ns) filter (op = 'retransmit') as last_at_ns
+    from tcp_events
+    group by all
+)
+select
+    c.tenant,
+    l.remote_ip                                     as peer,
+    sum(l.retransmits)::bigint                      as retransmits,
+    sum(s.bytes)::bigint                            as sent_bytes,
+    round(1e6 * sum(l.retransmits) / nullif(sum(s.bytes), 0), 2) as per_megabyte,
+    sum(l.resets_sent)::bigint                      as resets_sent,
+    sum(l.resets_received)::bigint                  as resets_received,
+    avg(l.rtt_ns)::bigint                           as rtt_ns,
+    max(l.max_rtt_ns)                               as max_rtt_ns,
+    max(l.last_at_ns)                               as last_at_ns
+from lossy l
+join containers c using (cgroup_id)
+left join sent s using (cgroup_id, remote_ip)
+group by c.tenant, l.remote_ip
+having sum(l.retransmits + l.resets_sent + l.resets_received) > 0
+order by retransmits desc, resets_received desc
+limit $limit

@@ -1,0 +1,21 @@
+-- title: Who stole my CPU
+-- question: Whose threads ran while each tenant's were ready to run?
+-- param: own BOOLEAN = false   count also what a tenant's threads take from each other
+-- param: limit BIGINT = 20   how many rows to show
+-- reading: `waited_ns` is time in which a thread could have run and did not. `thief` is who took its
+-- CPU, or had it until the thread's turn came. Threads that use no GPU library count only from the
+-- recording's threshold on; totals have all of it.
+select
+    w.tenant,
+    coalesce(p.tenant, '(idle or unknown)')         as thief,
+    count(*)                                        as waits,
+    sum(w.waited_ns)::bigint                        as waited_ns,
+    quantile_disc(w.waited_ns, 0.99)                as p99_ns,
+    max(w.waited_ns)                                as max_ns,
+    arg_max(w.waited_from_ns, w.waited_ns)          as worst_at_ns
+from cpu_waits w
+left join containers p on p.cgroup_id = w.peer_cgroup_id
+where $own or p.tenant is distinct from w.tenant
+group by all
+order by waited_ns desc
+limit $limit
