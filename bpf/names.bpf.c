@@ -21,6 +21,12 @@ struct text_fact {
 	char text[FACT_TEXT_MAX];
 };
 
+/* As in task.bpf.c: the process that attaches reads it at once. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} births SEC(".maps");
+
 /* Too large for a program's stack, and a CPU's scratch is not ours alone when preempted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -96,6 +102,9 @@ static __always_inline void tell(struct thread *thread, struct frame *frame,
 		}
 	}
 	fact->fact.size = size;
+	/* Whoever can look for it must hurry: the process may not live long. */
+	if (fact->fact.kind == FACT_UNREADABLE)
+		bpf_ringbuf_output(&births, fact, sizeof(struct fact), 0);
 	if (bpf_ringbuf_output(&facts, fact, sizeof(struct fact) + (size & (FACT_TEXT_MAX - 1)),
 			       BPF_RB_NO_WAKEUP))
 		count(COUNTER_FACT_LOST);

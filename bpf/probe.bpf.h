@@ -130,6 +130,8 @@ static __always_inline __u64 v1_cgroup_id(struct css_set *set)
 	return state ? BPF_CORE_READ(state, cgroup, kn, id) : 0;
 }
 
+#define TOTAL_ATTEMPTS 8
+
 /* The total of this key, made on first use; NULL when the map is full. */
 static __always_inline struct total *total_at(const struct total_key *key)
 {
@@ -140,8 +142,11 @@ static __always_inline struct total *total_at(const struct total_key *key)
 	/* On the stack this would not fit beside the rest. */
 	static const struct total empty;
 
-	bpf_map_update_elem(&totals, key, &empty, BPF_NOEXIST);
-	value = bpf_map_lookup_elem(&totals, key);
+	/* Room for new entries is made ready in the background, one at a time: ask again. */
+	for (int i = 0; i < TOTAL_ATTEMPTS && !value; i++) {
+		bpf_map_update_elem(&totals, key, &empty, BPF_NOEXIST);
+		value = bpf_map_lookup_elem(&totals, key);
+	}
 	if (!value)
 		count(COUNTER_TOTALS_FULL);
 	return value;

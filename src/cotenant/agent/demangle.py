@@ -5,22 +5,20 @@ stack. The child has little memory and time; a name that it does not survive sta
 """
 
 import contextlib
-import ctypes
 import os
-import resource
 import select
-import shutil
 import subprocess
 import sys
 from functools import lru_cache
+from pathlib import Path
 from typing import IO, Final
 
 _LONGEST: Final = 4096
-_SHOWN_MAX: Final = 16384
 _SECONDS: Final = 1.0
-_CHILD_BYTES: Final = 512 << 20
-# The C++ library refuses names from about this length; binutils' tool can be told not to.
-_REFUSED_FROM: Final = 1000
+
+
+# Opened while files may still be opened for writing.
+_NOWHERE: Final = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 class _Child:
@@ -55,10 +53,10 @@ class _Child:
         if self._process is None or self._process.poll() is not None:
             with contextlib.suppress(OSError):
                 self._process = subprocess.Popen(
-                    [sys.executable, "-S", "-E", __file__],
+                    [sys.executable, "-S", "-E", str(Path(__file__).with_name("demangler.py"))],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
+                    stderr=_NOWHERE,
                     start_new_session=True,
                 )
         return self._process
@@ -90,31 +88,3 @@ def demangle(name: str) -> str:
 def stop() -> None:
     """End the child."""
     _child.close()
-
-
-def _serve() -> None:
-    """What the child does: a mangled name on each line, its readable form on another."""
-    resource.setrlimit(resource.RLIMIT_AS, (_CHILD_BYTES, _CHILD_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    library = ctypes.CDLL("libstdc++.so.6")
-    library.__cxa_demangle.restype = ctypes.c_void_p
-    free = ctypes.CDLL(None).free
-    free.argtypes = [ctypes.c_void_p]
-    tool = shutil.which("c++filt")
-    for line in sys.stdin.buffer:
-        status = ctypes.c_int()
-        found = library.__cxa_demangle(line.rstrip(b"\n"), None, None, ctypes.byref(status))
-        text = b""
-        if status.value == 0 and found:
-            text = ctypes.string_at(found)
-            free(found)
-        elif tool and len(line) > _REFUSED_FROM:
-            text = subprocess.run([tool, "-r", line.strip()], capture_output=True).stdout.strip()
-        if len(text) > _SHOWN_MAX:
-            text = b""
-        sys.stdout.buffer.write(text.replace(b"\n", b" ") + b"\n")
-        sys.stdout.buffer.flush()
-
-
-if __name__ == "__main__":
-    _serve()

@@ -44,6 +44,11 @@ class Drain:
         self._thread.join()
         self._once()
 
+    def catch_up(self) -> None:
+        """Drain what is in the rings now."""
+        with self._lock:
+            self._once()
+
     def _run(self) -> None:
         while not self._stop.is_set():
             with self._lock:

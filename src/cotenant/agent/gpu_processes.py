@@ -75,7 +75,6 @@ class GpuProcesses:
         self.devices = Devices()
         self.layers = Layers(layers)
         self._kernel = Kernel(self.names, self.graphs)
-        self._texts: list[tuple[Process, int, int]] = []
         self._pointers: dict[tuple[Process, int, str], list[Any]] = {}
         self._seen_pointers: dict[tuple[Process, int, str], None] = {}
         self._questions = 0
@@ -107,7 +106,6 @@ class GpuProcesses:
             "CONTEXT": lambda fact, _: self.devices.context(fact, _process(fact)),
             "DEVICE": lambda fact, text: self.devices.device(fact, _process(fact), text),
             "MEMORY": self._cuda_starts,
-            "UNREADABLE": self._unreadable,
             "POINTER": self._pointer,
         }
 
@@ -132,8 +130,7 @@ class GpuProcesses:
         if self.layers.take_decision():
             self._helper.ask({"type": "layers", "runtime": self.layers.runtime})
         devices = self.devices.take_questions()
-        texts, self._texts = self._texts, []
-        if not nameless and not devices and not texts:
+        if not nameless and not devices:
             return
         self._questions += 1
         self._helper.ask(
@@ -142,7 +139,7 @@ class GpuProcesses:
                 "number": self._questions,
                 "devices": [list(process) for process in devices[:_AT_ONCE]],
                 "kernels": [[*n.process, n.handle, n.stub] for n in nameless[:_AT_ONCE]],
-                "texts": [[*p, handle, address] for p, handle, address in texts[:_AT_ONCE]],
+                "texts": [],
             }
         )
         # A tenant whose files never answer must not slow everybody down again and again.
@@ -194,10 +191,6 @@ class GpuProcesses:
     def _cuda_starts(self, fact: Any, _: bytes) -> None:
         if self._memory is not None:
             self._memory.started(_process(fact))
-
-    def _unreadable(self, fact: Any, _: bytes) -> None:
-        if int(fact["address"]) and len(self._texts) < _AT_ONCE:
-            self._texts.append((_process(fact), int(fact["handle"]), int(fact["address"])))
 
     def _pointer(self, fact: Any, text: bytes) -> None:
         """A function was handed out by address; each process's each once."""

@@ -142,6 +142,7 @@ class Helper:
 
     def _follow_births(self) -> None:
         """New cgroups, and who enters them: the first sign of a new container."""
+        texts: list[list[int]] = []
         for record in self._births.records():
             fact = np.frombuffer(record, FACT, count=1)[0]
             kind = int(fact["kind"])
@@ -160,8 +161,13 @@ class Helper:
             elif kind == _FACT_KINDS["TASK_MOVED"]:
                 if (int(fact["other"]), int(fact["handle"])) in self._newborn:
                     self._discovery.entered(int(fact["pid"]))
+            elif kind == _FACT_KINDS["UNREADABLE"]:
+                fields = ("pid", "process_start_ns", "handle", "address")
+                texts.append([int(fact[name]) for name in fields])
             elif kind in (_FACT_KINDS["PROCESS_EXEC"], _FACT_KINDS["PROCESS_FORK"]):
                 self._discovery.entered(int(fact["pid"]))
+        if texts:
+            self._inspector.ask({"number": 0, "devices": [], "kernels": [], "texts": texts})
 
 
 def main() -> int:

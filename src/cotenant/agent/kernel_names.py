@@ -79,9 +79,6 @@ class KernelNames:
             self._add_era(known, handle, when_ns, eras[-1][1])
         elif len(known.aliases) < _HANDLES_MAX:
             known.aliases[handle] = other
-            if handle in known.eras:
-                self._add_era(known, handle, when_ns, "")
-                known.aliases[handle] = other
 
     def forget(self, process: Process, module: int, when_ns: int) -> None:
         """The module was unloaded: its handles mean nothing until they are named again."""
@@ -98,8 +95,9 @@ class KernelNames:
             if not candidate:
                 continue
             for _ in range(8):
-                if candidate in known.eras:
-                    return known.eras[candidate]
+                eras = known.eras.get(candidate)
+                if eras and (eras[-1][1] or candidate not in known.aliases):
+                    return eras
                 if candidate not in known.aliases:
                     break
                 candidate = known.aliases[candidate]

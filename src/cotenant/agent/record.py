@@ -279,7 +279,9 @@ class Recorder:
     def _finish(self) -> None:
         """Detach, take what is left, and seal: after this every event is accounted for."""
         try:
-            self._look_up([])
+            # While the helper can still be asked what the last rows lack.
+            self._drain.catch_up()
+            self._cycle(totals=False)
             self._stopping = True
             self._heard += self._helper.stop()
             self._drain.stop()

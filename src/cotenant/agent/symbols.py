@@ -63,6 +63,7 @@ class Symbols:
 
     def __init__(self) -> None:
         self._images: OrderedDict[Process, _Image] = OrderedDict()
+        self._mapped_last: tuple[Process, list[Mapping]] | None = None
 
     def kernel(self, nameless: Nameless) -> tuple[str, bool]:
         """The kernel's name and true; else what to call it, the same each time, and false."""
@@ -84,14 +85,20 @@ class Symbols:
     def text(self, process: Process, address: int) -> str | None:
         """The string at an address whose page was not there when it was first wanted."""
         try:
-            image = self._image(process)
-            mapping = _at(image.mappings, address)
+            mapping = _at(self._mapped(process), address)
             if mapping is None:
                 return None
             raw = self._bytes(process, mapping, address)
         except OSError:
             return None
         return raw.split(b"\0", 1)[0].decode("utf-8", "replace") or None
+
+    def _mapped(self, process: Process) -> list[Mapping]:
+        """Where a process has what mapped; looked at again when it asks for another's."""
+        if self._mapped_last is None or self._mapped_last[0] != process:
+            _check(process)
+            self._mapped_last = (process, _mappings(process.pid))
+        return self._mapped_last[1]
 
     def _image(self, process: Process) -> _Image:
         _check(process)
