@@ -26,6 +26,32 @@ VALUES(memory_sort);
 /* Rows for calls that are no GPU operation, too: streams, events, contexts, modules, pools. */
 const volatile bool_t every_call = 0;
 
+/* Calls that leave nothing behind but their row can go without a return probe. */
+static __always_inline bool_t countable(const struct thread *thread, const struct call_spec *spec)
+{
+	return !thread->cuda.depth && !captures_open && !(spec->step | spec->fact | spec->out) &&
+	       !(spec->flags & CALL_AT_ENTRY);
+}
+
+/* The thread is over its budget: the call is counted, its time and arguments are not looked at. */
+static __always_inline void count_only(struct thread *thread, const struct call_spec *spec,
+				       __u32 function)
+{
+	struct total *total;
+
+	refresh_v1(thread);
+	total = total_of(current_cgroup_id(), thread->v1_id, function);
+	if (total) {
+		__sync_fetch_and_add(&total->count, 1);
+		__sync_fetch_and_add(&total->unmeasured, 1);
+	}
+	/* The row would have been that of the driver's call inside, which is counted by itself. */
+	if ((spec->flags & (CALL_OPERATION | CALL_CALLER)) == CALL_OPERATION) {
+		row_seen(total);
+		shed(total);
+	}
+}
+
 static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 {
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
@@ -37,6 +63,10 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 	thread = thread_of_current();
 	if (!thread)
 		return SESSION_SKIP;
+	if (over_budget(&thread->budget) && countable(thread, spec)) {
+		count_only(thread, spec, function);
+		return SESSION_SKIP;
+	}
 	frame = frame_push(&thread->cuda, ctx->sp, function);
 	if (!frame)
 		return SESSION_SKIP;
@@ -53,20 +83,12 @@ static __always_inline void emit(struct thread *thread, struct total *total, __u
 {
 	struct cuda_event *event;
 
-	if (total)
-		__sync_fetch_and_add(&total->rows, 1);
-	else
-		count(COUNTER_ORPHAN_ROWS);
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event) {
-		if (total)
-			__sync_fetch_and_add(&total->lost, 1);
-		else
-			count(COUNTER_ORPHAN_LOST);
+	event = row_begin(total, current_cgroup_id(), thread->v1_id, sizeof(*event));
+	if (!event)
 		return;
-	}
 	head_fill(&event->head, thread, EVENT_CUDA, sizeof(*event), began_ns);
 	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
+	event->weight = row_weight(total);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 

@@ -161,21 +161,13 @@ static __always_inline void emit(struct thread *thread, struct total *total, str
 {
 	struct nccl_event *event;
 
-	if (total)
-		__sync_fetch_and_add(&total->rows, 1);
-	else
-		count(COUNTER_ORPHAN_ROWS);
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event) {
-		if (total)
-			__sync_fetch_and_add(&total->lost, 1);
-		else
-			count(COUNTER_ORPHAN_LOST);
+	event = row_begin(total, current_cgroup_id(), thread->v1_id, sizeof(*event));
+	if (!event)
 		return;
-	}
 	head_fill(&event->head, thread, EVENT_NCCL, sizeof(*event), row->began_ns);
 	__builtin_memcpy((void *)event + sizeof(struct event_head), &row->body,
 			 sizeof(*event) - sizeof(struct event_head));
+	event->weight = row_weight(total);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -248,7 +240,7 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 			event->known |= 1 << NCCL_KNOWN_COMM;
 	}
 	refresh_v1(thread);
-	total = total_of(bpf_get_current_cgroup_id(), thread->v1_id, function);
+	total = total_of(current_cgroup_id(), thread->v1_id, function);
 	if (total)
 		total_add(total, event->duration_ns, event->bytes);
 	if (spec->op == NCCL_OP_GroupEnd)

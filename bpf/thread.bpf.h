@@ -15,7 +15,7 @@
 #ifndef COTENANT_THREAD_BPF_H
 #define COTENANT_THREAD_BPF_H
 
-#include "probe.bpf.h"
+#include "share.bpf.h"
 #include "call.h"
 #include "sched.bpf.h"
 
@@ -75,6 +75,7 @@ struct thread {
 	struct stack cuda;
 	struct stack nccl;
 	struct stack names;
+	struct budget budget;
 };
 
 struct {

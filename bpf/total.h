@@ -28,6 +28,8 @@ struct total {
 	__u64 rows;
 	__u64 shed;
 	__u64 lost;
+	__u64 waiting;		/* shed since the last row that was sent, whose weight they become */
+	__u64 unmeasured;	/* calls counted at entry only: no duration */
 	__u32 histogram[TOTAL_BUCKETS];
 };
 
@@ -47,6 +49,7 @@ enum counter {
 	COUNTER_REQUEST_FULL = 17,	/* no room to follow a block request */
 	COUNTER_OWNERS_FULL = 18,	/* a request of more tenants than are told apart */
 	COUNTER_MEMORY_FULL = 20,	/* no room to remember an allocation */
+	COUNTER_ORPHAN_SHED = 21,
 	COUNTER_END,
 };
 
@@ -56,7 +59,10 @@ struct control {
 	__u32 paused;
 	/* Rows are shed above this fill of the ring, by those who use more than their share. */
 	__u64 shed_above;
-	__u64 reserved[5];
+	__u64 share_bytes;	/* of the ring above that mark, for each tenant */
+	__u64 tenants;		/* among how many it is divided */
+	__u64 budget_calls;	/* calls of a thread recorded in full each second; 0 is all */
+	__u64 reserved[2];
 };
 
 #endif /* COTENANT_TOTAL_H */

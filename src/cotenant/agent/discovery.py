@@ -51,7 +51,7 @@ class Discovery:
         self._libraries = libraries
         self._code_program = code_program
         self._linger_ns = linger_ns
-        self._queue: queue.SimpleQueue[_Look | Mapped | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Look | Mapped | frozenset[int] | None] = queue.SimpleQueue()
         self._later: list[tuple[float, _Look]] = []
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._looked: OrderedDict[str, None] = OrderedDict()
@@ -96,6 +96,10 @@ class Discovery:
         """A process entered a new cgroup, or started a program in a root of its own."""
         self._queue.put(_Look(pid))
 
+    def rest(self, functions: frozenset[int]) -> None:
+        """These functions cost too much: no probes on them until told otherwise."""
+        self._queue.put(functions)
+
     def _run(self) -> None:
         swept = time.monotonic()
         while True:
@@ -115,9 +119,12 @@ class Discovery:
                 swept = now
                 self._sweep()
 
-    def _handle(self, item: _Look | Mapped) -> None:
+    def _handle(self, item: _Look | Mapped | frozenset[int]) -> None:
         # A process may be gone by now; then there is nothing to probe.
         with contextlib.suppress(OSError):
+            if isinstance(item, frozenset):
+                self._libraries.rest(item)
+                return
             if isinstance(item, Mapped):
                 self._remember(self._seen, item.key)
                 self._consider_mapping(item.pid, item.start, item.end, item.path, item.when_ns)

@@ -15,6 +15,9 @@ from cotenant.agent.columns import Columns
 _PAUSE_S: Final = 0.02
 _KIND_OFFSET: Final = 56  # of event_head.kind
 _FACT_KIND_OFFSET: Final = 40
+# Rows that are not taken, because storing them is slow, are left in the ring from here on: there
+# they are shed by tenant, and counted.
+_HELD_BYTES_MAX: Final = 256 << 20
 
 
 class Drain:
@@ -24,6 +27,8 @@ class Drain:
         self._events = Ring(*events, _KIND_OFFSET)
         self._facts = Ring(*facts, _FACT_KIND_OFFSET)
         self._kept: list[bytes] = []
+        self._busy_bytes = min(1 << 18, events[1] // 4)
+        self._held = 0  # Bytes of the ring that the rows held took up there.
         self._kinds: dict[int, Columns] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -42,6 +47,7 @@ class Drain:
         """Stop the thread, and drain what is left."""
         self._stop.set()
         self._thread.join()
+        self._held = 0
         self._once()
 
     def catch_up(self) -> None:
@@ -54,17 +60,26 @@ class Drain:
             with self._lock:
                 moved = self._once()
             # A ring that fills faster than it is looked at is looked at again at once.
-            if moved < 1 << 18:
+            if moved < self._busy_bytes:
                 self._stop.wait(_PAUSE_S)
 
     def _once(self) -> int:
         limit = self._events.position()
         self._kept += self._facts.records()
-        return self._events.drain(limit)
+        if self._held > _HELD_BYTES_MAX:
+            return 0
+        moved = self._events.drain(limit)
+        self._held += moved
+        return moved
+
+    def strays(self) -> int:
+        """Records that fitted no kind."""
+        return self._events.strays()
 
     def take(self) -> tuple[list[bytes], Iterable[tuple[Columns, Batch]]]:
         """Facts in order, and the rows of each kind that has any."""
         with self._lock:
             facts, self._kept = self._kept, []
+            self._held = 0
             taken = [(columns, self._events.take(kind)) for kind, columns in self._kinds.items()]
         return facts, [(c, c.plan.read(raw)) for c, raw in taken if raw[0]]

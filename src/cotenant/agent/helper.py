@@ -26,7 +26,7 @@ from cotenant.agent.watch import Watch
 from cotenant.errors import CotenantError
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
-from cotenant.probes.features import choose_method
+from cotenant.probes.features import attempt, choose_method
 from cotenant.probes.function import Library
 from cotenant.probes.hooks import place
 from cotenant.probes.kernel import KernelFamily
@@ -97,7 +97,13 @@ class Helper:
         shared = {name: self._programs.maps[name] for name in SHARED_MAPS}
         shared["calls_under_way"] = self._calls
         self._channel.send(
-            {"type": "maps", "names": list(shared), "method": self._method}, list(shared.values())
+            {
+                "type": "maps",
+                "names": list(shared),
+                "method": self._method,
+                "cost_ns": attempt(self._method).cost_ns,
+            },
+            list(shared.values()),
         )
         if self._hooks.refused:
             self._tell({"type": "hooks", "refused": self._hooks.refused})
@@ -129,6 +135,8 @@ class Helper:
                 self._naming.ask(path)
         if message["type"] == "inspect":
             self._inspector.ask(message)
+        if message["type"] == "rest":
+            self._discovery.rest(frozenset(message["functions"]))
         if message["type"] == "stop":
             self._naming.stop()
             self._discovery.stop()

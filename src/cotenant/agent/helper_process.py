@@ -43,10 +43,11 @@ class HelperProcess:
         """The helper's process id."""
         return self._process.pid
 
-    def maps(self) -> tuple[dict[str, int], str]:
-        """Descriptors of the shared maps, and the attach method."""
+    def maps(self) -> tuple[dict[str, int], str, float]:
+        """Descriptors of the shared maps, the attach method, and what a recorded call costs."""
         message, fds = self._expect("maps")
-        return dict(zip(message["names"], fds, strict=True)), message["method"]
+        maps = dict(zip(message["names"], fds, strict=True))
+        return maps, message["method"], message["cost_ns"]
 
     def ready(self) -> Message:
         """Wait until everything that is there is probed."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cotenant.errors import ProbeError
-from cotenant.probes.attach import Attacher, Attachment
+from cotenant.probes.attach import Attacher, Attachment, Placed
 from cotenant.probes.function import Function
 from cotenant.probes.inodes import Inode, real_inode
 from cotenant.probes.library import Plan, held_path, plan
@@ -59,6 +59,7 @@ class Libraries:
         self._tell = tell
         self._probed: dict[Inode, Library] = {}
         self._strangers: OrderedDict[Inode, None] = OrderedDict()
+        self._resting: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self._probed)
@@ -98,7 +99,7 @@ class Libraries:
         self, fd: int, path: str, inode: Inode, found: Plan, mapped_ns: int | None, host: bool
     ) -> None:
         try:
-            attachment = self._attacher.attach(held_path(fd), found.placed)
+            attachment = self._attacher.attach(held_path(fd), self._awake(found))
         except ProbeError as error:
             os.close(fd)
             self._strangers[inode] = None
@@ -111,6 +112,26 @@ class Libraries:
         library = Library(fd, path, found, attachment, now, gap, host=host)
         self._probed[inode] = library
         self._tell({"type": "library", **library.describe()})
+
+    def _awake(self, found: Plan) -> list[Placed]:
+        return [p for p in found.placed if p.function.id not in self._resting]
+
+    def rest(self, functions: frozenset[int]) -> None:
+        """Leave these functions without probes; all others have theirs throughout.
+
+        New probes come before the old ones go. A call that meets both is one call: the second
+        entry replaces the frame of the first, and the second return finds none.
+        """
+        changed, self._resting = self._resting ^ functions, functions
+        for library in self._probed.values():
+            if not any(p.function.id in changed for p in library.plan.placed):
+                continue
+            try:
+                fresh = self._attacher.attach(held_path(library.fd), self._awake(library.plan))
+            except ProbeError:
+                continue  # The old ones stay; the next change tries again.
+            old, library.attachment = library.attachment, fresh
+            old.close()
 
     def sweep(self, mapped: set[Inode], *, linger_ns: int) -> int:
         """Let go of libraries that nobody has mapped for a while; how many went."""

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
+from cotenant.agent.budget import Budget
 from cotenant.agent.channel import Closed, Message
 from cotenant.agent.clock import wall_offset_ns
 from cotenant.agent.columns import Columns, Maker
 from cotenant.agent.columns.communicator import CollectiveBytes, Membership
 from cotenant.agent.columns.endpoint import Address, Endpoint
 from cotenant.agent.columns.kernel import FunctionName
-from cotenant.agent.columns.owner import OWNER, owners
+from cotenant.agent.columns.owner import owners
 from cotenant.agent.columns.plain import Copy, Enum, Null, Time
 from cotenant.agent.columns.tenant import Tenant
 from cotenant.agent.communicators import Communicators
@@ -28,21 +28,29 @@ from cotenant.agent.drain import Drain
 from cotenant.agent.facts import Facts
 from cotenant.agent.gpu_processes import GpuProcesses
 from cotenant.agent.helper_process import HelperProcess
+from cotenant.agent.keeper import Keeper
 from cotenant.agent.limits import Limits
 from cotenant.agent.privileges import confine_writes, drop_capabilities, need_root
+from cotenant.agent.rollups import Rollups
 from cotenant.agent.session import SessionRow
 from cotenant.agent.settings import Settings, choose_hierarchy
 from cotenant.agent.throttle import Throttle
 from cotenant.agent.totals import Totals
+from cotenant.agent.upkeep import Upkeep
 from cotenant.errors import CotenantError, StoreError
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.names import Names
 from cotenant.identity.walk import mounts, survey
 from cotenant.probes.programs import FACTS_RING_BYTES
 from cotenant.schema.events import RECORDS
+from cotenant.store import retention
 from cotenant.store.writer import StoreWriter
 
 _TOTALS_EVERY_S: Final = 1.0
+_FORGET_EVERY: Final = 16  # Readings of the totals.
+_FORGET_AFTER_NS: Final = 60_000_000_000
+_CLOCK_STEP_NS: Final = 1_000_000_000
+_END_NS: Final = 1 << 62
 _NAMES_AT_ONCE: Final = 256
 
 
@@ -54,6 +62,7 @@ class Progress:
     tenants: int
     lost: int
     libraries: int
+    trouble: str | None = None
 
 
 class Recorder:
@@ -120,18 +129,29 @@ class Recorder:
         self.notices: list[str] = []  # What could not be attached, each in one line.
         self._events = 0
         self._offset_ns = 0
+        self._readings = 0
+        self._resting: set[int] = set()
 
     def attach(self) -> None:
         """Place every probe, then give up every privilege."""
         try:
-            maps, method = self._helper.maps()
+            maps, method, cost_ns = self._helper.maps()
             self._drain = Drain(
                 (maps["events"], self._settings.events_bytes), (maps["facts"], FACTS_RING_BYTES)
             )
             for kind, record in RECORDS.items():
                 self._drain.expect(kind, Columns(record, self._makers()))
             self._totals = Totals(maps["totals"], maps["counters"], self._ledger)
-            self._control = Control(maps["controls"])
+            self._keeper = Keeper(self._writer, self._totals.losses)
+            self._upkeep = Upkeep(
+                self._writer,
+                retention.Limits(self._settings.keep_ns, self._settings.max_bytes),
+            )
+            self._rollups = Rollups()
+            self._control = Control(maps["controls"], ring_bytes=self._settings.events_bytes)
+            self._budget = Budget(self._settings.budget, cost_ns)
+            self._control.budget(self._budget.calls)
+            self._session.note(call_cost_ns=round(cost_ns), budget=self._settings.budget)
             self._gpus.attach(maps)
             self._limits = Limits(self._ledger)
             self._throttle = Throttle(self._ledger) if "host" in self._settings.events else None
@@ -150,6 +170,7 @@ class Recorder:
             self._session.started(now_ns=time.time_ns(), offset_ns=self._offset_ns, method=method)
             drop_capabilities()
             self._session.note(landlock=confine_writes(self._settings.store))
+            self._upkeep.start()
         except BaseException:
             self._helper.kill()
             self._writer.close()
@@ -171,7 +192,10 @@ class Recorder:
         }
 
     def _sample_clock(self) -> None:
-        self._offset_ns = wall_offset_ns()
+        before, self._offset_ns = self._offset_ns, wall_offset_ns()
+        if before and abs(self._offset_ns - before) > _CLOCK_STEP_NS:
+            self._session.clock_set(time.time_ns(), self._offset_ns - before)
+            self._upkeep.clock_was_set()
         self._time.offset_ns = self._offset_ns
         self._facts.offset_ns = self._offset_ns
 
@@ -184,14 +208,16 @@ class Recorder:
                 min(self._settings.seal_every_s, max(0, deadline - time.monotonic()))
             ):
                 self._hear()
-                self._cycle(totals=time.monotonic() >= next_totals)
-                if time.monotonic() >= next_totals:
-                    next_totals += _TOTALS_EVERY_S
+                due = time.monotonic() >= next_totals
+                self._cycle(totals=due)
+                if due:
+                    next_totals = time.monotonic() + _TOTALS_EVERY_S
                 show(self.progress())
                 if time.monotonic() >= deadline:
                     break
         except BaseException:
             self._helper.kill()
+            self._upkeep.stop()
             self._writer.close()
             raise
         self._finish()
@@ -230,16 +256,14 @@ class Recorder:
         self._look_up(batches)
         self._learn()
         for columns, batch in batches:
-            self._append(columns, batch)
-        if totals:
-            self._control.next_window()
-            self._writer.append("totals", self._totals.read(now_ns))
-            self._writer.append("losses", self._totals.read_losses(now_ns))
-            self._look_at_limits(now_ns)
-            self._gpus.write(self._writer, now_ns, self._offset_ns)
-            self._session.note(**self._totals.counters())
+            rows = columns.make(batch)
+            if self._keeper.keep(columns, batch, rows):
+                self._rollups.add(columns.family, rows)
+            self._events += batch.rows
         self._snapshots()
-        self._writer.seal(now_ns)
+        self._keeper.seal(now_ns)
+        if totals:
+            self._tell_totals(now_ns)
 
     def _look_up(self, batches: list[tuple[Columns, Any]]) -> None:
         """What rows lack may be found by the helper, as long as it is there."""
@@ -254,20 +278,49 @@ class Recorder:
         self._gpus.hear(self._heard)
         self._session.layers(self._gpus.layers)
 
-    def _look_at_limits(self, now_ns: int) -> None:
-        throttled = self._throttle.sample(now_ns) if self._throttle else None
-        if throttled is not None:
-            self._writer.append("host_events", throttled)
-        limits = self._limits.sample(now_ns)
-        if limits is not None:
-            self._writer.append("limits", limits)
+    def _tell_totals(self, now_ns: int, *, last: bool = False) -> None:
+        """What was counted and what became of it; visible with the next seal."""
+        self._control.next_window()
+        self._keeper.append("totals", self._totals.read(now_ns))
+        losses = self._totals.losses
+        self._keeper.append("losses", losses.table(now_ns, self._owners))
+        self._add("rollups", self._rollups.take(_END_NS if last else now_ns))
+        self._add("host_events", self._throttle.sample(now_ns) if self._throttle else None)
+        self._add("limits", self._limits.sample(now_ns))
+        self._gpus.write(self._keeper, now_ns, self._offset_ns)
+        self._control.divide(self._totals.tenants)
+        self._spend()
+        counters = self._totals.counters()
+        sent = counters.get("orphan_rows", 0) - counters.get("orphan_lost", 0)
+        losses.orphans = sent - counters.get("orphan_shed", 0)
+        self._session.note(**counters)
+        self._session.trouble(
+            store=self._keeper.trouble,
+            upkeep=self._upkeep.trouble,
+            untold=self._keeper.untold,
+            strays=self._drain.strays(),
+        )
+        self._readings += 1
+        if self._readings % _FORGET_EVERY == 0:
+            losses.forget(self._totals.gone)
+            self._ledger.forget(now_ns - _FORGET_AFTER_NS)
 
-    def _append(self, columns: Columns, batch: Any) -> None:
-        self._writer.append(columns.table, columns.make(batch))
-        self._events += batch.rows
-        codes, distinct = batch.key(*OWNER)
-        ids = owners(self._ledger, distinct)
-        self._totals.stored(columns.family, ids, np.bincount(codes, minlength=len(distinct)))
+    def _add(self, table: str, rows: Any | None) -> None:
+        if rows is not None:
+            self._keeper.append(table, rows)
+
+    def _owners(self, entries: Any) -> Any:
+        return owners(self._ledger, entries)
+
+    def _spend(self) -> None:
+        """Probes that cost too much rest, and come back."""
+        gone, back = self._budget.look(self._totals.calls, time.monotonic())
+        if gone or back:
+            self._resting = (self._resting | set(gone)) - set(back)
+            self._helper.channel.send({"type": "rest", "functions": sorted(self._resting)})
+            for function in (*gone, *back):
+                self._session.rested(function, time.time_ns(), resting=function in gone)
+        self._session.over_budget(self._totals.unmeasured)
 
     def _snapshots(self) -> None:
         if self._ledger.version != self._ledger_version:
@@ -285,26 +338,39 @@ class Recorder:
             self._stopping = True
             self._heard += self._helper.stop()
             self._drain.stop()
-            self._cycle(totals=True)
-            imbalance = self._totals.losses.imbalance()
-            if imbalance:
-                self._session.note(
-                    imbalance={f"{family} {cgroup}": n for (family, cgroup), n in imbalance.items()}
-                )
+            self._upkeep.stop()
+            self._cycle(totals=False)
+            if not self._keeper.seal(time.time_ns(), at_once=True):
+                self._totals.losses.give_up_waiting()
+            self._tell_totals(time.time_ns(), last=True)
+            self._check()
             self._session.ended(time.time_ns())
             self._snapshots()
             self._writer.seal(time.time_ns())
         finally:
             self._writer.close()
 
+    def _check(self) -> None:
+        """Every event is stored, shed or lost: say so where it is not."""
+        off = self._totals.losses.imbalance()
+        if off:
+            self.notices.append(
+                f"{sum(map(abs, off.values()))} events are unaccounted for; see notes in sessions"
+            )
+            self._session.note(imbalance={" ".join(map(str, t)): n for t, n in off.items()})
+        if self._keeper.miscounted:
+            self.notices.append(f"the store sealed {self._keeper.miscounted:+d} rows too many")
+            self._session.note(miscounted=self._keeper.miscounted)
+
     def progress(self) -> Progress:
         """Where it stands."""
         losses = self._totals.losses
         return Progress(
             events=self._events,
-            tenants=len({cgroup for _, cgroup in losses.stored}),
-            lost=sum(losses.lost.values()) + sum(losses.shed.values()),
+            tenants=len({tally[1:] for tally in losses.stored}),
+            lost=losses.total("lost") + losses.total("shed"),
             libraries=self._session.libraries,
+            trouble=self._keeper.trouble,
         )
 
 

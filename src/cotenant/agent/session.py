@@ -3,12 +3,16 @@
 import json
 import os
 import uuid
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import pyarrow as pa
 
 from cotenant.agent.channel import Message
 from cotenant.agent.layers import Layers
+from cotenant.probes.kernel import counted
+
+_EVENTS_NOTED: Final = 64
 
 
 class SessionRow:
@@ -76,6 +80,28 @@ class SessionRow:
             if self._notes.get(key) != value:
                 self._notes[key] = value
                 self.changed = True
+
+    def trouble(self, **troubles: Any) -> None:
+        """What does not work right now; what works again stays as a note of its time."""
+        for key, value in troubles.items():
+            if value:
+                self.note(**{f"trouble_{key}": value})
+
+    def clock_set(self, now_ns: int, by_ns: int) -> None:
+        """The wall clock was set: times before and after do not compare."""
+        steps = [*self._notes.get("clock_steps", ()), {"at_ns": now_ns, "by_ns": by_ns}]
+        self.note(clock_steps=steps[-_EVENTS_NOTED:])
+
+    def rested(self, function: int, now_ns: int, *, resting: bool) -> None:
+        """A function's probes cost too much and were removed, or are back."""
+        name = (counted(function) or ("", str(function)))[1]
+        news = {"function": name, "at_ns": now_ns, "probed": not resting}
+        self.note(budget_detached=[*self._notes.get("budget_detached", ()), news][-_EVENTS_NOTED:])
+
+    def over_budget(self, calls: Mapping[str, int]) -> None:
+        """Calls of these functions were counted at entry only, so far."""
+        if calls:
+            self.note(budget_counted_only=dict(calls))
 
     def ended(self, now_ns: int) -> None:
         """The recording stopped as it should."""

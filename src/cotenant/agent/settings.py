@@ -33,6 +33,9 @@ class Settings:
     host_rows: str = "gpu"  # Or "all": every span of every thread.
     group: str = "cotenant"
     config: Config = field(default_factory=Config)
+    budget: float = 0.05  # Of a thread's time that probes may cost it; 0 is no limit.
+    keep_ns: int | None = None  # None keeps rows for ever.
+    max_bytes: int | None = None
 
 
 def v1_hierarchies() -> dict[str, int]:

@@ -1,28 +1,24 @@
-"""Exact totals out of the kernel, each second, and from them what became of every event.
-
-    seen (the kernel's count) = stored (ours) + shed + lost (the kernel's) + queued
-
-``queued`` is what is still on its way when a window ends; after the last one it must be zero.
-"""
+"""Exact totals out of the kernel, each second: what changed since the last look."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cotenant.agent.columns.owner import owners
+from cotenant.agent.columns.owner import OWNER, owners
+from cotenant.agent.losses import Fate, Losses, Tally
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
 from cotenant.probes.kernel import counted
 from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY
 
-_SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost")
+_SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured")
+_IDLE_READINGS: Final = 30  # After so many without a change, and with its cgroup, a total goes.
 
-Tally = tuple[str, int]  # Family and stored cgroup id.
+Values = npt.NDArray[np.int64]
 
 
 def _possible_cpus() -> int:
@@ -30,36 +26,23 @@ def _possible_cpus() -> int:
         return int(file.read().strip().split("-")[-1].split(",")[-1]) + 1
 
 
-@dataclass(slots=True)
-class Losses:
-    """What became of the events of each family and tenant, since the recording began."""
-
-    seen: Counter[Tally] = field(default_factory=Counter)
-    shed: Counter[Tally] = field(default_factory=Counter)
-    lost: Counter[Tally] = field(default_factory=Counter)
-    stored: Counter[Tally] = field(default_factory=Counter)
-
-    def queued(self, tally: Tally) -> int:
-        """Seen, and neither stored nor shed nor lost so far."""
-        return self.seen[tally] - self.stored[tally] - self.shed[tally] - self.lost[tally]
-
-    def imbalance(self) -> dict[Tally, int]:
-        """After the last drain: families and tenants whose events do not add up."""
-        tallies = {*self.seen, *self.stored}
-        return {tally: self.queued(tally) for tally in tallies if self.queued(tally)}
-
-
 class Totals:
-    """Reads the kernel's totals and writes down what changed."""
+    """Reads the kernel's totals and tells what changed."""
 
     def __init__(self, totals_fd: int, counters_fd: int, ledger: Ledger) -> None:
         self._totals_fd = totals_fd
         self._counters_fd = counters_fd
         self._ledger = ledger
         self._cpus = _possible_cpus()
-        self._before: dict[bytes, _Snapshot] = {}
-        self._told = Losses()
+        self._places: dict[bytes, int] = {}
+        self._sums: dict[str, Values] = {name: np.zeros(0, np.int64) for name in _SUMMED}
+        self._histogram = np.zeros((0, TOTAL["histogram"].shape[0]), np.int64)
+        self._idle: dict[bytes, int] = {}
         self.losses = Losses()
+        # Per tenant and function, in the last window: calls, and those counted at entry only.
+        self.calls: dict[tuple[Tally, int], tuple[int, int]] = {}
+        self.tenants = 0  # How many had events in the last window.
+        self.unmeasured: Counter[str] = Counter()  # Calls counted at entry only, by function.
 
     def counters(self) -> dict[str, int]:
         """What the programs could not do, by name; only what happened."""
@@ -75,112 +58,112 @@ class Totals:
                 found[name.lower()] = total
         return found
 
-    def stored(
-        self, family: str, ids: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
-    ) -> None:
-        """Rows of these tenants were handed to the store."""
-        for cgroup, count in zip(ids.tolist(), counts.tolist(), strict=True):
-            if count:
-                self.losses.stored[family, cgroup] += count
-
     def read(self, now_ns: int) -> Any:
         """Rows of ``totals`` for the time since the last reading."""
-        keys, values = syscalls.map_items(
-            self._totals_fd, TOTAL_KEY.itemsize, TOTAL.itemsize * self._cpus
-        )
+        width = TOTAL_KEY.itemsize
+        keys, values = syscalls.map_items(self._totals_fd, width, TOTAL.itemsize * self._cpus)
         entries = np.frombuffer(keys, TOTAL_KEY)
-        per_cpu = np.frombuffer(values, TOTAL).reshape(len(entries), self._cpus)
-        ids = owners(self._ledger, entries)
-        rows = []
-        for index, entry in enumerate(entries):
-            row = self._row(entry, per_cpu[index], int(ids[index]), now_ns)
-            if row is not None:
-                rows.append(row)
-        return pa.Table.from_pylist(rows, schema=_SCHEMA)
+        cpus = np.frombuffer(values, TOTAL).reshape(len(entries), self._cpus)
+        names = [keys[at : at + width] for at in range(0, len(keys), width)]
+        before = np.array([self._places.get(name, -1) for name in names], np.int64)
+        sums = {name: cpus[name].sum(axis=1).astype(np.int64) for name in _SUMMED}
+        histogram = cpus["histogram"].sum(axis=1, dtype=np.int64)
+        known = before >= 0
+        delta = {name: _since(sums[name], self._sums[name], before, known) for name in _SUMMED}
+        buckets = _since(histogram, self._histogram, before, known)
+        self._places = {name: at for at, name in enumerate(names)}
+        self._sums, self._histogram = sums, histogram
+        changed = np.flatnonzero((delta["count"] != 0) | (delta["rows"] != 0))
+        self._tell(entries[changed], {name: delta[name][changed] for name in _SUMMED})
+        self._forget(names, changed, entries)
+        return self._table(now_ns, entries, changed, delta, buckets, cpus)
 
-    def _row(
-        self, entry: np.void, cpus: npt.NDArray[np.void], cgroup: int, now_ns: int
-    ) -> dict[str, Any] | None:
-        counts = counted(int(entry["function"]))
-        if counts is None:
-            return None
-        family, function = counts
-        now = {name: int(cpus[name].sum()) for name in _SUMMED}
-        histogram = cpus["histogram"].astype(np.int64).sum(axis=0)
-        before = self._before.get(entry.tobytes())
-        self._before[entry.tobytes()] = _Snapshot(now, histogram)
-        delta = {name: now[name] - (before.sums[name] if before else 0) for name in _SUMMED}
-        tally = (family, cgroup)
-        self.losses.seen[tally] += delta["rows"]
-        self.losses.shed[tally] += delta["shed"]
-        self.losses.lost[tally] += delta["lost"]
-        if not delta["count"]:
-            return None
-        window = cpus["window"].max()
-        return {
-            "timestamp_ns": now_ns,
-            "cgroup_id": cgroup,
-            "family": family,
-            "function": function,
-            "count": delta["count"],
-            "sum_ns": delta["sum_ns"],
-            "max_ns": int(cpus["max_ns"][cpus["window"] == window].max()),
-            "histogram": (histogram - before.histogram if before else histogram).tolist(),
-            "bytes": delta["bytes"],
-        }
-
-    def read_losses(self, now_ns: int) -> Any:
-        """Rows of ``losses`` for the window since the last reading."""
-        rows = []
-        for tally in sorted({*self.losses.seen, *self.losses.stored}):
-            family, cgroup = tally
-            row = {
-                name: getattr(self.losses, name)[tally] - getattr(self._told, name)[tally]
-                for name in ("seen", "stored", "shed", "lost")
-            }
-            queued = self.losses.queued(tally) - self._told.queued(tally)
-            if not any(row.values()) and not queued:
+    def _tell(self, entries: npt.NDArray[np.void], delta: dict[str, Values]) -> None:
+        """What became of the events behind these totals."""
+        self.calls = {}
+        self.tenants = len(np.unique(entries[list(OWNER)]))
+        owner = list(zip(*(entries[name].tolist() for name in OWNER), strict=True))
+        for at, function in enumerate(entries["function"].tolist()):
+            about = counted(function)
+            if about is None:
                 continue
-            reason = "ring full" if row["lost"] else "over its share" if row["shed"] else None
-            rows.append(
-                {"timestamp_ns": now_ns, "family": family, "cgroup_id": cgroup, **row,
-                 "queued": queued, "reason": reason}
-            )  # fmt: skip
-        for name in ("seen", "stored", "shed", "lost"):
-            setattr(self._told, name, getattr(self.losses, name).copy())
-        return pa.Table.from_pylist(rows, schema=_LOSS_SCHEMA)
+            fate = Fate(*(int(delta[name][at]) for name in ("rows", "shed", "lost")))
+            tally = Tally(about[0], *owner[at])
+            self.losses.count(tally, fate)
+            count, unmeasured = int(delta["count"][at]), int(delta["unmeasured"][at])
+            self.calls[tally, function] = (count, unmeasured)
+            if unmeasured:
+                self.unmeasured[about[1]] += unmeasured
+
+    def _table(
+        self,
+        now_ns: int,
+        entries: npt.NDArray[np.void],
+        changed: Values,
+        delta: dict[str, Values],
+        buckets: Values,
+        cpus: npt.NDArray[np.void],
+    ) -> Any:
+        about = {f: counted(f) for f in set(entries["function"].tolist())}
+        functions = entries["function"][changed].tolist()
+        told = np.array([about[f] is not None for f in functions], bool)
+        rows = changed[(delta["count"][changed] > 0) & told]
+        names = [about[f] for f in entries["function"][rows].tolist()]
+        unmeasured = delta["unmeasured"][rows]
+        per_row = self._histogram.shape[1]
+        return pa.table(
+            {
+                "timestamp_ns": np.full(len(rows), now_ns, np.int64),
+                "cgroup_id": owners(self._ledger, entries[rows]),
+                "family": pa.array([n[0] for n in names if n], pa.string()),
+                "function": pa.array([n[1] for n in names if n], pa.string()),
+                "count": delta["count"][rows],
+                "sum_ns": delta["sum_ns"][rows],
+                "max_ns": _longest(cpus[rows]),
+                "histogram": pa.ListArray.from_arrays(
+                    np.arange(len(rows) + 1, dtype=np.int32) * per_row, buckets[rows].ravel()
+                ),
+                "bytes": delta["bytes"][rows],
+                "unmeasured": pa.array(unmeasured, mask=unmeasured == 0),
+            }
+        )
+
+    def _forget(self, names: list[bytes], changed: Values, entries: npt.NDArray[np.void]) -> None:
+        """Let the kernel forget tenants that are gone: nobody adds to their totals any more."""
+        busy = set(changed.tolist())
+        idle = {
+            name: self._idle.get(name, 0) + 1 for at, name in enumerate(names) if at not in busy
+        }
+        for name in [name for name, readings in idle.items() if readings >= _IDLE_READINGS]:
+            entry = entries[self._places[name]]
+            if self.gone(Tally("", *(int(entry[field]) for field in OWNER))):
+                syscalls.map_delete(self._totals_fd, name)
+                del idle[name]
+            else:
+                idle[name] = 0
+        self._idle = idle
+
+    def gone(self, tally: Tally) -> bool:
+        """Whether the tenant's cgroup was removed."""
+        asked = [(tally.hierarchy, tally.cgroup_id)]
+        if self._ledger.v1_hierarchy is not None and tally.cgroup_v1_id:
+            asked.append((self._ledger.v1_hierarchy, tally.cgroup_v1_id))
+        rows = [self._ledger.row(*each) for each in asked]
+        return any(row is None or row["removed_ns"] is not None for row in rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    sums: dict[str, int]
-    histogram: npt.NDArray[np.int64]
+def _since(now: Values, then: Values, before: Values, known: npt.NDArray[np.bool_]) -> Values:
+    """What was added; all of it where there was nothing before."""
+    delta = now.copy()
+    delta[known] -= then[before[known]]
+    return delta
 
 
-_SCHEMA: Final = pa.schema(
-    [
-        ("timestamp_ns", pa.int64()),
-        ("cgroup_id", pa.int64()),
-        ("family", pa.string()),
-        ("function", pa.string()),
-        ("count", pa.int64()),
-        ("sum_ns", pa.int64()),
-        ("max_ns", pa.int64()),
-        ("histogram", pa.list_(pa.int64())),
-        ("bytes", pa.int64()),
-    ]
-)
-
-_LOSS_SCHEMA: Final = pa.schema(
-    [
-        ("timestamp_ns", pa.int64()),
-        ("family", pa.string()),
-        ("cgroup_id", pa.int64()),
-        ("seen", pa.int64()),
-        ("stored", pa.int64()),
-        ("shed", pa.int64()),
-        ("lost", pa.int64()),
-        ("queued", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)
+def _longest(cpus: npt.NDArray[np.void]) -> Values:
+    """The longest call of the latest window, over all CPUs."""
+    if not len(cpus):
+        return np.zeros(0, np.int64)
+    latest = cpus["window"].max(axis=1, keepdims=True)
+    current = np.where(cpus["window"] == latest, cpus["max_ns"], 0)
+    longest: Values = current.max(axis=1).astype(np.int64)
+    return longest

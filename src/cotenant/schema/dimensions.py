@@ -61,6 +61,9 @@ TOTALS: Final = Table(
         Column("max_ns", "int64", "the longest of them", False),
         Column("histogram", "list<int64>", "calls by log2 of the duration in ns", False),
         Column("bytes", "int64", "bytes moved, where the function moves any"),
+        Column(
+            "unmeasured", "int64", "of the calls, those over budget: counted without a duration"
+        ),
     ),
 )
 
@@ -72,9 +75,9 @@ LOSSES: Final = Table(
         Column("family", "string", "cuda, nccl, host, io, net or tcp", False),
         Column("cgroup_id", "int64", "joins containers", False),
         Column("seen", "int64", "events that were to become rows", False),
-        Column("stored", "int64", "rows written", False),
+        Column("stored", "int64", "rows sealed", False),
         Column("shed", "int64", "left out on purpose, within the weight of others", False),
-        Column("lost", "int64", "dropped because the ring was full", False),
+        Column("lost", "int64", "dropped: the ring was full, or the store behind", False),
         Column(
             "queued",
             "int64",

@@ -9,8 +9,8 @@ import numpy as np
 
 ALLOCATION: Final = np.dtype(
     {
-        "names": ["bytes", "process_start_ns", "context", "other", "references", "reserved"],
-        "formats": ["<u8", "<u8", "<u8", "<u8", "<i4", "<u4"],
+        "names": ['bytes', 'process_start_ns', 'context', 'other', 'references', 'reserved'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<i4', '<u4'],
         "offsets": [0, 8, 16, 24, 32, 36],
         "itemsize": 40,
     }
@@ -18,8 +18,8 @@ ALLOCATION: Final = np.dtype(
 
 ALLOCATION_KEY: Final = np.dtype(
     {
-        "names": ["pid", "sort", "address"],
-        "formats": ["<u4", "<u4", "<u8"],
+        "names": ['pid', 'sort', 'address'],
+        "formats": ['<u4', '<u4', '<u8'],
         "offsets": [0, 4, 8],
         "itemsize": 16,
     }
@@ -27,158 +27,26 @@ ALLOCATION_KEY: Final = np.dtype(
 
 CALL_SPEC: Final = np.dtype(
     {
-        "names": [
-            "flags",
-            "op",
-            "shape",
-            "stack",
-            "in",
-            "in_offset",
-            "in_words",
-            "out",
-            "handle",
-            "stream",
-            "address",
-            "bytes",
-            "bytes_shift",
-            "direction",
-            "datatype",
-            "reduce_op",
-            "root",
-            "peer",
-            "communicator",
-            "fact",
-            "text",
-            "text_out",
-            "other",
-            "rank",
-            "nranks",
-            "config",
-            "step",
-            "out_bytes",
-            "alternate",
-            "guard",
-            "source_type",
-            "target_type",
-            "reserved",
-        ],
-        "formats": [
-            "<u2",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u2",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "3<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "<u1",
-            "4<u1",
-        ],
-        "offsets": [
-            0,
-            2,
-            3,
-            4,
-            5,
-            6,
-            8,
-            9,
-            10,
-            11,
-            12,
-            13,
-            16,
-            17,
-            18,
-            19,
-            20,
-            21,
-            22,
-            23,
-            24,
-            25,
-            26,
-            27,
-            28,
-            29,
-            30,
-            31,
-            32,
-            33,
-            34,
-            35,
-            36,
-        ],
+        "names": ['flags', 'op', 'shape', 'stack', 'in', 'in_offset', 'in_words', 'out', 'handle', 'stream', 'address', 'bytes', 'bytes_shift', 'direction', 'datatype', 'reduce_op', 'root', 'peer', 'communicator', 'fact', 'text', 'text_out', 'other', 'rank', 'nranks', 'config', 'step', 'out_bytes', 'alternate', 'guard', 'source_type', 'target_type', 'reserved'],
+        "formats": ['<u2', '<u1', '<u1', '<u1', '<u1', '<u2', '<u1', '<u1', '<u1', '<u1', '<u1', '3<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '<u1', '4<u1'],
+        "offsets": [0, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36],
         "itemsize": 40,
     }
 )
 
 CONTROL: Final = np.dtype(
     {
-        "names": ["window", "excludes", "paused", "shed_above", "reserved"],
-        "formats": ["<u8", "<u4", "<u4", "<u8", "5<u8"],
-        "offsets": [0, 8, 12, 16, 24],
+        "names": ['window', 'excludes', 'paused', 'shed_above', 'share_bytes', 'tenants', 'budget_calls', 'reserved'],
+        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '2<u8'],
+        "offsets": [0, 8, 12, 16, 24, 32, 40, 48],
         "itemsize": 64,
     }
 )
 
 FACT: Final = np.dtype(
     {
-        "names": [
-            "timestamp_ns",
-            "process_start_ns",
-            "cgroup_id",
-            "cgroup_v1_id",
-            "pid",
-            "tid",
-            "kind",
-            "function",
-            "size",
-            "handle",
-            "other",
-            "address",
-            "rank",
-            "nranks",
-        ],
-        "formats": [
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u4",
-            "<u4",
-            "<u2",
-            "<u2",
-            "<u4",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<i4",
-            "<i4",
-        ],
+        "names": ['timestamp_ns', 'process_start_ns', 'cgroup_id', 'cgroup_v1_id', 'pid', 'tid', 'kind', 'function', 'size', 'handle', 'other', 'address', 'rank', 'nranks'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<u4', '<u4', '<u2', '<u2', '<u4', '<u8', '<u8', '<u8', '<i4', '<i4'],
         "offsets": [0, 8, 16, 24, 32, 36, 40, 42, 44, 48, 56, 64, 72, 76],
         "itemsize": 80,
     }
@@ -186,34 +54,8 @@ FACT: Final = np.dtype(
 
 FLIGHT: Final = np.dtype(
     {
-        "names": [
-            "began_ns",
-            "cgroup_id",
-            "cgroup_v1_id",
-            "process_start_ns",
-            "stream",
-            "communicator",
-            "pid",
-            "tid",
-            "function",
-            "kind",
-            "known",
-            "comm",
-        ],
-        "formats": [
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u4",
-            "<u4",
-            "<u2",
-            "<u2",
-            "<u4",
-            "S16",
-        ],
+        "names": ['began_ns', 'cgroup_id', 'cgroup_v1_id', 'process_start_ns', 'stream', 'communicator', 'pid', 'tid', 'function', 'kind', 'known', 'comm'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u4', '<u4', '<u2', '<u2', '<u4', 'S16'],
         "offsets": [0, 8, 16, 24, 32, 40, 48, 52, 56, 58, 60, 64],
         "itemsize": 80,
     }
@@ -221,8 +63,8 @@ FLIGHT: Final = np.dtype(
 
 HOLDING: Final = np.dtype(
     {
-        "names": ["bytes", "allocations", "cgroup_id", "cgroup_v1_id", "dropped"],
-        "formats": ["<i8", "<i8", "<u8", "<u8", "<u8"],
+        "names": ['bytes', 'allocations', 'cgroup_id', 'cgroup_v1_id', 'dropped'],
+        "formats": ['<i8', '<i8', '<u8', '<u8', '<u8'],
         "offsets": [0, 8, 16, 24, 32],
         "itemsize": 40,
     }
@@ -230,8 +72,8 @@ HOLDING: Final = np.dtype(
 
 HOLDING_KEY: Final = np.dtype(
     {
-        "names": ["process_start_ns", "context", "pid", "reserved"],
-        "formats": ["<u8", "<u8", "<u4", "<u4"],
+        "names": ['process_start_ns', 'context', 'pid', 'reserved'],
+        "formats": ['<u8', '<u8', '<u4', '<u4'],
         "offsets": [0, 8, 16, 20],
         "itemsize": 24,
     }
@@ -239,18 +81,8 @@ HOLDING_KEY: Final = np.dtype(
 
 MAPPING: Final = np.dtype(
     {
-        "names": [
-            "pid",
-            "device",
-            "inode",
-            "start",
-            "end",
-            "offset",
-            "process_start_ns",
-            "generation",
-            "reserved",
-        ],
-        "formats": ["<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u4", "<u4"],
+        "names": ['pid', 'device', 'inode', 'start', 'end', 'offset', 'process_start_ns', 'generation', 'reserved'],
+        "formats": ['<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u4', '<u4'],
         "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 52],
         "itemsize": 56,
     }
@@ -258,27 +90,17 @@ MAPPING: Final = np.dtype(
 
 TOTAL: Final = np.dtype(
     {
-        "names": [
-            "count",
-            "sum_ns",
-            "max_ns",
-            "bytes",
-            "window",
-            "rows",
-            "shed",
-            "lost",
-            "histogram",
-        ],
-        "formats": ["<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8", "40<u4"],
-        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64],
-        "itemsize": 224,
+        "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'rows', 'shed', 'lost', 'waiting', 'unmeasured', 'histogram'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '40<u4'],
+        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80],
+        "itemsize": 240,
     }
 )
 
 TOTAL_KEY: Final = np.dtype(
     {
-        "names": ["cgroup_id", "cgroup_v1_id", "function", "hierarchy", "reserved"],
-        "formats": ["<u8", "<u8", "<u2", "<u2", "2<u2"],
+        "names": ['cgroup_id', 'cgroup_v1_id', 'function', 'hierarchy', 'reserved'],
+        "formats": ['<u8', '<u8', '<u2', '<u2', '2<u2'],
         "offsets": [0, 8, 16, 18, 20],
         "itemsize": 24,
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import UsageError
 from cotenant.views.cli import store_argument
+from cotenant.views.cli.amounts import share, size_bytes
 from cotenant.views.window import duration_ns
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_what(parser.add_argument_group("what becomes a row"))
     _add_how(parser.add_argument_group("how it is seen"))
+    _add_limits(parser.add_argument_group("how much"))
 
 
 def _add_what(group: Any) -> None:
@@ -103,6 +105,27 @@ def _add_how(group: Any) -> None:
     )
 
 
+def _add_limits(group: Any) -> None:
+    group.add_argument(
+        "--keep",
+        metavar="TIME",
+        help="let rows go that are older than this: 90m, 7d (default: never)",
+    )
+    group.add_argument(
+        "--max-bytes",
+        type=size_bytes,
+        metavar="SIZE",
+        help="let the oldest rows go when the store outgrows this: 500m, 10g (default: never)",
+    )
+    group.add_argument(
+        "--budget",
+        type=share,
+        default=0.05,
+        metavar="PERCENT",
+        help="what probes may cost a thread before its calls are only counted (default: 5%%; off)",
+    )
+
+
 def _families(text: str) -> tuple[str, ...]:
     """``cuda,host`` as a tuple."""
     chosen = tuple(word.strip() for word in text.split(",") if word.strip())
@@ -130,6 +153,9 @@ def run(args: argparse.Namespace) -> int:
         host_threshold_ns=duration_ns(args.host_threshold),
         host_rows=args.host_rows,
         config=load_config(args.config),
+        budget=args.budget,
+        keep_ns=duration_ns(args.keep) if args.keep else None,
+        max_bytes=args.max_bytes,
     )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -139,9 +165,12 @@ def run(args: argparse.Namespace) -> int:
     print(f"recording into {args.store}; stop with Ctrl-C", file=sys.stderr, flush=True)
     for notice in recorder.notices:
         print(f"cotenant: {notice}", file=sys.stderr, flush=True)
+    told = len(recorder.notices)
     line = _LiveLine()
     recorder.run(stop, line.show)
     line.end()
+    for notice in recorder.notices[told:]:
+        print(f"cotenant: {notice}", file=sys.stderr, flush=True)
     if not args.quiet:
         from cotenant.views.summary import print_summary
 
@@ -156,9 +185,14 @@ class _LiveLine:
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
         self._last = (time.monotonic(), 0)
+        self._trouble: str | None = None
 
     def show(self, progress: "Progress") -> None:
-        """Write the line anew."""
+        """Write the line anew; what is wrong with the store is said wherever we write to."""
+        if progress.trouble != self._trouble:
+            self._trouble = progress.trouble
+            text = progress.trouble or "rows are written again"
+            print(f"cotenant: {text}", file=sys.stderr, flush=True)
         if not self._live:
             return
         now = time.monotonic()
