@@ -21,6 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SIM = ROOT / "sim" / "build"
+OURS = ("cuda_", "nccl_", "names_", "host_", "io_", "net_", "tcp_")
 COTENANT = [sys.executable, "-m", "cotenant"]
 
 
@@ -208,7 +209,7 @@ def bpf_links() -> set[int]:
     listed = json.loads(
         subprocess.run([tool, "-j", "prog"], capture_output=True, check=True).stdout
     )
-    return {p["id"] for p in listed if p.get("name", "").startswith(("cuda_", "nccl_", "names_"))}
+    return {p["id"] for p in listed if p.get("name", "").startswith(OURS)}
 
 
 # The interpreter itself may lie where only root can go: what is needed is imported first.
