@@ -10,6 +10,8 @@ from cotenant.query.session import Session
 from cotenant.query.timeline.families import FAMILIES
 
 LANES_PER_TENANT: Final = 12  # Of one family; the rest share a lane, so that a busy host fits.
+GPU: Final = frozenset({"cuda", "nccl"})
+HOST: Final = frozenset({"host", "kernel", "unknown"})
 _REST: Final = -1
 _SHARE: Final = 10  # A scan may be repeated after ten times what it took.
 _SHORTEST_S: Final = 2.0
@@ -36,7 +38,7 @@ class Survey:
     start_ns: int | None = None
     end_ns: int | None = None
     events: dict[str, dict[str, int]] | None = None  # By tenant and family.
-    order: tuple[str, ...] = ()  # Tenants by when they were first seen.
+    order: tuple[str, ...] = ()  # Tenants: of a GPU first, then by when they were first seen.
     longest: dict[str, int] | None = None  # By family, in ns.
 
 
@@ -112,7 +114,7 @@ class Lanes:
 
     def _summed(self, rows: Iterable[dict[str, Any]]) -> Survey:
         events: dict[str, dict[str, int]] = {}
-        first: dict[str, int] = {}
+        first: dict[str, tuple[bool, bool, int]] = {}
         longest: dict[str, int] = {}
         start: int | None = None
         end: int | None = None
@@ -121,7 +123,9 @@ class Lanes:
             family, began, ended = row["family"], row["first_ns"], row["last_ns"]
             mine = events.setdefault(tenant, {})
             mine[family] = mine.get(family, 0) + row["events"]
-            first[tenant] = min(first.get(tenant, began), began)
+            # Who uses a GPU comes before who does not, and the host and the kernel last.
+            rank = (tenant in HOST, family not in GPU, began)
+            first[tenant] = min(first.get(tenant, rank), rank)
             longest[family] = max(longest.get(family, 0), row["longest_ns"])
             start = began if start is None else min(start, began)
             end = ended if end is None else max(end, ended)

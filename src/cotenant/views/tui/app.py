@@ -119,7 +119,7 @@ class Top(App[None]):
 
     def _draw(self) -> None:
         sample = self._sample
-        if sample is None or not self.is_mounted:
+        if sample is None:
             return
         for row in sorted(sample.rows, key=lambda row: str(row["tenant"])):
             self._colour(row["tenant"])
@@ -153,10 +153,9 @@ class Top(App[None]):
             state = (f"until {text.moment(sample.end_ns)} UTC", "#9aa4b2")
         tenants = "tenant" if count == 1 else "tenants"
         by = next((c.title for c in COLUMNS if c.key == self.sorted_by), "tenant")
-        parts = [("cotenant top  ", "bold"), state, f"  {count} {tenants}, last {seconds}, by {by}"]
-        if self.wanted:
-            parts.append(f", with {self.wanted!r}")
-        return Text.assemble(*parts)
+        wanted = f", with {self.wanted!r}" if self.wanted else ""
+        rest = f"  {count} {tenants}, last {seconds}, by {by}{wanted}"
+        return Text.assemble(("cotenant top  ", "bold"), state, rest)
 
     def selected(self) -> str | None:
         """The tenant under the cursor."""

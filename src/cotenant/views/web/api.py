@@ -43,6 +43,7 @@ class Api:
             "event": self._event,
             "cell": self._cell,
             "tables": self._tables,
+            "busy": self._busy,
             "questions": lambda _: insight.questions(reader.tenant),
             "interference": lambda _: insight.interference(analyst, reader.tenant),
             "findings": lambda _: insight.findings(analyst, reader.tenant),
@@ -99,10 +100,12 @@ class Api:
         others = self._reader.lanes.all
         return plain.answer(self._reader.ask(details.cell_sql(lane, others, start, end)))
 
+    def _busy(self, request: Request) -> dict[str, Any]:
+        start, end = _period(request)
+        return {"tenants": self._reader.busy(start, end)}
+
     def _tables(self, request: Request) -> dict[str, Any]:
-        start, end = _number(request, "from"), _number(request, "to")
-        if end <= start:
-            raise BadRequest("to is after from")
+        start, end = _period(request)
         asked = {
             "tenants": activity.tenants_sql(start, end),
             "kernels": activity.kernels_sql(start, end),
@@ -145,6 +148,13 @@ def _number(request: Request, name: str, *, most: int = _MOST_NS) -> int:
     if number > most:
         raise BadRequest(f"{name} is at most {most}")
     return number
+
+
+def _period(request: Request) -> tuple[int, int]:
+    start, end = _number(request, "from"), _number(request, "to")
+    if end <= start:
+        raise BadRequest("to is after from")
+    return start, end
 
 
 def _answering(read: Callable[[Request], Any]) -> Endpoint:

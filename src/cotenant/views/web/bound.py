@@ -21,9 +21,16 @@ def about_others(sql: str) -> str | None:
     return found[1] if found else None
 
 
-def opened(store: Path, tenant: str | None, limits: Limits) -> Session:
+def opened(
+    store: Path,
+    tenant: str | None,
+    limits: Limits,
+    *,
+    from_ns: int | None = None,
+    to_ns: int | None = None,
+) -> Session:
     """The store, narrowed to the tenant; an unknown one is not told whom else there is."""
     try:
-        return Session(store, tenant=tenant, limits=limits)
+        return Session(store, tenant=tenant, limits=limits, from_ns=from_ns, to_ns=to_ns)
     except QuestionError as error:
         raise StoreError(f"nothing was recorded of tenant {tenant} yet") from error

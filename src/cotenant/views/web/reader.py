@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cotenant.errors import QuestionError, StoreError
 from cotenant.query.session import Limits, Session
+from cotenant.query.timeline.busy import busy_cells, too_many
 from cotenant.query.timeline.families import FAMILIES
 from cotenant.query.timeline.lanes import Lane, Lanes
 from cotenant.query.timeline.tiles import Tile, tile
@@ -16,6 +17,7 @@ from cotenant.store.layout import check_readable
 from cotenant.store.manifest import manifest_files, stamp
 from cotenant.views.web.bound import opened
 
+SECOND_NS: Final = 1_000_000_000
 _KEPT_TILES: Final = 256
 _FRESH_S: Final = 30.0  # A recorder that lives writes at least this often.
 _LIMITS: Final = Limits(seconds=60.0, rows=200_000, memory_bytes=1 << 30)
@@ -83,6 +85,15 @@ class Reader:
             while len(self._tiles) > _KEPT_TILES:
                 self._tiles.popitem(last=False)
         return made
+
+    def busy(self, start_ns: int, end_ns: int) -> dict[str, list[float]] | None:
+        """When each tenant had work on a GPU; None where there is too much to tell at once."""
+        check_readable(self.store)
+        before = max(SECOND_NS, (end_ns - start_ns) // 10)  # Work in flight was launched before.
+        with opened(
+            self.store, self.tenant, _LIMITS, from_ns=max(start_ns - before, 0), to_ns=end_ns
+        ) as session:
+            return None if too_many(session) else busy_cells(session, start_ns, end_ns)
 
     def newest_ns(self) -> int | None:
         """When the last event began."""

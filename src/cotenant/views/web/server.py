@@ -4,11 +4,10 @@ import ipaddress
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
@@ -32,7 +31,7 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 _ANALYST: Final = Bounds(seconds=60.0, rows=1_000, memory_bytes=1 << 30)
-_BELOW_RECORDERS: Final = 10  # Niceness: looking never takes a CPU from what is looked at.
+_BELOW_RECORDERS: Final = 5  # Niceness: looking never takes a CPU from what is looked at.
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,30 +113,17 @@ async def _broken(_: Request, __: Exception) -> Response:
     return JSONResponse({"error": "the server failed on this; its log says why"}, 500)
 
 
-def application(settings: Settings, port: int) -> App:
+def application(settings: Settings, port: int, workers: tuple[Worker, Worker]) -> App:
     """The whole thing, guarded."""
     reader = Reader(settings.store, settings.tenant)
-    worker = Worker(settings.store, settings.tenant, settings.bounds)
-    analyst = Worker(settings.store, settings.tenant, _ANALYST)
-    api = Api(reader, worker, analyst)
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
-        worker.close()
-        analyst.close()
-
+    api = Api(reader, *workers)
     routes = [Route(path, _page(*page)) for path, page in _static().items()]
     routes += [
         Route(path, endpoint, methods=[method])
         for path, (method, endpoint) in api.endpoints().items()
     ]
     routes.append(Route("/metrics", _metrics(reader)))
-    app = Starlette(
-        routes=routes,
-        lifespan=lifespan,
-        exception_handlers={404: _unknown, Exception: _broken},
-    )
+    app = Starlette(routes=routes, exception_handlers={404: _unknown, Exception: _broken})
     return Guard(app, hosts=settings.hosts(port), token=settings.token)
 
 
@@ -157,18 +143,37 @@ def bound_socket(settings: Settings) -> socket.socket:
     return listening
 
 
+class _Server(uvicorn.Server):
+    """Ends what is under way when it is told to end."""
+
+    def __init__(self, config: uvicorn.Config, workers: tuple[Worker, Worker]) -> None:
+        super().__init__(config)
+        self._workers = workers
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal: questions are let go of, so that nobody waits for them."""
+        for worker in self._workers:
+            worker.stop()
+        super().handle_exit(sig, frame)
+
+
 def serve(settings: Settings, listening: socket.socket) -> None:
     """Answer until told to stop."""
     os.nice(_BELOW_RECORDERS)
+    workers = (
+        Worker(settings.store, settings.tenant, settings.bounds),
+        Worker(settings.store, settings.tenant, _ANALYST),
+    )
     config = uvicorn.Config(
-        application(settings, listening.getsockname()[1]),
+        application(settings, listening.getsockname()[1], workers),
         log_level="warning",
         access_log=False,
         server_header=False,
         date_header=False,
+        lifespan="off",
         ws="none",
         limit_concurrency=64,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=1,
+        timeout_graceful_shutdown=10,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    _Server(config, workers).run(sockets=[listening])

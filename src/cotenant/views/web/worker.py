@@ -63,31 +63,31 @@ class Worker:
             self._waiting.release()
 
     def _ask(self, sql: str | None) -> dict[str, Any]:
-        self._start()
+        pipe = self._started()
         try:
-            self._pipe.send(sql)
-            if not self._pipe.poll(self._bounds.seconds + _GRACE_S):
+            pipe.send(sql)
+            if not pipe.poll(self._bounds.seconds + _GRACE_S):
                 raise QuestionError(
                     f"no answer after {self._bounds.seconds:g} s; ask for less time or fewer rows"
                 )
-            outcome, content = self._pipe.recv()
+            outcome, content = pipe.recv()
         except (EOFError, OSError) as error:
-            self.close()
+            self._discard()
             raise QuestionError(_too_much(self._bounds)) from error
         except QuestionError:
-            self.close()
+            self._discard()
             raise
         if outcome is not Outcome.ANSWERED:
             if outcome is Outcome.SPENT:
-                self.close()
+                self._discard()
             raise QuestionError(content)
         found: dict[str, Any] = content
         return found
 
-    def _start(self) -> None:
+    def _started(self) -> Any:
         if self._process is not None and self._process.is_alive():
-            return
-        self.close()
+            return self._pipe
+        self._discard()
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
@@ -98,15 +98,20 @@ class Worker:
         )
         self._process.start()
         theirs.close()
+        return self._pipe
 
-    def close(self) -> None:
-        """End the process, whatever it does."""
+    def _discard(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.join()
-            self._process.close()
             self._pipe.close()
         self._process = self._pipe = None
+
+    def stop(self) -> None:
+        """End the process, whatever it does; who waits for its answer is told."""
+        process = self._process
+        if process is not None:
+            process.kill()
 
 
 def _confine(bounds: Bounds) -> None:

@@ -29,7 +29,7 @@ class Page {
       hover: (mark, event) => this.details.hover(mark, event),
       click: (mark) => this.details.click(mark).catch((error) => this.notice(error.message)),
     });
-    this.panels = new Panels(by("panels"), this.view, this.theme, this.details, showSql);
+    this.panels = new Panels(by("panels"), this, showSql);
     this.opened = false;
     this.wire();
     listen(this);

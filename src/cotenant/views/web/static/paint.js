@@ -2,10 +2,11 @@
 
 import { duration, moment } from "/format.js";
 
-export const GUTTER = 164;
+export const GUTTER = 190;
 export const RULER = 26;
 const FLOOR = 0.3; // Of a lane's height: what even the shortest call gets.
 const LETTER = 6.7;
+const THINNEST = 1.6; // Pixels that any slice gets.
 
 /** A canvas as many pixels as the screen has for it. */
 export function fitted(canvas) {
@@ -26,7 +27,7 @@ export class Painter {
   }
 
   /** `parts` are tiles with the time that each is drawn for; returns how many marks there were. */
-  lanes(pen, frame, layout, parts, scroll, selected) {
+  lanes(pen, frame, layout, parts, selected) {
     const { theme } = this;
     pen.fillStyle = theme.panel;
     pen.fillRect(0, 0, frame.width, frame.height);
@@ -37,9 +38,10 @@ export class Painter {
     pen.clip();
     let marks = 0;
     for (const row of layout.rows) {
-      const y = RULER + row.y - scroll;
+      const y = RULER + row.y - layout.scroll;
       if (y > frame.height || y + row.height < RULER) continue;
       this.row(pen, frame, row, y);
+      if (row.kind === "tenant" && !row.folded && layout.busy) this.inFlight(pen, frame, row, y, layout.busy);
       if (!row.lanes.size) continue;
       pen.save();
       pen.beginPath();
@@ -53,6 +55,37 @@ export class Painter {
     return marks;
   }
 
+  /** Beside a tenant's name: how much of each moment it had work on a GPU. */
+  inFlight(pen, frame, row, y, busy) {
+    const parts = busy.tenants[row.tenant];
+    if (!parts) return;
+    const { view, theme } = this;
+    const scale = (frame.width - GUTTER) / view.span;
+    const step = (busy.end - busy.start) / parts.length;
+    const [top, height] = [y + 5, row.height - 8];
+    pen.save();
+    pen.beginPath();
+    pen.rect(GUTTER, y, frame.width - GUTTER, row.height);
+    pen.clip();
+    pen.fillStyle = theme.of(row.tenant);
+    pen.globalAlpha = 0.42;
+    parts.forEach((part, i) => {
+      if (!part) return;
+      const left = Math.floor(GUTTER + (busy.start + i * step - view.start) * scale);
+      const right = Math.floor(GUTTER + (busy.start + (i + 1) * step - view.start) * scale);
+      const tall = Math.max(1, height * part);
+      pen.fillRect(left, top + height - tall, Math.max(right - left, 1), tall);
+    });
+    pen.restore();
+    const share = parts.reduce((sum, part) => sum + part, 0) / parts.length;
+    const said = `${share < 0.095 ? (share * 100).toFixed(1) : Math.round(share * 100)} % in flight`;
+    pen.font = "11px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+    pen.fillStyle = theme.quiet;
+    pen.textAlign = "right";
+    pen.fillText(said, GUTTER - 8, y + row.height / 2 + 1.5);
+    pen.textAlign = "left";
+  }
+
   row(pen, frame, row, y) {
     const { theme } = this;
     pen.textBaseline = "middle";
@@ -63,7 +96,7 @@ export class Painter {
       pen.font = "600 12.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
       pen.fillStyle = theme.ink;
       pen.fillText(row.folded ? "▸" : "▾", 11, middle + 1);
-      pen.fillText(clipped(row.label, row.folded ? 19 : 60), 25, middle + 1);
+      pen.fillText(fitting(pen, row.label, row.folded ? GUTTER - 34 : GUTTER - 112), 25, middle + 1);
       return;
     }
     pen.font = "11.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
@@ -78,7 +111,7 @@ export class Painter {
     pen.fillStyle = theme.of(row.tenant);
     pen.fillRect(0, y, 4, row.height);
     pen.fillStyle = row.kind === "thin" ? theme.faint : theme.quiet;
-    pen.fillText(clipped(row.label, 21), 25, middle);
+    pen.fillText(fitting(pen, row.label, GUTTER - 34), 25, middle);
     pen.globalAlpha = theme.name === "dark" ? 0.1 : 0.07;
     pen.fillStyle = theme.of(row.tenant);
     pen.fillRect(GUTTER, y + 1, frame.width - GUTTER, row.height - 2);
@@ -134,16 +167,19 @@ export class Painter {
       if (at[i] + length[i] < from || at[i] >= to) continue;
       const left = GUTTER + (Math.max(at[i], from - 4 / scale) - view.start) * scale;
       const right = GUTTER + (Math.min(at[i] + length[i], to) - view.start) * scale;
-      const wide = Math.max(right - left, 1.6);
-      const top = y + lane.row[i] * tall;
+      const wide = Math.max(right - left, THINNEST);
+      // What is narrower than a line is as low as it would be among others in a cell.
+      const part = Math.min(1, (length[i] * scale) / THINNEST);
+      const high = length[i] ? Math.max(2, tall * (FLOOR + (1 - FLOOR) * Math.sqrt(part))) : tall;
+      const top = y + (lane.row[i] + 1) * tall - high;
       const colour = theme.tint(row.tenant, tile.names[name[i]]);
       pen.fillStyle = colour;
-      if (wide > 5 && tall > 7) rounded(pen, left, top, wide - 0.7, tall, 2.5);
-      else pen.fillRect(left, top, wide > 3 ? wide - 0.7 : wide, Math.max(tall - 0.5, 1.5));
+      if (wide > 5 && high > 7) rounded(pen, left, top, wide - 0.7, high, 2.5);
+      else pen.fillRect(left, top, wide > 3 ? wide - 0.7 : wide, Math.max(high - 0.5, 1.5));
       if (selected && selected.tid === tid[i] && selected.time === at[i]) {
         pen.strokeStyle = theme.ink;
         pen.lineWidth = 2;
-        pen.strokeRect(left - 1, top - 1, Math.max(wide, 3) + 1, tall + 2);
+        pen.strokeRect(left - 1, top - 1, Math.max(wide, 3) + 1, high + 2);
       }
       if (wide > 34 && tall > 10) names.push(i, left, wide, top, colour);
       marks++;
@@ -255,6 +291,13 @@ export class Painter {
 
 function clipped(text, letters) {
   return text.length > letters ? `${text.slice(0, Math.max(letters - 1, 1))}…` : text;
+}
+
+/** As much of a text as fits into so many pixels. */
+function fitting(pen, text, room) {
+  let letters = text.length;
+  while (letters > 1 && pen.measureText(clipped(text, letters)).width > room) letters--;
+  return clipped(text, letters);
 }
 
 function rounded(pen, x, y, width, height, radius) {

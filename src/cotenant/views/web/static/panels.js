@@ -7,7 +7,9 @@ import { brief, bytes, count, duration } from "/format.js";
 const SETTLED = 350; // ms without a move before the tables are asked for again.
 
 export class Panels {
-  constructor(parent, view, theme, details, showSql) {
+  constructor(parent, page, showSql) {
+    const { view, theme, details, timeline } = page;
+    this.timeline = timeline;
     this.view = view;
     this.theme = theme;
     this.showSql = showSql;
@@ -23,6 +25,7 @@ export class Panels {
   }
 
   async tables() {
+    if (this.timeline.loading) return this.settle();
     this.asking?.abort();
     this.asking = new AbortController();
     const { view } = this;
@@ -53,9 +56,9 @@ export class Panels {
       ["nccl_ns", "in NCCL", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["gpu_bytes", "memory", bytes],
       ["cpu_ns", "CPU", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["wait_ns", "CPU wait", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["disk_bytes", "disk", (n) => `${bytes(n)}/s`],
       ["net_bytes", "network", (n) => `${bytes(n)}/s`], ["retransmits", "retrans./s", brief], ["lost", "lost", count],
-    ].filter(([name]) => rows.some((row) => row[name])).slice(0, 5);
+    ].filter(([name]) => rows.some((row) => row[name])).slice(0, 4);
     const head = el("tr", {}, el("th", {}, "tenant"), ...columns.map(([, title]) => el("th", { class: "number" }, title)));
-    const body = rows.map((row) => el("tr", {}, this.who(row.tenant), ...columns.map(([name, , say]) =>
+    const body = rows.slice(0, 8).map((row) => el("tr", {}, this.who(row.tenant), ...columns.map(([name, , say]) =>
       row[name] === null ? el("td", { class: "number nothing" }, "–") : el("td", { class: "number" }, say(Number(row[name]))))));
     this.fill("tenants", got, el("table", { class: "grid" }, el("thead", {}, head), el("tbody", {}, ...body)));
   }
@@ -89,6 +92,7 @@ export class Panels {
 
   /** The matrix and the findings are about the whole recording, and take a while. */
   async insight() {
+    while (this.timeline.loading || !this.last) await new Promise((done) => setTimeout(done, 200));
     await Promise.all([this.interference(), this.findings()]);
   }
 
@@ -106,7 +110,9 @@ export class Panels {
   }
 
   matrix(rows) {
-    const names = [...new Set(rows.flatMap((row) => [row.victim, row.aggressor]))].sort();
+    const known = rows.filter((row) => Number(row.slowdown) > 0);
+    if (!known.length) return el("p", {}, "There is not enough time in which tenants ran alone and together to tell.");
+    const names = [...new Set(known.flatMap((row) => [row.victim, row.aggressor]))].sort();
     const cell = (victim, aggressor) => {
       if (victim === aggressor) return el("td", { class: "self" }, "·");
       const row = rows.find((one) => one.victim === victim && one.aggressor === aggressor);

@@ -4,7 +4,8 @@ import { Painter, GUTTER, RULER, fitted } from "/paint.js";
 import { rowsOf } from "/rows.js";
 import { Tiles } from "/tiles.js";
 import { WHOLE } from "/view.js";
-import { by } from "/dom.js";
+import { get } from "/api.js";
+import { by, later } from "/dom.js";
 
 
 export class Timeline {
@@ -20,6 +21,8 @@ export class Timeline {
     this.frames = []; // How long each took to paint; the last few hundred.
     this.marks = 0;
     this.painted = false;
+    this.busy = null; // When each tenant had work on a GPU: {start, end, tenants}.
+    this.settle = later(250, () => this.askBusy());
     this.due = false;
     new ResizeObserver(() => {
       this.arrange();
@@ -27,6 +30,7 @@ export class Timeline {
     }).observe(this.canvas);
     view.addEventListener("change", (event) => {
       if (event.detail === "tenants") this.arrange();
+      if (event.detail === "time") this.settle();
       this.paint();
     });
     this.listen();
@@ -37,6 +41,28 @@ export class Timeline {
     this.tiles ??= new Tiles(this.view, status.cells, (error, lanes) => this.arrived(error, lanes));
     this.arrange();
     this.paint();
+  }
+
+  /** Asks what was in flight in the time on screen; it takes a while, so it is drawn when it comes. */
+  async askBusy() {
+    const { view } = this;
+    const [start, end] = [Math.max(view.start, view.first), Math.min(view.end, view.last)];
+    this.asking?.abort();
+    this.asking = new AbortController();
+    if (this.loading) return this.settle();
+    if (end - start < 2) return;
+    try {
+      const got = await get("busy", { from: view.absolute(start), to: view.absolute(end) }, this.asking.signal);
+      if (got.tenants) this.busy = { start: Math.round(start), end: Math.round(end), tenants: got.tenants };
+      this.paint();
+    } catch (error) {
+      if (error.name !== "AbortError") this.said.failed(error);
+    }
+  }
+
+  /** Whether what is on screen is still on its way: everything else can wait for it. */
+  get loading() {
+    return !this.painted || this.due || this.tiles.running > 0 || this.tiles.wanted.length > 0;
   }
 
   arrived(error, lanes) {
@@ -73,8 +99,8 @@ export class Timeline {
     const most = Math.max(0, this.layout.height + RULER + 12 - frame.height);
     this.scroll = Math.min(Math.max(this.scroll, 0), most);
     const selected = view.selected && { tid: view.selected.tid, time: view.relative(view.selected.at) };
-    this.marks = painter.lanes(frame.pen, frame, this.layout, this.parts, this.scroll, selected);
-    this.painted ||= this.marks > 0;
+    this.marks = painter.lanes(frame.pen, frame, { ...this.layout, scroll: this.scroll, busy: this.busy }, this.parts, selected);
+    if (this.marks) this.painted ||= performance.now(); // Since the page was opened.
     const strip = fitted(this.small);
     const shown = this.status.tenants.map((one) => one.name).filter((name) => !view.off.has(name));
     painter.minimap(strip.pen, strip, shown, overview);
