@@ -15,8 +15,11 @@ import queue
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
+
+import numpy as np
 
 from cotenant.agent.libraries import Libraries
 from cotenant.agent.mounts import library_path, mount_namespace, mount_points
@@ -28,8 +31,8 @@ from cotenant.probes.roots import open_file, open_mapping, open_root
 _K = TypeVar("_K")
 
 _SEEN_MAX: Final = 65536
-_SWEEP_EVERY_S: Final = 10.0
-LINGER_NS: Final = 30_000_000_000
+_SWEEP_EVERY_S: Final = 5.0
+LINGER_NS: Final = 10_000_000_000
 # A container's root appears some time after its first process has entered the cgroup.
 _LOOK_AGAIN_S: Final = (0.0, 0.003, 0.008, 0.02, 0.04, 0.07, 0.12, 0.2, 0.4, 0.8)
 
@@ -51,7 +54,9 @@ class Discovery:
         self._libraries = libraries
         self._code_program = code_program
         self._linger_ns = linger_ns
-        self._queue: queue.SimpleQueue[_Look | Mapped | frozenset[int] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Look | Mapped | Callable[[], None] | None]
+        self._queue = queue.SimpleQueue()
+        self._sweepers: list[Callable[[set[int]], None]] = []
         self._later: list[tuple[float, _Look]] = []
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._looked: OrderedDict[str, None] = OrderedDict()
@@ -98,7 +103,15 @@ class Discovery:
 
     def rest(self, functions: frozenset[int]) -> None:
         """These functions cost too much: no probes on them until told otherwise."""
-        self._queue.put(functions)
+        self._queue.put(lambda: self._libraries.rest(functions))
+
+    def do(self, work: Callable[[], None]) -> None:
+        """Something else that may take long, in its turn."""
+        self._queue.put(work)
+
+    def when_swept(self, sweeper: Callable[[set[int]], None]) -> None:
+        """Call this now and then with the processes that run."""
+        self._sweepers.append(sweeper)
 
     def _run(self) -> None:
         swept = time.monotonic()
@@ -119,15 +132,15 @@ class Discovery:
                 swept = now
                 self._sweep()
 
-    def _handle(self, item: _Look | Mapped | frozenset[int]) -> None:
+    def _handle(self, item: _Look | Mapped | Callable[[], None]) -> None:
         # A process may be gone by now; then there is nothing to probe.
         with contextlib.suppress(OSError):
-            if isinstance(item, frozenset):
-                self._libraries.rest(item)
-                return
             if isinstance(item, Mapped):
                 self._remember(self._seen, item.key)
                 self._consider_mapping(item.pid, item.start, item.end, item.path, item.when_ns)
+                return
+            if not isinstance(item, _Look):
+                item()
                 return
             if mount_namespace(item.pid) != self._home:
                 self._search_root(item.pid)
@@ -196,9 +209,11 @@ class Discovery:
         self._home_points = frozenset(mount_points("self"))
 
     def _sweep(self) -> None:
-        mapped = {
-            Inode(int(m["device"]), int(m["inode"]), int(m["generation"]))
-            for m in code_mappings(self._code_program)
-        }
-        self._libraries.sweep(mapped, linger_ns=self._linger_ns)
-        self._learn_home()
+        mappings = code_mappings(self._code_program)
+        mapped = {Inode(int(m["device"]), int(m["inode"]), int(m["generation"])) for m in mappings}
+        if self._libraries.sweep(mapped, linger_ns=self._linger_ns):
+            # What was let go is worth a look when it comes again.
+            self._seen.clear()
+            self._looked.clear()
+        for sweeper in self._sweepers:
+            sweeper(set(np.unique(mappings["pid"]).tolist()))

@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import sys
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -22,12 +23,13 @@ from cotenant.agent.exclusion import Exclusion
 from cotenant.agent.inspector import Inspector
 from cotenant.agent.libraries import Libraries
 from cotenant.agent.naming import Naming
+from cotenant.agent.pointers import Pointers
 from cotenant.agent.watch import Watch
 from cotenant.errors import CotenantError
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
 from cotenant.probes.features import attempt, choose_method
-from cotenant.probes.function import Library
+from cotenant.probes.function import Family, Library
 from cotenant.probes.hooks import place
 from cotenant.probes.kernel import KernelFamily
 from cotenant.probes.programs import TASK_PROGRAMS, Programs, Sizes, load_programs
@@ -43,6 +45,10 @@ SHARED_MAPS: Final = (
 # Names are learned for both.
 NCCL: Final = "nccl"
 _GPU: Final = {"cuda", NCCL}
+
+_RUNTIME: Final = frozenset(
+    f.id for f in FUNCTIONS if f.library is Library.CUDART and f.family is Family.CUDA
+)
 
 _FACT_KINDS: Final = {name: value for value, name in ENUMS["fact_kind"].items()}
 
@@ -72,13 +78,19 @@ class Helper:
         self._hooks = place(self._programs, families, self._sizes, settings.get("constants", {}))
         self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, 40)
         self._watch = Watch()
+        attacher = Attacher(Method(self._method), self._programs.programs)
         self._libraries = Libraries(
-            Attacher(Method(self._method), self._programs.programs),
+            attacher,
             self._functions,
             self._programs.programs["file_mappings"],
             self._tell,
         )
-        self._discovery = Discovery(self._libraries, self._programs.programs["code_mappings"])
+        code_program = self._programs.programs["code_mappings"]
+        self._discovery = Discovery(self._libraries, code_program)
+        self._pointers = Pointers(
+            self._libraries, attacher, self._functions, code_program, self._tell
+        )
+        self._discovery.when_swept(lambda living: self._pointers.sweep(living).close())
         self._calls = syscalls.iterator_link(self._programs.programs["calls_under_way"])
         self._inspector = Inspector(self._tell)
         self._exclusion = Exclusion(
@@ -135,11 +147,17 @@ class Helper:
                 self._naming.ask(path)
         if message["type"] == "inspect":
             self._inspector.ask(message)
+        if message["type"] == "pointers":
+            self._discovery.do(partial(self._pointers.consider, message["pointers"]))
+        if message["type"] == "layers":
+            spare = frozenset() if message["runtime"] else _RUNTIME
+            self._discovery.do(partial(self._libraries.spare, spare))
         if message["type"] == "rest":
             self._discovery.rest(frozenset(message["functions"]))
         if message["type"] == "stop":
             self._naming.stop()
             self._discovery.stop()
+            self._pointers.take_all().close()
             self._libraries.close()
             for link in self._tracepoints:
                 os.close(link)

@@ -1,6 +1,7 @@
 """The libraries that are probed, by real inode, from first sight to last use."""
 
 import os
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -60,6 +61,7 @@ class Libraries:
         self._probed: dict[Inode, Library] = {}
         self._strangers: OrderedDict[Inode, None] = OrderedDict()
         self._resting: frozenset[int] = frozenset()
+        self._spare: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self._probed)
@@ -114,7 +116,7 @@ class Libraries:
         self._tell({"type": "library", **library.describe()})
 
     def _awake(self, found: Plan) -> list[Placed]:
-        return [p for p in found.placed if p.function.id not in self._resting]
+        return [p for p in found.placed if p.function.id not in self._resting | self._spare]
 
     def rest(self, functions: frozenset[int]) -> None:
         """Leave these functions without probes; all others have theirs throughout.
@@ -123,6 +125,14 @@ class Libraries:
         entry replaces the frame of the first, and the second return finds none.
         """
         changed, self._resting = self._resting ^ functions, functions
+        self._attach_again(changed)
+
+    def spare(self, functions: frozenset[int]) -> None:
+        """Leave these without probes, because another layer tells the same."""
+        changed, self._spare = self._spare ^ functions, functions
+        self._attach_again(changed)
+
+    def _attach_again(self, changed: frozenset[int]) -> None:
         for library in self._probed.values():
             if not any(p.function.id in changed for p in library.plan.placed):
                 continue
@@ -144,11 +154,22 @@ class Libraries:
                 library.unused_since_ns = now
             elif now - library.unused_since_ns >= linger_ns:
                 gone.append(inode)
-        for inode in gone:
-            library = self._probed.pop(inode)
-            library.attachment.close()
-            os.close(library.fd)
+        if gone:
+            self._release([self._probed.pop(inode) for inode in gone])
         return len(gone)
+
+    def _release(self, libraries: list[Library]) -> None:
+        """Remove probes in the background: the kernel takes its time, and others are waiting."""
+
+        def close() -> None:
+            everything = Attachment()
+            for library in libraries:
+                everything.take(library.attachment)
+            everything.close()
+            for library in libraries:
+                os.close(library.fd)
+
+        threading.Thread(target=close, name="release", daemon=True).start()
 
     def close(self) -> None:
         """No probe fires when this returns; those that take long to remove go with the process."""

@@ -14,6 +14,8 @@ from cotenant.probes.kernel import counted
 
 _EVENTS_NOTED: Final = 64
 
+_REFUSED_KEPT: Final = 100
+
 
 class SessionRow:
     """The row of this recording."""
@@ -60,6 +62,15 @@ class SessionRow:
                 if gap is not None:
                     self._row["attach_gap_ns"] = max(gap, self._row["attach_gap_ns"] or 0)
                 self.changed = True
+
+    def _hear_pointer(self, message: Message) -> None:
+        """A function handed out by address was probed, or refused for a reason."""
+        told = self._notes.setdefault("pointers", {"attached": 0, "refused": []})
+        if message["refused"] is None:
+            told["attached"] += 1
+        elif len(told["refused"]) < _REFUSED_KEPT:
+            told["refused"].append({k: message[k] for k in ("pid", "name", "refused")})
+        self.changed = True
 
     def layers(self, layers: Layers) -> None:
         """Which layers are probed, and what each process showed at each."""

@@ -1,0 +1,158 @@
+"""Functions that the driver hands out by address, and that have no name of their own.
+
+``cuGetProcAddress`` writes the address where the tenant can write, too. So it is believed only
+where a mistake, or a lie, can hurt nobody else: inside the very file that is probed already, at
+the start of a function, by an instruction that is safe to probe, and in that process alone.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from cotenant.agent.libraries import Libraries
+from cotenant.errors import ProbeError
+from cotenant.probes.attach import Attacher, Attachment, Placed
+from cotenant.probes.elf import BadElf, Elf
+from cotenant.probes.function import Function, Library
+from cotenant.probes.inodes import Inode, code_mappings
+from cotenant.probes.library import held_path
+from cotenant.probes.sites import choose_site
+
+_PER_PROCESS_MAX: Final = 512
+_VERSION: Final = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
+_PER_THREAD_STREAM: Final = 2
+# From which CUDA version on a plain name means which form, where forms differ in arguments.
+_SINCE: Final = {
+    "cuCtxCreate": ((12050, "_v4"), (11040, "_v3"), (0, "_v2")),
+    "cuMemPrefetchAsync": ((12020, "_v2"), (0, "")),
+    "cuMemcpyBatchAsync": ((13000, "_v2"), (0, "")),
+    "cuMemcpy3DBatchAsync": ((13000, "_v2"), (0, "")),
+    "cuGraphAddNode": ((12030, "_v2"), (0, "")),
+    "cuGraphAddKernelNode": ((12000, "_v2"), (0, "")),
+    "cuGraphExecKernelNodeSetParams": ((12000, "_v2"), (0, "")),
+    "cuGraphKernelNodeSetParams": ((12000, "_v2"), (0, "")),
+}
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One process's private probes."""
+
+    sites: set[tuple[Inode, int]] = field(default_factory=set)
+    attachment: Attachment = field(default_factory=Attachment)
+
+
+class Pointers:
+    """Probes what was handed out, process by process."""
+
+    def __init__(
+        self,
+        libraries: Libraries,
+        attacher: Attacher,
+        functions: Iterable[Function],
+        code_program: int,
+        tell: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._libraries = libraries
+        self._attacher = attacher
+        self._forms: dict[str, list[Function]] = {}
+        for function in functions:
+            if function.library is Library.CUDA:
+                base = _VERSION.sub("", function.symbol)
+                self._forms.setdefault(base, []).append(function)
+        self._code_program = code_program
+        self._tell = tell
+        self._followed: dict[int, _Followed] = {}
+        self._starts: dict[Inode, frozenset[int]] = {}
+
+    def consider(self, pointers: list[list[Any]]) -> None:
+        """Probe each of these pointers if it is safe; say why where it is not."""
+        by_process: dict[int, list[list[Any]]] = {}
+        for pointer in pointers:
+            by_process.setdefault(pointer[0], []).append(pointer)
+        for pid, mine in by_process.items():
+            mappings = code_mappings(self._code_program, pid)
+            for _, start_ns, address, name, version, flags in mine:
+                function = self._function(name, version, flags)
+                if function is None or not _is_same(mappings, start_ns):
+                    continue
+                reason = self._probe(pid, mappings, address, function)
+                if reason:
+                    self._tell({"type": "pointer", "pid": pid, "name": name, "refused": reason})
+
+    def _function(self, name: str, version: int, flags: int) -> Function | None:
+        forms = self._forms.get(_VERSION.sub("", name), [])
+        if not forms:
+            return None
+        twin = "_pt" if flags & _PER_THREAD_STREAM else ""
+        base = _VERSION.sub("", name)
+        suffixes = [suffix for since, suffix in _SINCE.get(base, ()) if version >= since][:1]
+        wanted = [f for f in forms if bool(twin) == ("_pt" in f.symbol)] or forms
+        for suffix in suffixes:
+            exact = [f for f in wanted if f.symbol.partition("_pt")[0] == base + suffix]
+            wanted = exact or wanted
+        return wanted[0]
+
+    def _probe(self, pid: int, mappings: Any, address: int, function: Function) -> str | None:
+        """Why this pointer is not probed; None if it is, now or already."""
+        inside = mappings[(mappings["start"] <= address) & (address < mappings["end"])]
+        if not len(inside):
+            return "points to no code of a file"
+        mapping = inside[0]
+        inode = Inode(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
+        library = self._libraries.probed(inode)
+        if library is None or str(Library.CUDA) not in library.plan.kinds:
+            return "points into another file than the driver library"
+        offset = address - int(mapping["start"]) + int(mapping["offset"])
+        try:
+            with Elf(library.fd) as elf:
+                if elf.address_of(offset) not in self._function_starts(inode, elf):
+                    return "points into the middle of a function"
+                site = choose_site(elf, offset)
+        except BadElf as error:
+            return str(error)
+        if site.refused:
+            return site.refused
+        if site.offset in {placed.offset for placed in library.plan.placed}:
+            return None
+        return self._attach(pid, inode, library.fd, Placed(function, site.offset))
+
+    def _function_starts(self, inode: Inode, elf: Elf) -> frozenset[int]:
+        if inode not in self._starts:
+            if len(self._starts) > 16:
+                self._starts.clear()
+            self._starts[inode] = frozenset(elf.function_starts().tolist())
+        return self._starts[inode]
+
+    def _attach(self, pid: int, inode: Inode, fd: int, placed: Placed) -> str | None:
+        followed = self._followed.setdefault(pid, _Followed())
+        if (inode, placed.offset) in followed.sites:
+            return None
+        if len(followed.sites) >= _PER_PROCESS_MAX:
+            return "is one too many of this process"
+        try:
+            followed.attachment.take(self._attacher.attach(held_path(fd), [placed], pid=pid))
+        except ProbeError as error:
+            return str(error)
+        followed.sites.add((inode, placed.offset))
+        self._tell({"type": "pointer", "pid": pid, "name": placed.function.symbol, "refused": None})
+        return None
+
+    def sweep(self, living: set[int]) -> Attachment:
+        """Probes of processes that are gone, to be closed by the caller."""
+        old = Attachment()
+        for pid in [pid for pid in self._followed if pid not in living]:
+            old.take(self._followed.pop(pid).attachment)
+        return old
+
+    def take_all(self) -> Attachment:
+        """Every probe, to be closed by the caller."""
+        return self.sweep(set())
+
+
+def _is_same(mappings: Any, start_ns: int) -> bool:
+    """Whether the process is still the one that asked."""
+    return bool(len(mappings)) and bool(np.all(mappings["process_start_ns"] == start_ns))
