@@ -38,6 +38,7 @@ lint: ## style, types, the direction of imports, the shape of the tree
 gen: build ## write again what is generated from bpf/event.h, the questions and the commands
 	@.venv/bin/python tools/gen_schema.py src/cotenant/schema \
 		src/cotenant/_native/objects/*.bpf.o
+	@.venv/bin/python tools/gen_docs.py
 
 .PHONY: clean
 clean: ## remove what was built

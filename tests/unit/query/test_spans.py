@@ -141,3 +141,18 @@ def test_gpus_that_cannot_be_told_apart_are_one_per_host(calls):
     assert calls.ask("select tenant, other, overlap_ns from shared_time where tenant = 'a'") == [
         ("a", "b", 3 * MS)
     ]
+
+
+def test_a_gpu_that_is_not_known_is_the_only_one_there_is(calls):
+    calls("launch", 1, stream=5, gpu=None)
+    calls("sync", 4, 1, stream=5, gpu=None)
+    calls("launch", 2, stream=5, tenant="serve", pid=8)
+    calls("sync", 3, 1, stream=5, tenant="serve", pid=8)
+    assert calls.spans("tenant", "gpu") == [("train", "GPU-1"), ("serve", "GPU-1")]
+
+
+def test_a_gpu_that_may_be_either_of_two_stays_unknown(calls):
+    for gpu, pid in ((None, 7), ("GPU-1", 8), ("GPU-2", 9)):
+        calls("launch", pid, stream=5, pid=pid, gpu=gpu)
+        calls("sync", 10, 1, stream=5, pid=pid, gpu=gpu)
+    assert calls.spans("gpu") == [(None,), ("GPU-1",), ("GPU-2",)]

@@ -1,9 +1,25 @@
 -- view: Every operation queued on a stream, and the call that proves it done: a wait for the
 -- stream or the context, a query that found it ready, or a copy that returns when it is done.
 -- from: cuda_events, containers
-with calls as (
+with known as (
+    select node, pid, min(gpu) as gpu
+    from cuda_events
+    where gpu is not null
+    group by node, pid
+    having count(distinct gpu) = 1
+),
+sole as (
+    select node, min(gpu) as gpu
+    from cuda_events
+    where gpu is not null
+    group by node
+    having count(distinct gpu) = 1
+),
+calls as (
     select
-        e.*,
+        e.* exclude (gpu),
+        -- Where a call's GPU is not known, it is the only one of its process, or of its host.
+        coalesce(e.gpu, k.gpu, o.gpu)               as gpu,
         c.tenant,
         -- 0 and 1 are the legacy default stream, 2 is one for each thread.
         case
@@ -14,6 +30,8 @@ with calls as (
         coalesce(e.duration_ns, 0)                  as call_ns
     from cuda_events e
     join containers c using (cgroup_id)
+    left join known k on k.node = e.node and k.pid = e.pid
+    left join sole o on o.node = e.node
     where coalesce(e.result, 0) = 0
 ),
 work as (
