@@ -52,9 +52,8 @@ def test_a_rule_renames_a_tenant_everywhere(cgroup: Cgroup, store: Path, tmp_pat
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split() == ['"n"', str(STEPS)]
-    assert recording.sql(
-        "select distinct tenant from containers where cgroup_path like '/cotenant-%'"
-    ) == [{"tenant": "team blue"}]
+    where = f"where cgroup_path = '/{cgroup.name}'"
+    assert recording.sql(f"select tenant from containers {where}") == [{"tenant": "team blue"}]
 
 
 def test_a_config_that_means_nothing_is_refused_in_one_line(tmp_path: Path) -> None:

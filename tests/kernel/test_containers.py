@@ -15,7 +15,7 @@ import pytest
 
 from cotenant.sim.image import build_root
 from cotenant.sim.place import Docker
-from tests.kernel.conftest import COTENANT, SIM, Recording, record, truth
+from tests.kernel.conftest import COTENANT, SIM, Recording, cgroup_root, record, truth
 
 CLIENTS = Path(__file__).parent / "clients"
 TIMES = 23
@@ -226,6 +226,12 @@ def containerd(tmp_path: Path) -> Iterator[list[str]]:
         daemon.wait()
         subprocess.run(["umount", "-R", str(tmp_path / "root")], capture_output=True, check=False)
         shutil.rmtree("/run/containerd", ignore_errors=True)
+        for left in (
+            *Path("/sys/fs/cgroup").glob("*/cotenant-test"),
+            cgroup_root() / "cotenant-test",
+        ):
+            if left.is_dir():
+                left.rmdir()
 
 
 def test_a_container_of_containerd_is_named_by_its_id(

@@ -62,7 +62,15 @@ def churn(tmp_path: Path) -> Path:
     """A client that makes short-lived cgroups."""
     (tmp_path / "churn.c").write_text(CHURN)
     subprocess.run(
-        ["gcc", "-O1", "-o", tmp_path / "churn", tmp_path / "churn.c", f"-L{SIM}", "-l:libcuda.so.1"],
+        [
+            "gcc",
+            "-O1",
+            "-o",
+            tmp_path / "churn",
+            tmp_path / "churn.c",
+            f"-L{SIM}",
+            "-l:libcuda.so.1",
+        ],
         check=True,
     )
     return tmp_path / "churn"
@@ -73,14 +81,16 @@ def test_a_thousand_short_lived_cgroups_each_keep_their_calls(
 ) -> None:
     with record(store) as recording:
         # The library is probed before the first of them lives.
-        subprocess.run([churn, cgroup.path, "0", "0"], env=sim_environment(), check=True)
+        warm = [SIM / "workload", "launch", "--steps", "1"]
+        subprocess.run(warm, env=sim_environment(), stdout=subprocess.DEVNULL, check=True)
         recording.wait_for("select 1 from sessions where libraries like '%libcuda.so.1%'")
         subprocess.run(
             [churn, cgroup.path, str(SHORT_LIVED), str(CALLS)], env=sim_environment(), check=True
         )
     # Each asked for memory of its own size, so that a row tells where it was made.
     rows = recording.sql(
-        "select cgroup_path, bytes, count(*) as n from cuda_events join containers using (cgroup_id) "
+        "select cgroup_path, bytes, count(*) as n from cuda_events "
+        "join containers using (cgroup_id) "
         "where op = 'alloc' and cgroup_path like '%/churn-%' group by all"
     )
     assert {(row["cgroup_path"], row["bytes"], row["n"]) for row in rows} == {
@@ -102,7 +112,8 @@ def test_the_same_recording_by_another_hierarchy(
         pytest.skip(f"no version 1 {hierarchy} controller is mounted here")
     groups = []
     for number in range(2):
-        group = cgroups().path if hierarchy == "v2" else mounted / f"cotenant-test-{os.getpid()}-{number}"
+        name = f"cotenant-test-{os.getpid()}-{number}"
+        group = cgroups().path if hierarchy == "v2" else mounted / name
         group.mkdir(exist_ok=True)
         groups.append(group)
     try:
@@ -111,7 +122,7 @@ def test_the_same_recording_by_another_hierarchy(
                 subprocess.run(
                     [SIM / "workload", "--steps", "101", "--seed", str(number)],
                     env=sim_environment(tmp_path / f"log{number}"),
-                    preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())),
+                    preexec_fn=Cgroup(group).enter,
                     stdout=subprocess.DEVNULL,
                     check=True,
                 )

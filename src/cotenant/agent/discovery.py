@@ -136,8 +136,10 @@ class Discovery:
         # A process may be gone by now; then there is nothing to probe.
         with contextlib.suppress(OSError):
             if isinstance(item, Mapped):
-                self._remember(self._seen, item.key)
-                self._consider_mapping(item.pid, item.start, item.end, item.path, item.when_ns)
+                if item.key not in self._seen:
+                    self._consider_mapping(item.pid, item.start, item.end, item.path, item.when_ns)
+                    # Only now: a process that is gone already leaves the file for the next one.
+                    self._remember(self._seen, item.key)
                 return
             if not isinstance(item, _Look):
                 item()

@@ -189,6 +189,10 @@ class Docker:
             self._daemon.terminate()
             self._daemon.wait()
             self._daemon = None
+            # The empty parents of its containers' cgroups, one in each hierarchy.
+            for parent in (*Path("/sys/fs/cgroup").glob("*/docker"), _cgroup2() / "docker"):
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
