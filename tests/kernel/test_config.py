@@ -43,7 +43,7 @@ def test_an_excluded_tenant_is_never_recorded_and_others_are(
 
 def test_a_rule_renames_a_tenant_everywhere(cgroup: Cgroup, store: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
-    config.write_text('[[tenant]]\npath = "/cotenant-test-*"\ntenant = "team blue"\n')
+    config.write_text(f'[[tenant]]\npath = "/{cgroup.name}"\ntenant = "team blue"\n')
     with record(store, "--config", str(config)) as recording:
         run(cgroup, tmp_path / "log")
     done = subprocess.run(
