@@ -33,6 +33,17 @@ struct {
 	__type(value, struct total);
 } totals SEC(".maps");
 
+/*
+ * Where memory for a new total cannot be had at once, as with interrupts off: a few that are
+ * there already. The agent adds both up.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct total_key);
+	__type(value, struct total);
+} spare_totals SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, COUNTER_END);
@@ -130,9 +141,7 @@ static __always_inline __u64 v1_cgroup_id(struct css_set *set)
 	return state ? BPF_CORE_READ(state, cgroup, kn, id) : 0;
 }
 
-#define TOTAL_ATTEMPTS 8
-
-/* The total of this key, made on first use; NULL when the map is full. */
+/* The total of this key, made on first use; NULL when the maps are full. */
 static __always_inline struct total *total_at(const struct total_key *key)
 {
 	struct total *value = bpf_map_lookup_elem(&totals, key);
@@ -142,11 +151,12 @@ static __always_inline struct total *total_at(const struct total_key *key)
 	/* On the stack this would not fit beside the rest. */
 	static const struct total empty;
 
-	/* Room for new entries is made ready in the background, one at a time: ask again. */
-	for (int i = 0; i < TOTAL_ATTEMPTS && !value; i++) {
-		bpf_map_update_elem(&totals, key, &empty, BPF_NOEXIST);
-		value = bpf_map_lookup_elem(&totals, key);
-	}
+	bpf_map_update_elem(&totals, key, &empty, BPF_NOEXIST);
+	value = bpf_map_lookup_elem(&totals, key);
+	if (value)
+		return value;
+	bpf_map_update_elem(&spare_totals, key, &empty, BPF_NOEXIST);
+	value = bpf_map_lookup_elem(&spare_totals, key);
 	if (!value)
 		count(COUNTER_TOTALS_FULL);
 	return value;

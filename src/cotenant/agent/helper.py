@@ -39,7 +39,7 @@ from cotenant.schema.layouts import FACT
 
 # Maps that the recorder reads or writes; it gets copies of their descriptors.
 SHARED_MAPS: Final = (
-    "events", "facts", "totals", "counters", "controls", "holdings", "allocations",
+    "events", "facts", "totals", "spare_totals", "counters", "controls", "holdings", "allocations",
 )  # fmt: skip
 
 # Names are learned for both.

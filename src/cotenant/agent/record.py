@@ -141,7 +141,7 @@ class Recorder:
             )
             for kind, record in RECORDS.items():
                 self._drain.expect(kind, Columns(record, self._makers()))
-            self._totals = Totals(maps["totals"], maps["counters"], self._ledger)
+            self._totals = Totals(maps, self._ledger)
             self._keeper = Keeper(self._writer, self._totals.losses)
             self._upkeep = Upkeep(
                 self._writer,

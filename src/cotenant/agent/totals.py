@@ -1,6 +1,7 @@
 """Exact totals out of the kernel, each second: what changed since the last look."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,8 @@ _IDLE_READINGS: Final = 30  # After so many without a change, and with its cgrou
 
 Values = npt.NDArray[np.int64]
 
+_SPARE: Final = b"spare"
+
 
 def _possible_cpus() -> int:
     with open("/sys/devices/system/cpu/possible") as file:
@@ -29,9 +32,10 @@ def _possible_cpus() -> int:
 class Totals:
     """Reads the kernel's totals and tells what changed."""
 
-    def __init__(self, totals_fd: int, counters_fd: int, ledger: Ledger) -> None:
-        self._totals_fd = totals_fd
-        self._counters_fd = counters_fd
+    def __init__(self, maps: Mapping[str, int], ledger: Ledger) -> None:
+        self._totals_fd = maps["totals"]
+        self._spare_fd = maps["spare_totals"]
+        self._counters_fd = maps["counters"]
         self._ledger = ledger
         self._cpus = _possible_cpus()
         self._places: dict[bytes, int] = {}
@@ -60,11 +64,7 @@ class Totals:
 
     def read(self, now_ns: int) -> Any:
         """Rows of ``totals`` for the time since the last reading."""
-        width = TOTAL_KEY.itemsize
-        keys, values = syscalls.map_items(self._totals_fd, width, TOTAL.itemsize * self._cpus)
-        entries = np.frombuffer(keys, TOTAL_KEY)
-        cpus = np.frombuffer(values, TOTAL).reshape(len(entries), self._cpus)
-        names = [keys[at : at + width] for at in range(0, len(keys), width)]
+        entries, cpus, names = self._kept()
         before = np.array([self._places.get(name, -1) for name in names], np.int64)
         sums = {name: cpus[name].sum(axis=1).astype(np.int64) for name in _SUMMED}
         histogram = cpus["histogram"].sum(axis=1, dtype=np.int64)
@@ -77,6 +77,21 @@ class Totals:
         self._tell(entries[changed], {name: delta[name][changed] for name in _SUMMED})
         self._forget(names, changed, entries)
         return self._table(now_ns, entries, changed, delta, buckets, cpus)
+
+    def _kept(self) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void], list[bytes]]:
+        """What the kernel keeps: keys, values per CPU, and a name for each entry.
+
+        A spare total is an entry of its own, on one CPU: its key may be in both maps.
+        """
+        width = TOTAL_KEY.itemsize
+        keys, values = syscalls.map_items(self._totals_fd, width, TOTAL.itemsize * self._cpus)
+        spare_keys, spare_values = syscalls.map_items(self._spare_fd, width, TOTAL.itemsize)
+        cpus = np.frombuffer(values, TOTAL).reshape(-1, self._cpus)
+        spare = np.zeros((len(spare_keys) // width, self._cpus), TOTAL)
+        spare[:, 0] = np.frombuffer(spare_values, TOTAL)
+        names = [keys[at : at + width] for at in range(0, len(keys), width)]
+        names += [spare_keys[at : at + width] + _SPARE for at in range(0, len(spare_keys), width)]
+        return np.frombuffer(keys + spare_keys, TOTAL_KEY), np.concatenate([cpus, spare]), names
 
     def _tell(self, entries: npt.NDArray[np.void], delta: dict[str, Values]) -> None:
         """What became of the events behind these totals."""
@@ -137,7 +152,8 @@ class Totals:
         for name in [name for name, readings in idle.items() if readings >= _IDLE_READINGS]:
             entry = entries[self._places[name]]
             if self.gone(Tally("", *(int(entry[field]) for field in OWNER))):
-                syscalls.map_delete(self._totals_fd, name)
+                fd = self._spare_fd if name.endswith(_SPARE) else self._totals_fd
+                syscalls.map_delete(fd, name[: TOTAL_KEY.itemsize])
                 del idle[name]
             else:
                 idle[name] = 0
