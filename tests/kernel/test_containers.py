@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cotenant.errors import CotenantError
 from cotenant.sim.image import build_root
 from cotenant.sim.place import Docker
 from tests.kernel.conftest import COTENANT, SIM, Recording, cgroup_root, record, truth
@@ -22,29 +23,39 @@ TIMES = 23
 PLACE = "/usr/lib/x86_64-linux-gnu"
 
 
+def impossible(reason: str) -> None:
+    """Skip with the reason; fail instead where containers were promised."""
+    if os.environ.get("COTENANT_REQUIRE_CONTAINERS"):
+        pytest.fail(reason)
+    pytest.skip(f"{reason} (COTENANT_REQUIRE_CONTAINERS=1 makes this a failure)")
+
+
+def copy_needed(root: Path, program: Path) -> None:
+    """The libraries that a program loads, but for those of CUDA."""
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True)
+    for line in listed.stdout.splitlines():
+        words = [word for word in line.split() if word.startswith("/")]
+        if not words or "cudart" in words[0]:
+            continue
+        target = root / words[0].lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            shutil.copyfile(os.path.realpath(words[0]), target)
+            target.chmod(0o755)
+
+
 @pytest.fixture(scope="module")
 def image_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root with the stand-in libraries, the workload, and clients built for it."""
     root = tmp_path_factory.mktemp("root")
     build_root(root, PLACE)
-    built = {
-        "lazy": ["gcc", "-O1", "-o", root / "bin/lazy", CLIENTS / "lazy.c", "-ldl"],
-        "three": ["nvcc", "-cudart", "shared", "-o", root / "bin/three", CLIENTS / "three.cu"],
-    }
-    for command in built.values():
+    built = {"lazy": ["gcc", "-O1", "-o", root / "bin/lazy", CLIENTS / "lazy.c", "-ldl"]}
+    if shutil.which("nvcc"):
+        source = CLIENTS / "three.cu"
+        built["three"] = ["nvcc", "-cudart", "shared", "-o", root / "bin/three", source]
+    for name, command in built.items():
         subprocess.run([str(word) for word in command], check=True, capture_output=True)
-    for name in built:
-        listed = subprocess.run(
-            ["ldd", root / "bin" / name], capture_output=True, text=True, check=True
-        )
-        for line in listed.stdout.splitlines():
-            words = [word for word in line.split() if word.startswith("/")]
-            if words and "cudart" not in words[0]:
-                target = root / words[0].lstrip("/")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                if not target.exists():
-                    shutil.copyfile(os.path.realpath(words[0]), target)
-                    target.chmod(0o755)
+        copy_needed(root, root / "bin" / name)
     return root
 
 
@@ -52,11 +63,15 @@ def image_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def docker(tmp_path_factory: pytest.TempPathFactory, image_root: Path) -> Iterator[dict[str, str]]:
     """A Docker daemon of our own with an image called ``tenant``; its environment."""
     directory = tmp_path_factory.mktemp("docker")
-    before = os.environ.get("DOCKER_HOST")
-    os.environ["DOCKER_HOST"] = f"unix://{directory}/none.sock"
-    daemon = Docker(directory / "daemon") if (directory / "daemon").mkdir() is None else None
-    assert daemon is not None
-    environment = {**os.environ, **daemon.environment}
+    with pytest.MonkeyPatch.context() as patch:
+        # Whatever daemon there is, this is another.
+        patch.setenv("DOCKER_HOST", f"unix://{directory}/none.sock")
+        try:
+            daemon = Docker(directory)
+            daemon.try_out()
+        except CotenantError as error:
+            impossible(f"no container can run here: {error}")
+        environment = {**os.environ, **daemon.environment}
     try:
         packed = subprocess.run(
             ["tar", "-C", image_root, "-c", "."], capture_output=True, check=True
@@ -68,10 +83,6 @@ def docker(tmp_path_factory: pytest.TempPathFactory, image_root: Path) -> Iterat
         yield environment
     finally:
         daemon.close()
-        if before is None:
-            del os.environ["DOCKER_HOST"]
-        else:
-            os.environ["DOCKER_HOST"] = before
 
 
 def run_docker(environment: dict[str, str], *words: str) -> str:
@@ -166,6 +177,8 @@ def test_two_containers_of_one_image_on_overlay_count_each_call_once(
 def test_a_program_built_by_nvcc_shows_its_own_kernels(
     docker: dict[str, str], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not shutil.which("nvcc"):
+        impossible("nvcc is not installed")
     monkeypatch.setenv("DOCKER_HOST", docker["DOCKER_HOST"])
     with record(store) as recording:
         container = start(docker, "nvcc", tmp_path / "log", "/bin/three", str(TIMES))
@@ -290,7 +303,8 @@ def test_the_demo_answers_both_promised_queries_exactly(store: Path) -> None:
         capture_output=True, text=True, check=False, timeout=180,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "in Docker containers" in done.stderr
+    if "in Docker containers" not in done.stderr:
+        impossible("the demo ran in cgroups")
     from cotenant.query.promises import promise
 
     logs = store.with_name(store.name + ".sim") / "truth"

@@ -127,7 +127,9 @@ def test_a_running_recording_answers_whoever_may_read_it(
             [SIM / "workload", "launch", "--steps", "23"], env=sim_environment(tmp_path / "log")
         )
         client.communicate(timeout=60)
-        recording.wait_for("select 1 from cuda_events where op = 'launch' having count(*) >= 23")
+        recording.wait_for(
+            f"select 1 from cuda_events where pid = {client.pid} having count(*) > 22"
+        )
         question = (
             f"select count(*) as n from cuda_events where op = 'launch' and pid = {client.pid}"
         )
@@ -206,7 +208,8 @@ def test_a_call_left_by_longjmp_does_not_hide_later_ones(
         wait_until_attached(recording, library)
         client.communicate("go\n", timeout=30)
     rows = recording.sql(
-        f"select op, count(*) as n from cuda_events where pid = {client.pid} group by op order by op"
+        f"select op, count(*) as n from cuda_events where pid = {client.pid} "
+        "group by op order by op"
     )
     assert rows == [{"op": "launch", "n": times}, {"op": "sync", "n": times}]
     (notes,) = recording.sql("select notes from sessions")
