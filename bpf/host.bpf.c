@@ -145,10 +145,10 @@ static __always_inline bool_t span_worth_a_row(const struct sched_task *sched, _
 	return 1;
 }
 
-static __always_inline struct host_event *row_begin(struct total *total,
-						    const struct task_struct *task,
-						    const struct sched_task *sched, __u16 op,
-						    __u64 began_ns)
+static __always_inline struct host_event *host_row(struct total *total,
+						   const struct task_struct *task,
+						   const struct sched_task *sched, __u16 op,
+						   __u64 began_ns)
 {
 	struct owner owner = {};
 	struct host_event *row;
@@ -172,7 +172,7 @@ static __always_inline struct host_event *row_begin(struct total *total,
 	row->peer_v1_id = 0;
 	row->state = 0;
 	row->attribution = sched->cgroup_id == NOBODY ? ATTRIBUTION_kernel : ATTRIBUTION_task;
-	row->weight = 1;
+	row->weight = row_weight(total);
 	return row;
 }
 
@@ -237,7 +237,7 @@ static __always_inline void comes(struct task_struct *task, struct sched_task *s
 		sched->off_ns += now - off;
 		sched->off_times++;
 		if (span_worth_a_row(sched, now - off)) {
-			row = row_begin(sched_total(sched, TOTAL(switch)), task, sched,
+			row = host_row(sched_total(sched, TOTAL(switch)), task, sched,
 					HOST_OP_switch, off);
 			if (row) {
 				row->duration_ns = now - off;
@@ -261,7 +261,7 @@ static __always_inline void comes(struct task_struct *task, struct sched_task *s
 		return;
 	if (!host_all && !sched->gpu && now - runnable < host_threshold_ns)
 		return;
-	row = row_begin(total, task, sched, HOST_OP_runqueue, runnable);
+	row = host_row(total, task, sched, HOST_OP_runqueue, runnable);
 	if (!row)
 		return;
 	row->duration_ns = now - runnable;
@@ -300,7 +300,7 @@ static __noinline int wakeup_row(struct task_struct *task, struct sched_task *sc
 
 	if (!sched)
 		return 0;
-	row = row_begin(sched_total(sched, TOTAL(wakeup)), task, sched, HOST_OP_wakeup,
+	row = host_row(sched_total(sched, TOTAL(wakeup)), task, sched, HOST_OP_wakeup,
 			sched->runnable_since);
 	if (!row)
 		return 0;
@@ -401,7 +401,7 @@ static __always_inline struct host_event *life(struct task_struct *task, __u16 o
 		total_add(total, 0, 0);
 	if (op != HOST_OP_oom_kill && !worth_a_row(sched))
 		return NULL;
-	return row_begin(total, task, sched, op, bpf_ktime_get_ns());
+	return host_row(total, task, sched, op, bpf_ktime_get_ns());
 }
 
 SEC("?tp_btf/sched_process_exec")

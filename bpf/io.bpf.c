@@ -525,7 +525,7 @@ static __noinline int row(const struct followed *followed, const struct owner *o
 	event->error = errno_of(status);
 	event->attribution = owner->attribution;
 	event->reserved_too = 0;
-	event->weight = 1;
+	event->weight = row_weight(total);
 	event->reserved_last = 0;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;

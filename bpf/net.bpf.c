@@ -116,7 +116,7 @@ static __always_inline void row(const struct sock *sock, const struct owner *own
 	event->bytes = moved->bytes;
 	event->family = family_of(sock);
 	event->attribution = owner->attribution;
-	event->weight = 1;
+	event->weight = row_weight(total);
 	endpoints(event, sock);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }

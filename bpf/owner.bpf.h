@@ -8,7 +8,7 @@
 #ifndef COTENANT_OWNER_BPF_H
 #define COTENANT_OWNER_BPF_H
 
-#include "probe.bpf.h"
+#include "share.bpf.h"
 
 #define PF_KTHREAD 0x00200000
 #define ROOT_CGROUP 1
@@ -91,7 +91,10 @@ static __always_inline struct total *owner_total(const struct owner *owner, __u1
 	return total_at(&key);
 }
 
-/* Room for a row, or NULL: then it is counted as shed or lost, and stays in the totals. */
+/*
+ * Room for a row, or NULL: then it is counted as shed or lost, and stays in the totals. These rows
+ * get the part of the ring that is anybody's, and no tenant's own part above it.
+ */
 static __always_inline void *row_reserve(struct total *total, __u32 size)
 {
 	void *row;
@@ -101,14 +104,14 @@ static __always_inline void *row_reserve(struct total *total, __u32 size)
 		count(COUNTER_ORPHAN_LOST);
 		return NULL;
 	}
-	__sync_fetch_and_add(&total->rows, 1);
+	row_seen(total);
 	if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > shed_above) {
-		__sync_fetch_and_add(&total->shed, 1);
+		shed(total);
 		return NULL;
 	}
 	row = bpf_ringbuf_reserve(&events, size, 0);
 	if (!row)
-		__sync_fetch_and_add(&total->lost, 1);
+		row_lost(total);
 	return row;
 }
 

@@ -146,7 +146,7 @@ static __noinline int row(const struct owner *owner, const struct flow *flow, __
 	event->rtt_ns = (__u64)srtt_us * 1000 / 8;
 	event->attribution = owner->attribution;
 	event->reserved_last = 0;
-	event->weight = 1;
+	event->weight = row_weight(total);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
