@@ -217,7 +217,8 @@ _AS_NOBODY = """
 import os, sys
 import duckdb, numpy, pyarrow, pyarrow.parquet, pyarrow.compute
 import cotenant.query.session, cotenant.views.cli.sql, cotenant.views.cli.record
-import cotenant.agent.record, cotenant.views.text, cotenant.views.window
+import cotenant.agent.record, cotenant.agent.doctor, cotenant.views.cli.doctor
+import cotenant.views.text, cotenant.views.window
 from cotenant.views.cli import main
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 sys.exit(main(sys.argv[1:]))

@@ -3,10 +3,14 @@
 import argparse
 import json
 import sys
+import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
+from cotenant.views import text
 from cotenant.views.cli import store_argument
+
+_INDENT = 36
 
 HELP = "Try every condition that recording needs, and say what to do where one fails."
 EXAMPLES = """
@@ -48,6 +52,8 @@ def _print(name: str, found: str, advice: str, holds: bool, needed: bool) -> Non
     mark = "ok" if holds else "NO" if needed else "--"
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
-    print(f"{mark:3} {name:32} {found}")
-    if advice:
-        print(f"{'':36} {advice}")
+    room = text.width_of_output() - _INDENT
+    lines = [*textwrap.wrap(found, room), *textwrap.wrap(advice, room)] or [""]
+    print(f"{mark:3} {name:{_INDENT - 5}} {lines[0]}")
+    for line in lines[1:]:
+        print(f"{'':{_INDENT}}{line}")
