@@ -135,16 +135,21 @@ def _cgroups() -> Check:
     return Check("cgroups", True, f"{kinds}{v1}{others}: {count} cgroups")
 
 
+def _existing(path: Path) -> Path:
+    """The nearest directory above that exists."""
+    while not path.exists():
+        path = path.parent
+    return path
+
+
 def _store(store: Path) -> Check:
-    place = store
-    while not place.exists():
-        place = place.parent
     try:
+        place = _existing(store)
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"x")
+        free = shutil.disk_usage(place).free
     except OSError as error:
         return Check("store", False, f"{store}: {error.strerror}", "choose another with --store")
-    free = shutil.disk_usage(place).free
     found = f"{store}: writable, {free / (1 << 30):.0f} GiB free"
     return Check("store", free > _FREE_BYTES, found, "" if free > _FREE_BYTES else "make room")
 
@@ -156,10 +161,7 @@ def _confinement(store: Path) -> Check:
         code = 1
         try:
             drop_capabilities()
-            place = store
-            while not place.exists():
-                place = place.parent
-            code = 0 if confine_writes(place) else 2
+            code = 0 if confine_writes(_existing(store)) else 2
         finally:
             os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
