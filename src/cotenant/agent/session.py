@@ -55,6 +55,8 @@ class SessionRow:
         for message in messages:
             if message["type"] == "hooks":
                 self.note(hooks_refused=message["refused"])
+            if message["type"] == "pointer":
+                self._hear_pointer(message)
             if message["type"] == "library":
                 about = {k: v for k, v in message.items() if k != "type"}
                 self._libraries[message.get("build_id") or message["path"]] = about

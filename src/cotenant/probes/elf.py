@@ -78,6 +78,11 @@ class Elf:
     def __exit__(self, *_: object) -> None:
         """The descriptor stays open: it is the caller's."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file, when it was opened."""
+        return self._size
+
     def bytes_at(self, offset: int, count: int) -> bytes:
         """Bytes of the file; BadElf where it has none."""
         if offset < 0 or count < 0 or offset + count > self._size:

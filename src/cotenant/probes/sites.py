@@ -11,6 +11,8 @@ from typing import Final
 from cotenant.probes.elf import Elf
 
 _ENDBR64: Final = b"\xf3\x0f\x1e\xfa"
+_LOAD_RAX: Final = b"\x48\xb8"
+_LOAD_RAX_BYTES: Final = 10
 _NOPS: Final = (
     b"\x90",
     b"\x66\x90",
@@ -42,14 +44,22 @@ def _emulated(code: bytes) -> bool:
     return code.startswith(_NOPS)
 
 
+def _stepped_over(code: bytes) -> int:
+    """Bytes of the first instruction if whoever calls cannot tell whether it ran."""
+    if code.startswith(_ENDBR64):
+        return len(_ENDBR64)
+    # A constant into rax, which holds no argument.
+    return _LOAD_RAX_BYTES if code.startswith(_LOAD_RAX) else 0
+
+
 def choose_site(elf: Elf, offset: int) -> Site:
     """The place to probe a function that starts at this file offset."""
-    code = elf.bytes_at(offset, 16)
-    if code.startswith(_ENDBR64):
-        # Arguments and return address are untouched by endbr64: one step further is as good.
-        if _emulated(code[4:]):
-            return Site(offset + 4)
-        return Site(offset, f"would be single-stepped: {code[4:8].hex(' ')} after endbr64")
-    if _emulated(code):
-        return Site(offset)
-    return Site(offset, f"would be single-stepped: starts with {code[:4].hex(' ')}")
+    code = elf.bytes_at(offset, min(32, elf.size - offset))
+    at = 0
+    # Arguments and return address are as they were: further on is as good.
+    while step := _stepped_over(code[at:]):
+        at += step
+    if _emulated(code[at:]):
+        return Site(offset + at)
+    after = f" after {code[:4].hex(' ')}" if at else ""
+    return Site(offset, f"would be single-stepped: starts with {code[at : at + 4].hex(' ')}{after}")

@@ -1,0 +1,297 @@
+"""Where probes go, where they do not, and that they go away again."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cotenant.probes.function import Library
+from cotenant.probes.library import plan
+from cotenant.probes.tables import FUNCTIONS
+from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment
+from tests.kernel.every import CLIENTS, build_library, compile_c
+from tests.kernel.script import Script, warm
+
+POINTER = """
+lib = ctypes.CDLL(sys.argv[1] if len(sys.argv) > 1 else PATH)
+at = c_uint64()
+assert lib.cuGetProcAddress_v2(b"cuLaunchKernel", byref(at), 12000, c_uint64(0), None) == 0
+say(ready=1)
+wait()
+launch_it = ctypes.CFUNCTYPE(c_int, *[c_uint64] * 9)(at.value)
+inside = "inside" in os.environ.get("HIDDEN_HOW", "") or "elsewhere" in os.environ.get("HIDDEN_HOW", "")
+for _ in range(0 if inside else 7):
+    assert launch_it(77, 3, 1, 1, 32, 1, 1, 0, 5) == 0
+say(ready=2)
+wait()
+"""
+
+
+def pointer_script(path: Path) -> str:
+    return POINTER.replace("PATH", repr(str(path)))
+
+
+def notes(recording: Recording) -> dict[str, Any]:
+    return json.loads(recording.sql("select notes from sessions")[0]["notes"])
+
+
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("hidden") / "libcuda.so.1"
+    compile_c(place, CLIENTS / "hidden.c", "-shared", "-fPIC")
+    # Only the table of unwinding tells where its hidden function starts.
+    subprocess.run(["strip", place], check=True)
+    return place
+
+
+def run_pointer(cgroup: Cgroup, recording: Recording, hidden: Path, how: str) -> Script:
+    holder = Script(cgroup, f"ctypes.CDLL({str(hidden)!r})\nsay(ready=1)\nwait()\n")
+    holder.heard()
+    recording.wait_for(f"select 1 from sessions where libraries like '%{hidden}%'")
+    script = Script(cgroup, pointer_script(hidden), HIDDEN_HOW=how)
+    script.heard()
+    recording.wait_for("select 1 from sessions where notes like '%\"pointers\"%'")
+    script.go_on()
+    script.heard()
+    script.go_on()
+    script.end()
+    holder.go_on()
+    holder.end()
+    return script
+
+
+def test_a_function_that_is_only_handed_out_is_traced(
+    cgroup: Cgroup, store: Path, hidden: Path
+) -> None:
+    with record(store) as recording:
+        script = run_pointer(cgroup, recording, hidden, "hidden")
+    rows = recording.sql(
+        f"select grid_x, block_x, stream from cuda_events where pid = {script.pid} and op = 'launch'"
+    )
+    assert rows == [{"grid_x": 3, "block_x": 32, "stream": 5}] * 7
+    assert notes(recording)["pointers"] == {"attached": 1, "refused": []}
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("inside", "points into the middle of a function"),
+        ("elsewhere", "points into another file than the driver library"),
+        ("nowhere", "points to no code of a file"),
+    ],
+)
+def test_a_pointer_that_might_do_harm_is_refused_and_reported(
+    how: str, reason: str, cgroup: Cgroup, store: Path, hidden: Path
+) -> None:
+    with record(store) as recording:
+        script = run_pointer(cgroup, recording, hidden, how)
+    assert notes(recording)["pointers"] == {
+        "attached": 0,
+        "refused": [{"pid": script.pid, "name": "cuLaunchKernel", "refused": reason}],
+    }
+
+
+def test_a_site_that_would_be_single_stepped_is_left_alone_and_reported(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "lib.c"
+    source.write_text(
+        '#include "every.h"\nEVERY(cuLaunchKernel)\n'
+        '__asm__(".globl cuMemFree_v2\\n.type cuMemFree_v2,@function\\ncuMemFree_v2:\\n"\n'
+        '"sub $8,%rsp\\nxor %eax,%eax\\nadd $8,%rsp\\nret\\n.size cuMemFree_v2,.-cuMemFree_v2\\n");\n'
+    )
+    library = compile_c(tmp_path / "libcuda.so.1", source, "-shared", "-fPIC")
+    with record(store) as recording:
+        script = Script(
+            cgroup,
+            f"lib = ctypes.CDLL({str(library)!r})\nsay(ready=1)\nwait()\n"
+            "assert lib.cuMemFree_v2(5) == 0\n",
+        )
+        script.heard()
+        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        script.go_on()
+        script.end()
+    libraries = json.loads(recording.sql("select libraries from sessions")[0]["libraries"])
+    mine = next(lib for lib in libraries if lib["path"] == str(library))
+    assert mine["attached"] == 1
+    assert mine["refused"] == {"cuMemFree_v2": "would be single-stepped: starts with 48 83 ec 08"}
+    assert recording.sql(f"select * from cuda_events where pid = {script.pid}") == []
+
+
+def test_the_runtime_is_spared_once_the_driver_is_seen_to_suffice(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    def launch(steps: int) -> dict[str, Any]:
+        command = [SIM / "workload", "launch", "--api", "runtime12", "--steps", steps]
+        process = cgroup.popen(command, env=sim_environment())
+        said, _ = process.communicate(timeout=60)
+        return json.loads(said)
+
+    with record(store) as recording:
+        warm(recording, cgroup, "libcudart.so.12")
+        before = launch(1511)
+        recording.wait_for("select 1 from sessions where layers like 'auto: driver%'")
+        recording.wait_for("select 1 from sessions where layers like 'auto: driver after 1511%'")
+        # The helper takes the probes off in its own time.
+        for _ in range(20):
+            after = launch(211)
+    apis = recording.sql(
+        "select pid, api, count(*) as n, count(distinct kernel_name) as kernels from cuda_events "
+        f"where op = 'launch' and pid in ({before['pid']}, {after['pid']}) group by all"
+    )
+    kernels = len(before["launches"])
+    assert {(r["pid"], r["api"], r["n"], r["kernels"]) for r in apis} == {
+        (before["pid"], "cudaLaunchKernel", 1511, kernels),
+        (after["pid"], "cuLaunchKernel", 211, kernels),
+    }
+
+
+def helper_of(recording: Recording) -> int:
+    children = Path(f"/proc/{recording.process.pid}/task/{recording.process.pid}/children")
+    for pid in children.read_text().split():
+        if b"cotenant.agent.helper" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return int(pid)
+    raise AssertionError("no helper")
+
+
+def test_files_that_come_and_go_leave_no_descriptor_behind(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    original = build_library(tmp_path / "original.so", ["cuLaunchKernel", "cuMemFree_v2"])
+    with record(store) as recording:
+        helper = helper_of(recording)
+        warm(recording, cgroup)
+        before = len(os.listdir(f"/proc/{helper}/fd"))
+        for index in range(200):
+            path = tmp_path / f"lib{index}.so"
+            shutil.copy(original, path)
+            script = "import ctypes,sys\nctypes.CDLL(sys.argv[1])\n"
+            cgroup.popen([sys.executable, "-S", "-c", script, path]).wait()
+            path.unlink()
+        rows = recording.sql("select libraries from sessions")
+        seen = [lib for lib in json.loads(rows[0]["libraries"]) if str(tmp_path) in lib["path"]]
+        assert len(seen) >= 1
+        deadline = 120
+        while len(os.listdir(f"/proc/{helper}/fd")) > before and deadline:
+            deadline -= 1
+            recording.process.poll()
+            subprocess.run(["sleep", "0.5"], check=True)
+        assert len(os.listdir(f"/proc/{helper}/fd")) <= before
+
+
+def wheel(package: str, pattern: str) -> Path:
+    """A file of a wheel that is installed for tests only."""
+    spec = find_spec("nvidia")
+    assert spec is not None, f"install {package}: pip install -e .[dev]"
+    found = [
+        f for place in spec.submodule_search_locations or () for f in Path(place).glob(pattern)
+    ]
+    assert found, f"install {package}: pip install -e .[dev]"
+    return found[0]
+
+
+WHEELS = {
+    "cudart12": ("nvidia-cuda-runtime-cu12", "cuda_runtime/lib/libcudart.so.12", Library.CUDART),
+    "cudart13": ("nvidia-cuda-runtime", "cu13/lib/libcudart.so.13", Library.CUDART),
+    "nccl": ("nvidia-nccl-cu12", "nccl/lib/libnccl.so.2", Library.NCCL),
+}
+# What one release has and another not; everything else must be in each.
+NOT_IN = {
+    "cudart12": set(),
+    "cudart13": {
+        "cudaThreadSynchronize", "cudaEventElapsedTime_v2", "cudaMemPrefetchAsync_v2",
+        "cudaMemPrefetchAsync_v2_ptsz", "cudaGraphAddNode_v2",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["cudart12", "cudart13"])
+def test_every_promised_symbol_of_the_real_runtime_is_attached(name: str) -> None:
+    package, pattern, kind = WHEELS[name]
+    with wheel(package, pattern).open("rb") as file:
+        found = plan(file.fileno(), FUNCTIONS)
+    assert found is not None
+    promised = {f.symbol for f in FUNCTIONS if f.library is kind} - NOT_IN[name]
+    assert found.refused == {}
+    attached = {placed.function.symbol for placed in found.placed}
+    # Two names of one address are probed once, under the first.
+    assert promised - attached <= {"cudaGraphInstantiate", "cudaGraphInstantiateWithFlags"}
+
+
+def test_every_function_of_the_real_nccl_that_we_promise_is_attached() -> None:
+    package, pattern, kind = WHEELS["nccl"]
+    with wheel(package, pattern).open("rb") as file:
+        found = plan(file.fileno(), FUNCTIONS)
+    assert found is not None
+    # Its first instruction moves the stack; what it does is seen in ncclBroadcast, inside it.
+    assert set(found.refused) <= {"ncclBcast", "pncclBcast"}
+    attached = {placed.function.symbol for placed in found.placed}
+    core = ("AllReduce", "Reduce", "Broadcast", "AllGather", "ReduceScatter", "Send", "Recv",
+            "GroupStart", "GroupEnd", "CommInitRank", "CommInitAll", "CommSplit", "CommDestroy")  # fmt: skip
+    assert {f"nccl{name}" for name in core} <= attached
+
+
+@pytest.mark.parametrize("name", ["cudart12", "cudart13"])
+def test_calls_that_fail_for_want_of_a_driver_are_recorded_with_their_result(
+    name: str, cgroup: Cgroup, store: Path
+) -> None:
+    if _has_driver():
+        pytest.skip("this machine has a driver; the calls would succeed")
+    path = wheel(*WHEELS[name][:2])
+    text = f"""
+runtime = ctypes.CDLL({str(path)!r})
+say(ready=1)
+wait()
+results = [runtime.cudaMalloc(byref(c_uint64()), c_uint64(1009)) for _ in range(7)]
+say(results=results)
+"""
+    with record(store) as recording:
+        script = Script(cgroup, text)
+        script.heard()
+        recording.wait_for(f"select 1 from sessions where libraries like '%{path}%'")
+        script.go_on()
+        said = script.heard()
+        script.end()
+    rows = recording.sql(
+        f"select op, bytes, result from cuda_events where pid = {script.pid} and api = 'cudaMalloc'"
+    )
+    assert all(result != 0 for result in said["results"])
+    assert rows == [{"op": "alloc", "bytes": 1009, "result": r} for r in said["results"]]
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def test_a_container_of_fifty_milliseconds_is_recorded_whole(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    """A root of its own, seen before its first program runs; see test_identity for runtimes."""
+    library = build_library(tmp_path / "libcuda.so.1", ["cuLaunchKernel"])
+    with record(store) as recording:
+        holder = Script(cgroups(), f"ctypes.CDLL({str(library)!r})\nsay(ready=1)\nwait()\n")
+        holder.heard()
+        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        group = cgroups()
+        script = Script(
+            group,
+            f"lib = ctypes.CDLL({str(library)!r})\n"
+            "for _ in range(101): lib.cuLaunchKernel(5, 3, 1, 1, 32, 1, 1, 0, None, None, None)\n",
+        )
+        script.end()
+        holder.go_on()
+        holder.end()
+    rows = recording.sql(f"select count(*) as n from cuda_events where pid = {script.pid}")
+    assert rows == [{"n": 101}]
