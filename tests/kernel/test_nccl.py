@@ -1,0 +1,130 @@
+"""NCCL calls on the running kernel, compared with what the stand-in library says happened."""
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cotenant.schema.events import ENUMS
+from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment, truth
+
+TIMES = 11
+CLIENTS = Path(__file__).parent / "clients"
+PER_RANK = ("AllGather", "ReduceScatter", "AlltoAll")
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The client, built against the stand-in libraries."""
+    program = tmp_path_factory.mktemp("nccl") / "ranks"
+    subprocess.run(
+        ["gcc", "-O1", "-o", program, CLIENTS / "ranks.c", f"-L{SIM}",
+         "-l:libnccl.so.2", "-l:libcudart.so.13", "-lpthread", f"-Wl,-rpath-link,{SIM}"],
+        check=True,
+    )  # fmt: skip
+    return program
+
+
+def recorded(
+    recording: Recording, pid: int
+) -> tuple[list[dict[str, Any]], Counter[tuple[Any, ...]]]:
+    rows = recording.sql(f"select * from nccl_events where pid = {pid} order by timestamp_ns")
+    return rows, Counter(
+        (r["op"], r["api"], r["bytes"], r["datatype"], r["reduce_op"], r["root"], r["peer"],
+         r["rank"], r["nranks"], r["result"], r["group_id"] is not None)
+        for r in rows
+    )  # fmt: skip
+
+
+def expected(calls: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    """The log's calls as rows should show them; a start of a group is no row, an inner end none."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for call in calls:
+        if call["op"] != "nccl" or call["nccl"] in ("GroupStart", "CommUserRank", "CommCount"):
+            continue
+        op = call["nccl"]
+        size = call.get("bytes")
+        if size is not None and op in PER_RANK:
+            size *= call["nranks"]
+        found[
+            op,
+            call["api"],
+            size,
+            ENUMS["nccl_datatype"].get(call.get("datatype", -1)),
+            ENUMS["nccl_reduce_op"].get(call.get("reduce_op", -1)),
+            call.get("root"),
+            call.get("peer"),
+            call.get("rank"),
+            call.get("nranks"),
+            call["result"],
+            call.get("group") is not None,
+        ] += 1
+    return found
+
+
+@pytest.mark.parametrize("attach", ["session", "multi"])
+def test_every_call_carries_what_was_passed(
+    attach: str, ranks: Path, cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    with record(store, "--attach", attach) as recording:
+        warm = cgroup.popen([ranks, 0], env=sim_environment())
+        warm.communicate(timeout=60)
+        recording.wait_for("select 1 from sessions where libraries like '%libnccl.so.2%'")
+        client = cgroup.popen([ranks, TIMES], env=sim_environment(tmp_path / "log"))
+        client.communicate(timeout=60)
+        assert client.returncode == 0
+    calls = truth(tmp_path / "log")
+    rows, found = recorded(recording, client.pid)
+    collectives = {key: n for key, n in expected(calls).items() if not key[0].startswith("Comm")}
+    assert {key: n for key, n in found.items() if not key[0].startswith("Comm")} == collectives
+    made = Counter(
+        call["api"].removeprefix("nccl") for call in calls if call["api"].startswith("ncclComm")
+    )
+    for asked in ("CommUserRank", "CommCount"):
+        made.pop(asked, None)
+    assert Counter(r["op"] for r in rows if r["op"].startswith("Comm")) == made
+    check_communicators(rows)
+    check_groups(rows)
+    check_kernels(recording, client.pid, calls)
+
+
+def check_communicators(rows: list[dict[str, Any]]) -> None:
+    """Both ranks of a communicator agree on which it is; its name is the application's."""
+    hashes: dict[str, set[int]] = {}
+    for row in rows:
+        if row["op"] in ("CommInitRankConfig", "CommInitRankScalable"):
+            hashes.setdefault(row["op"], set()).add(row["comm_hash"])
+            assert row["nranks"] == 2
+    assert [len(found) for found in hashes.values()] == [1, 1]
+    named = {row["comm_name"] for row in rows if row["op"] == "Reduce"}
+    assert named == {"gradients"}
+    gathered = [r for r in rows if r["op"] == "AllGather" and r["bytes"] == 2 * 4 * 2]
+    assert sorted(row["rank"] for row in gathered) == [0, 1]
+    assert len({row["comm_hash"] for row in gathered}) == 1
+    alone = {r["comm_hash"] for r in rows if r["op"] == "CommAbort"}
+    assert len(alone) == 2
+
+
+def check_groups(rows: list[dict[str, Any]]) -> None:
+    """The calls of a group and its outermost end share a number."""
+    groups: dict[tuple[int, int], list[str]] = {}
+    for row in rows:
+        if row["group_id"] is not None:
+            groups.setdefault((row["tid"], row["group_id"]), []).append(row["op"])
+    assert Counter(tuple(sorted(ops)) for ops in groups.values()) == {
+        ("GroupEnd", "Recv", "Send"): 2 * TIMES
+    }
+
+
+def check_kernels(recording: Recording, pid: int, calls: list[dict[str, Any]]) -> None:
+    """Each kernel that NCCL launched is tied to its operation."""
+    rows = recording.sql(
+        "select nccl_op, count(*) as n from cuda_events "
+        f"where pid = {pid} and op = 'launch' group by all"
+    )
+    launched = Counter(c["nccl"] for c in calls if c["op"] == "launch")
+    # One kernel serves the send and the receive of a group: it is the group's.
+    launched["GroupEnd"] = launched.pop("SendRecv")
+    assert {row["nccl_op"]: row["n"] for row in rows} == dict(launched)
