@@ -32,11 +32,11 @@ class Api:
     """The endpoints over one store."""
 
     def __init__(self, reader: Reader, worker: Worker, analyst: Worker) -> None:
-        self._reader, self._worker, self._analyst = reader, worker, analyst
+        self._reader, self._worker = reader, worker
+        self._insight = insight.Insight(analyst, reader)
 
     def endpoints(self) -> dict[str, tuple[str, Endpoint]]:
         """Path to method and handler."""
-        reader, analyst = self._reader, self._analyst
         reads: dict[str, Callable[[Request], Any]] = {
             "status": self._status,
             "tile": self._tile,
@@ -44,9 +44,9 @@ class Api:
             "cell": self._cell,
             "tables": self._tables,
             "busy": self._busy,
-            "questions": lambda _: insight.questions(reader.tenant),
-            "interference": lambda _: insight.interference(analyst, reader.tenant),
-            "findings": lambda _: insight.findings(analyst, reader.tenant),
+            "questions": lambda _: insight.questions(self._reader.tenant),
+            "interference": lambda _: self._insight.interference(),
+            "findings": lambda _: self._insight.findings(),
         }
         found: dict[str, tuple[str, Endpoint]] = {
             f"/api/{name}": ("GET", _answering(read)) for name, read in reads.items()

@@ -1,16 +1,20 @@
 """The named questions, the interference matrix and the findings, for the panels of the page."""
 
+import threading
+import time
 from typing import Any, Final
 
 from cotenant.query.promises import NAMES, promise
 from cotenant.query.questions import questions as named
 from cotenant.views.web.bound import about_others
+from cotenant.views.web.reader import Reader
 from cotenant.views.web.worker import EXPLAIN, Worker
 
 _TITLES: Final = {
     "kernels": "Top CUDA kernels by total time per container",
     "nccl": "What NCCL costs each container",
 }
+_KEPT_S: Final = 60.0  # A store that is being recorded is looked at anew no sooner.
 _INTERFERENCE: Final = """SELECT victim, aggressor, slowdown, ci_low, ci_high, p, samples, cause
   FROM interference
  ORDER BY slowdown DESC NULLS LAST
@@ -28,15 +32,30 @@ def questions(tenant: str | None) -> dict[str, Any]:
     return {"questions": found}
 
 
-def interference(analyst: Worker, tenant: str | None) -> dict[str, Any]:
-    """Who slows whom, or why that is not told."""
-    if tenant is not None:
-        return {"unknown": "this page is of one tenant"}
-    return analyst.ask(_INTERFERENCE)
+class Insight:
+    """Who slows whom and what stands out: computed over the whole store, and kept for a while."""
 
+    def __init__(self, analyst: Worker, reader: Reader) -> None:
+        self._analyst, self._reader = analyst, reader
+        self._kept: dict[str | None, tuple[str, float, dict[str, Any]]] = {}
+        self._locks = {_INTERFERENCE: threading.Lock(), EXPLAIN: threading.Lock()}
 
-def findings(analyst: Worker, tenant: str | None) -> dict[str, Any]:
-    """What `cotenant explain` says."""
-    if tenant is not None:
-        return {"unknown": "this page is of one tenant"}
-    return analyst.ask(EXPLAIN)
+    def interference(self) -> dict[str, Any]:
+        """Every pair of tenants on a GPU."""
+        return self._told(_INTERFERENCE)
+
+    def findings(self) -> dict[str, Any]:
+        """What `cotenant explain` says."""
+        return self._told(EXPLAIN)
+
+    def _told(self, question: str | None) -> dict[str, Any]:
+        if self._reader.tenant is not None:
+            return {"unknown": "this page is of one tenant"}
+        with self._locks[question]:
+            version = self._reader.version()
+            known = self._kept.get(question)
+            if known and (known[0] == version or time.monotonic() - known[1] < _KEPT_S):
+                return known[2]
+            found = self._analyst.ask(question)
+            self._kept[question] = (version, time.monotonic(), found)
+            return found

@@ -13,6 +13,7 @@ import { View } from "/view.js";
 
 const LIVE_MS = 1000;
 const STILL_MS = 5000;
+const INSIGHT_MS = 60000;
 const LIVE_SPAN = 20e9;
 const ALIGNED = 2n ** 36n;
 
@@ -75,11 +76,13 @@ class Page {
 
   async start() {
     await this.look();
-    if (this.opened) {
-      this.sql.learn().catch((error) => this.notice(error.message));
-      this.panels.insight();
-    }
+    let insight = 0;
     for (;;) {
+      if (this.opened && !this.sql.questions.length) this.sql.learn().catch((error) => this.notice(error.message));
+      if (this.opened && performance.now() >= insight) {
+        this.panels.insight();
+        insight = this.status.state === "live" ? performance.now() + INSIGHT_MS : Infinity;
+      }
       await new Promise((done) => setTimeout(done, this.status?.state === "live" ? LIVE_MS : STILL_MS));
       if (!document.hidden) await this.look();
     }
@@ -122,6 +125,7 @@ class Page {
       this.opened = true;
       view.follow ||= status.state === "live" && !told;
       this.timeline.open(status);
+      if (view.follow && !told) view.span = LIVE_SPAN;
       if (view.follow) this.followNow();
       else if (!told) view.whole();
       else view.changed();
@@ -138,8 +142,7 @@ class Page {
   followNow() {
     const { view } = this;
     if (!view.follow || this.status?.state !== "live") return;
-    const span = Math.min(view.span, Math.max(LIVE_SPAN, 1e6));
-    view.show(view.last - span * 0.97, span);
+    view.show(view.last - view.span * 0.97, view.span);
   }
 
   words(status) {

@@ -38,6 +38,7 @@ export class Painter {
     pen.clip();
     let marks = 0;
     for (const row of layout.rows) {
+      this.named = new Set();
       const y = RULER + row.y - layout.scroll;
       if (y > frame.height || y + row.height < RULER) continue;
       this.row(pen, frame, row, y);
@@ -181,7 +182,11 @@ export class Painter {
         pen.lineWidth = 2;
         pen.strokeRect(left - 1, top - 1, Math.max(wide, 3) + 1, high + 2);
       }
-      if (wide > 34 && tall > 10) names.push(i, left, wide, top, colour);
+      // A slice across two tiles is drawn in parts, and named once.
+      if (wide > 34 && tall > 10 && !this.named.has(`${at[i]} ${tid[i]}`)) {
+        this.named.add(`${at[i]} ${tid[i]}`);
+        names.push(i, left, wide, top, colour);
+      }
       marks++;
     }
     this.labels(pen, tile, lane, names, tall);

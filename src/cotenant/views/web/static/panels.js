@@ -4,6 +4,7 @@ import { get } from "/api.js";
 import { el, later, refill } from "/dom.js";
 import { brief, bytes, count, duration } from "/format.js";
 
+const FOLLOWING = 3000; // ms between the tables of a view that never settles.
 const SETTLED = 350; // ms without a move before the tables are asked for again.
 
 export class Panels {
@@ -14,9 +15,8 @@ export class Panels {
     this.theme = theme;
     this.showSql = showSql;
     this.cards = {
-      tenants: card("Tenants"), kernels: card("Where time in CUDA goes"),
-      collectives: card("Where time in NCCL goes"),
-      interference: card("Who slows whom"), findings: card("What stands out"),
+      tenants: card("Tenants"), interference: card("Who slows whom"), findings: card("What stands out"),
+      kernels: card("Where time in CUDA goes"), collectives: card("Where time in NCCL goes"),
     };
     parent.append(details.card, ...Object.values(this.cards));
     for (const name of ["collectives", "interference", "findings"]) this.cards[name].hidden = true;
@@ -26,6 +26,8 @@ export class Panels {
 
   async tables() {
     if (this.timeline.loading) return this.settle();
+    if (this.view.follow && performance.now() < this.next) return;
+    this.next = performance.now() + FOLLOWING;
     this.asking?.abort();
     this.asking = new AbortController();
     const { view } = this;

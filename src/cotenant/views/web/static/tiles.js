@@ -5,6 +5,7 @@ import { get } from "/api.js";
 const MOST_KEPT = 160;
 const AT_ONCE = 2; // The server has other things to do.
 const SUB_ROWS = 6;
+const PATIENCE = 4; // A tile that has grown is asked for again after this many times what it took.
 
 export class Tiles {
   constructor(view, cells, arrived) {
@@ -35,7 +36,7 @@ export class Tiles {
         this.kept.delete(key);
         this.kept.set(key, tile);
       }
-      if (!tile || tile.stale) wanted.push({ cell, index, key });
+      if (!tile || due(tile)) wanted.push({ cell, index, key });
       found.push({ tile: tile ?? this.coarser(cell, index), start: index * width, end: (index + 1) * width });
     }
     return found;
@@ -52,7 +53,7 @@ export class Tiles {
 
   /** Asks for what is wanted, a few at a time, the first first; lets go of what no longer is. */
   fetch(wanted = this.wanted) {
-    this.wanted = wanted.filter(({ key }) => this.kept.get(key)?.stale !== false);
+    this.wanted = wanted.filter(({ key }) => !this.kept.has(key) || due(this.kept.get(key)));
     const inView = new Set(this.wanted.map((one) => one.key));
     for (const [key, abort] of this.waiting) if (!inView.has(key)) abort.abort();
     for (const { cell, index, key } of this.wanted) {
@@ -66,9 +67,11 @@ export class Tiles {
     this.waiting.set(key, abort);
     this.running++;
     const start = index * cell * this.cells;
+    const began = performance.now();
     try {
       const got = await get("tile", { from: this.view.absolute(start), cell }, abort.signal);
-      this.kept.set(key, prepared(got, start, cell));
+      const now = performance.now();
+      this.kept.set(key, { ...prepared(got, start, cell), due: now + (now - began) * PATIENCE });
       while (this.kept.size > MOST_KEPT) this.kept.delete(this.kept.keys().next().value);
       this.arrived(null, got.lanes);
     } catch (error) {
@@ -88,6 +91,8 @@ export class Tiles {
     for (const tile of this.kept.values()) if (tile.end >= time) tile.stale = true;
   }
 }
+
+const due = (tile) => tile.stale && performance.now() > tile.due;
 
 /** A tile by lanes: `lanes.get(id)` has typed columns of its cells and slices. */
 function prepared(got, start, cell) {

@@ -8,6 +8,8 @@ import { get } from "/api.js";
 import { by, later } from "/dom.js";
 
 
+const FOLLOWING = 3000; // ms between looks at the GPU in a view that never settles.
+
 export class Timeline {
   constructor(view, theme, said) {
     this.view = view;
@@ -50,6 +52,8 @@ export class Timeline {
     this.asking?.abort();
     this.asking = new AbortController();
     if (this.loading) return this.settle();
+    if (view.follow && performance.now() < this.next) return;
+    this.next = performance.now() + FOLLOWING;
     if (end - start < 2) return;
     try {
       const got = await get("busy", { from: view.absolute(start), to: view.absolute(end) }, this.asking.signal);

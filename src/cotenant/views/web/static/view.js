@@ -24,6 +24,7 @@ export class View extends EventTarget {
   changed(what = "time") { this.dispatchEvent(new CustomEvent("change", { detail: what })); }
 
   show(start, span) {
+    if (!Number.isFinite(start) || !Number.isFinite(span)) return;
     const whole = Math.max(this.last - this.first, 1000);
     this.span = Math.min(Math.max(span, 20), whole * 1.3);
     const slack = this.span * 0.5;
