@@ -11,7 +11,7 @@ import pytest
 
 from tests.serving import Served
 
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
 PATIENCE_S = 60
 
 
@@ -45,8 +45,11 @@ class Tab:
 def chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
-    if not os.path.exists(CHROMIUM):
-        pytest.fail("needs chromium; `make setup` installs it")
+    if CHROMIUM is None:
+        reason = "needs chromium, which `make setup` installs where there is a package"
+        if os.environ.get("COTENANT_REQUIRE_BROWSER"):
+            pytest.fail(reason)
+        pytest.skip(f"{reason} (COTENANT_REQUIRE_BROWSER=1 makes this a failure)")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
