@@ -174,7 +174,7 @@ def test_files_that_come_and_go_leave_no_descriptor_behind(
             path = tmp_path / f"lib{index}.so"
             shutil.copy(original, path)
             script = "import ctypes,sys\nctypes.CDLL(sys.argv[1])\n"
-            cgroup.popen([sys.executable, "-S", "-c", script, path]).wait()
+            cgroup.popen([sys.executable, "-S", "-c", script, path]).communicate()
             path.unlink()
         rows = recording.sql("select libraries from sessions")
         seen = [lib for lib in json.loads(rows[0]["libraries"]) if str(tmp_path) in lib["path"]]

@@ -50,7 +50,9 @@ class _Child:
             self._process = None
 
     def _started(self) -> "subprocess.Popen[bytes] | None":
-        if self._process is None or self._process.poll() is not None:
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
+        if self._process is None:
             with contextlib.suppress(OSError):
                 self._process = subprocess.Popen(
                     [sys.executable, "-S", "-E", str(Path(__file__).with_name("demangler.py"))],
