@@ -31,7 +31,10 @@ def _warm(recording: Recording, cgroup: Cgroup) -> None:
     for _ in range(10):
         cgroup.popen(command, env=environment).communicate(timeout=60)
         time.sleep(0.5)
-        if recording.sql("select 1 from cuda_events where op = 'launch' limit 1"):
+        if recording.sql(
+            "select 1 from cuda_events join containers using (cgroup_id) "
+            f"where op = 'launch' and cgroup_path = '/{cgroup.name}' limit 1"
+        ):
             return
     pytest.fail("the stand-in libraries were not probed")
 

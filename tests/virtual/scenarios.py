@@ -35,7 +35,7 @@ class Scenario:
         self.store.complete("cuda", "nccl", "host", "io", "net", "tcp")
         return Host(self.store.write(), tuple(victims), culprit, kind)
 
-    def gpu(self, burden=1.0, steps=1_100):
+    def gpu(self, burden=1.0, steps=503):
         """ml/train steps; ml/serve, in bursts, slows it by ``burden``."""
         dice, gpu = self.dice, Gpu()
         train, serve = gpu.process("ml/train"), gpu.process("ml/serve", burden)
@@ -193,7 +193,7 @@ class Scenario:
 def noisy_neighbour(root, seed):
     s = Scenario(root, seed)
     s.well(but=("gpu",))
-    s.gpu(burden=s.dice.uniform(1.4, 2.2))
+    s.gpu(burden=s.dice.uniform(1.4, 2.2), steps=1_103)
     return s.done("noisy neighbour", ["ml/train"], "ml/serve")
 
 

@@ -41,19 +41,30 @@ class Catalog:
                     continue
                 if table.sql is None:
                     self._store(table.name, table.empty())
+                elif table.kept:
+                    self._keep(table, "LIMIT 0")
                 else:
                     self._make(table)
 
     def _make(self, table: Derived) -> None:
+        if table.kept:
+            self._keep(table)
+            return
         if table.sql is not None:
             self._connection.execute(f"CREATE OR REPLACE VIEW {table.name} AS {table.sql}")
             return
-        others = self._tenant and table.about_others
+        others = self._tenant and table.whose is not None
         self._store(table.name, table.compute(self._ask_all if others else self._ask()))
         if others:
             self._connection.execute(
-                f"DELETE FROM {table.name} WHERE victim NOT IN (SELECT tenant FROM containers)"
+                f"DELETE FROM {table.name} "
+                f"WHERE {table.whose} NOT IN (SELECT tenant FROM containers)"
             )
+
+    def _keep(self, table: Derived, limit: str = "") -> None:
+        self._connection.execute(
+            f"CREATE OR REPLACE TABLE {table.name} AS FROM ({table.sql}) {limit}"
+        )
 
     def _ask(self) -> Ask:
         def ask(sql: str) -> Any:

@@ -46,18 +46,15 @@ GOOD: Final = 0.10  # Standard error of a time, relative to it, above which it i
 
 _SQL: Final = f"""
 with eligible as (
-    select *, row_number() over () as span
+    select *
     from spans
     where waited and streams = 1
-    qualify row_number() over (partition by tenant, node, gpu order by hash(proof_ns, stream, pid))
-            <= {MOST_SPANS}
+    qualify row_number() over (partition by tenant, node, gpu order by span) <= {MOST_SPANS}
 )
 select s.tenant, s.node, s.gpu, s.span, s.span_ns, w.kernel_name,
        coalesce(w.size, 0) as size, sum(w.weight)::bigint as launches
 from eligible s
-join gpu_work w
-  on w.node = s.node and w.pid = s.pid and w.stream = s.stream and w.tenant = s.tenant
- and w.proof_ns = s.proof_ns
+join gpu_work w on w.span = s.span
 group by all
 order by s.tenant, s.node, s.gpu, s.span
 """

@@ -6,6 +6,7 @@ import pytest
 
 from cotenant.query.explain import explain
 from cotenant.query.explain.finding import REPORTED
+from cotenant.query.questions import questions
 from cotenant.query.session import Session
 from tests.virtual import scenarios
 from tests.virtual.device import START_NS
@@ -31,7 +32,8 @@ def test_what_is_wrong_is_the_first_finding(tmp_path, scenario):
     assert first.share >= REPORTED
     assert first.confidence >= 0.7
     assert any(character.isdigit() for character in " ".join(first.evidence))
-    assert first.next.startswith("cotenant ask ")
+    assert first.next.split()[:2] == ["cotenant", "ask"]
+    assert first.next.split()[2] in questions()
 
 
 def test_a_healthy_host_has_no_findings(tmp_path):
@@ -64,13 +66,3 @@ def test_two_tenants_that_suffer_at_the_same_time_are_not_blamed_on_each_other(t
         ("CPU starvation", "ml/train", "batch/compile"),
         ("memory leak", "ml/serve", "ml/serve"),
     }
-
-
-def test_the_next_question_exists(tmp_path):
-    from cotenant.query.questions import questions
-
-    named = set()
-    for number, scenario in enumerate(scenarios.SICK):
-        host = scenario(tmp_path / str(number), 11)
-        named |= {f.next.split()[2] for f in _explained(host).findings}
-    assert named - {"who_stole_cpu", "io_delays", "retransmits", "rightsize"} <= set(questions())

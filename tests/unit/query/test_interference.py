@@ -143,6 +143,20 @@ def test_a_tenants_own_session_still_learns_who_slows_it(tmp_path):
     assert rows == [{"victim": "a", "aggressor": "b"}]
 
 
+def test_work_that_nothing_proves_done_still_counts_as_activity(tmp_path):
+    store = VirtualStore(tmp_path / "store")
+    for name in ("a", "b"):
+        gpu = Gpu()
+        process = gpu.process(name)
+        process.launch("gemm", 1e6)
+        store.process(process)
+    rows = _ask(store.write(), "select victim, cause from interference order by victim")
+    assert rows == [
+        {"victim": "a", "cause": "too few samples"},
+        {"victim": "b", "cause": "too few samples"},
+    ]
+
+
 def test_tenants_on_two_gpus_are_no_pair(tmp_path):
     store = VirtualStore(tmp_path / "store")
     for place, name in enumerate(("a", "b")):

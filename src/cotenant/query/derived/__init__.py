@@ -1,7 +1,8 @@
 """Tables that are made from others when a question names them.
 
-A view is a ``.sql`` file here, its header naming what it is made from. A computed table is made
-by a function over the rows. Neither costs anything until it is asked for.
+A view is a ``.sql`` file here, its header naming what it is made from; one that much is made from
+is kept as a table. A computed table is made by a function over the rows. None costs anything until
+it is asked for.
 """
 
 import importlib
@@ -15,7 +16,7 @@ from cotenant.schema import TABLES
 
 Ask = Callable[[str], Any]  # SQL to a pyarrow.Table, over the same window.
 
-_HEADER: Final = re.compile(r"--\s*(view|from):\s*(.*)")
+_HEADER: Final = re.compile(r"--\s*(view|table|from):\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Derived:
     sql: str | None = None
     module: str | None = None
     also: tuple[str, ...] = ()  # Looked at too, where there; losses in them do no harm.
-    about_others: bool = False  # What a tenant's own rows cannot tell.
+    whose: str | None = None  # The column of the tenant it is about, where others matter too.
+    kept: bool = False  # Made once, since much is made from it.
 
     def compute(self, ask: Ask) -> Any:
         """The rows of a computed table, as a ``pyarrow.Table``."""
@@ -53,13 +55,20 @@ _COMPUTED: Final = (
         ("spans", "gpu_work", "busy", "containers"),
         module="interference",
         also=("cpu_waits",),
-        about_others=True,
+        whose="victim",
+    ),
+    Derived(
+        "shared_time",
+        "For each pair of tenants on a GPU, how long both had work on it.",
+        ("busy",),
+        module="sharing",
+        whose="tenant",
     ),
 )
 
 
 def _read(name: str, text: str) -> Derived:
-    fields = {"view": "", "from": ""}
+    fields = {"view": "", "table": "", "from": ""}
     lines = text.splitlines()
     key = "view"
     while lines[0].startswith("--"):
@@ -70,7 +79,9 @@ def _read(name: str, text: str) -> Derived:
         else:
             fields[key] += " " + line.removeprefix("--").strip()
     sources = tuple(source.strip() for source in fields["from"].split(","))
-    return Derived(name, fields["view"], sources, sql="\n".join(lines).strip())
+    kept = bool(fields["table"])
+    doc = fields["table"] or fields["view"]
+    return Derived(name, doc, sources, sql="\n".join(lines).strip(), kept=kept)
 
 
 def _load() -> dict[str, Derived]:

@@ -5,14 +5,9 @@ with placed as (
     select
         w.*,
         s.span_ns,
-        s.span_ns * greatest(coalesce(w.size, 1), 1)
-            / sum(greatest(coalesce(w.size, 1), 1)::double) over (
-                partition by w.node, w.pid, w.stream, w.proof_ns
-            )                                       as part_ns
+        s.span_ns * greatest(coalesce(w.size, 1), 1) / s.total_size as part_ns
     from gpu_work w
-    left join spans s
-      on s.node = w.node and s.pid = w.pid and s.stream = w.stream and s.tenant = w.tenant
-     and s.proof_ns = w.proof_ns
+    left join spans s on s.span = w.span
 )
 select
     p.* exclude (gpu_ns, gpu_ns_source, part_ns),

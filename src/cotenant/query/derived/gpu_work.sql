@@ -27,6 +27,8 @@ calls as (
             when e.stream = 2                           then -e.tid
             else e.stream
         end                                         as lane,
+        -- One number to join by is faster than three columns.
+        hash(e.node, e.pid, lane)                   as queue,
         coalesce(e.duration_ns, 0)                  as call_ns
     from cuda_events e
     join containers c using (cgroup_id)
@@ -40,21 +42,21 @@ work as (
     where op in ('launch', 'graph_launch', 'memcpy', 'memset')
 ),
 lanes as (
-    select distinct node, pid, lane
+    select distinct node, pid, queue
     from work
 ),
 proofs as (
     -- An event's stream is not known, so a wait for one proves nothing here.
-    select node, pid, lane, timestamp_ns, call_ns, api
+    select queue, timestamp_ns, call_ns, api
     from calls
     where op in ('sync', 'query') and stream is not null
     union all
-    select node, pid, lane, timestamp_ns, call_ns, api
+    select queue, timestamp_ns, call_ns, api
     from calls
     where op = 'memcpy' and stream is null
       and (direction = 'DtoH' or (direction = 'HtoD' and bytes > 65536))
     union all
-    select c.node, c.pid, l.lane, c.timestamp_ns, c.call_ns, c.api
+    select l.queue, c.timestamp_ns, c.call_ns, c.api
     from calls c
     join lanes l on l.node = c.node and l.pid = c.pid
     where c.op = 'sync' and c.stream is null and c.api not ilike '%event%'
@@ -84,7 +86,8 @@ select
     w.weight,
     p.timestamp_ns                                  as proof_ns,
     p.timestamp_ns + p.call_ns                      as proof_end_ns,
-    p.api                                           as proof_api
+    p.api                                           as proof_api,
+    case when p.queue is not null then hash(w.queue, p.timestamp_ns, w.tenant) end as span
 from work w
 asof left join proofs p
-  on p.node = w.node and p.pid = w.pid and p.lane = w.lane and w.timestamp_ns <= p.timestamp_ns
+  on p.queue = w.queue and w.timestamp_ns <= p.timestamp_ns

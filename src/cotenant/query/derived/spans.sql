@@ -1,4 +1,4 @@
--- view: When a tenant had work on a GPU: from the first launch on an idle stream to the call
+-- table: When a tenant had work on a GPU: from the first launch on an idle stream to the call
 -- that proves the stream done.
 -- from: gpu_work
 with grouped as (
@@ -12,6 +12,8 @@ with grouped as (
         proof_ns,
         any_value(proof_end_ns)                     as proof_end_ns,
         any_value(proof_api)                        as proof_api,
+        any_value(span)                             as span,
+        sum(greatest(coalesce(size, 1), 1)::double) as total_size,
         min(timestamp_ns)                           as first_ns,
         max(queued_ns)                              as last_ns,
         sum(weight) filter (op in ('launch', 'graph_launch'))::bigint as launches,
@@ -57,5 +59,7 @@ select
     coalesce(copies, 0)                             as copies,
     coalesce(copied_bytes, 0)                       as copied_bytes,
     collectives,
-    signature
+    signature,
+    total_size,
+    span
 from placed

@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 _SPANS: Final = """
 select coalesce(gpu, '') as place, node, tenant, gpu, start_ns, end_ns, pid, stream, proof_ns,
        proven and waited and streams = 1 as usable, launches, copies, copied_bytes, collectives,
-       signature, (hash(pid, stream, proof_ns) >> 1)::bigint as key
+       signature, coalesce((span >> 1)::bigint, 0) as key
 from spans
 where end_ns > start_ns
 order by node, place, tenant, start_ns
@@ -134,11 +134,11 @@ def _repeated(samples: Samples, part: Floats, shared: NDArray[np.bool_]) -> floa
 def _expected(ask: Ask, gpu: Gpu, victim: Tenant, spans: Spans, part: Floats) -> Floats | None:
     """What each span should take alone, by device times solved from those that were alone."""
     rows = ask(
-        f"""select (hash(w.pid, w.stream, w.proof_ns) >> 1)::bigint as span, 0 as span_ns,
+        f"""select (w.span >> 1)::bigint as span, 0 as span_ns,
                    w.kernel_name, coalesce(w.size, 0) as size, sum(w.weight)::bigint as launches
               from gpu_work w
              where w.tenant = {quoted(victim.name)} and w.node = {quoted(gpu.node)}
-               and w.proof_ns is not null
+               and w.span is not null
              group by all order by span"""
     )
     order = np.argsort(spans.key)

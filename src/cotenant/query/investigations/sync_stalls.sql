@@ -7,30 +7,22 @@
 -- waits and had no CPU: a part of the wait that is not the GPU's.
 with heaviest as (
     select
-        tenant,
-        node,
-        pid,
-        stream,
-        proof_ns,
+        span,
         arg_max(kernel_name, coalesce(size, 0))     as kernel_name,
         count(*)                                    as operations
     from gpu_work
-    where proof_ns is not null
-    group by all
+    where span is not null
+    group by span
 ),
 starved as (
     select
-        s.tenant,
-        s.node,
-        s.pid,
-        s.stream,
-        s.proof_ns,
+        s.span,
         sum(w.waited_ns)::bigint                    as cpu_wait_ns
     from spans s
     join cpu_waits w
       on w.node = s.node and w.pid = s.pid
      and w.waited_from_ns >= s.proof_ns and w.waited_from_ns < s.proof_ns + s.waited_ns
-    group by all
+    group by s.span
 )
 select
     s.tenant,
@@ -43,12 +35,8 @@ select
     coalesce(sum(c.cpu_wait_ns), 0)::bigint         as cpu_wait_ns,
     sum(h.operations)::bigint                       as operations
 from spans s
-join heaviest h
-  on h.node = s.node and h.pid = s.pid and h.stream = s.stream and h.proof_ns = s.proof_ns
- and h.tenant = s.tenant
-left join starved c
-  on c.node = s.node and c.pid = s.pid and c.stream = s.stream and c.proof_ns = s.proof_ns
- and c.tenant = s.tenant
+join heaviest h on h.span = s.span
+left join starved c on c.span = s.span
 group by s.tenant, s.proof_api, h.kernel_name
 order by waited_ns desc
 limit $limit
