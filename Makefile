@@ -39,6 +39,7 @@ gen: build ## write again what is generated from bpf/event.h, the questions and 
 	@.venv/bin/python tools/gen_schema.py src/cotenant/schema \
 		src/cotenant/_native/objects/*.bpf.o
 	@.venv/bin/python tools/gen_docs.py
+	@.venv/bin/python tools/gen_reference.py
 
 .PHONY: clean
 clean: ## remove what was built
