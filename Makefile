@@ -12,6 +12,10 @@ setup: ## install what is missing, build what changed
 	@tools/setup.sh
 	@$(MAKE) --no-print-directory build
 
+.PHONY: setup-tests
+setup-tests: setup
+	@tools/setup.sh tests
+
 .PHONY: build
 build: ## BPF objects, native module, stand-in libraries
 	@$(MAKE) --no-print-directory --silent -C bpf
@@ -23,11 +27,11 @@ record: setup ## record this host for 20 s and show what each tenant did
 	@.venv/bin/cotenant demo --if-idle --for 20s --store build/store
 
 .PHONY: test
-test: setup lint ## everything that must hold, on the real kernel
+test: setup-tests lint ## everything that must hold, on the real kernel
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests
 
 .PHONY: lint
-lint: ## style, types, the direction of imports, the shape of the tree
+lint: setup-tests ## style, types, the direction of imports, the shape of the tree
 	@.venv/bin/ruff check -q .
 	@.venv/bin/ruff format -q --check .
 	@.venv/bin/mypy

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything a fresh Debian 12 or Ubuntu 24.04 needs to build, record and test; `make setup` runs it.
-# A stamp per step makes a second run cost nothing.
+# Everything a fresh Debian 12 or Ubuntu 24.04 needs to build and record (`make setup`), and with
+# `tests` as its argument what the tests need besides. A stamp per step makes a second run free.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
@@ -8,58 +8,74 @@ mkdir -p build
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 packages=(
-	gcc make git ca-certificates pkg-config
-	clang-19 llvm-19 libbpf-dev libelf-dev zlib1g-dev linux-libc-dev libc6-dev
+	gcc make git ca-certificates binutils procps
+	clang-19 llvm-19 libbpf-dev libelf-dev zlib1g-dev linux-libc-dev libc6-dev bpftool
 	python3 python3-venv python3-dev
+	docker.io containerd podman runc
 )
-# The tests run real containers; looking at real tools is how they know.
-test_packages=(
-	docker.io containerd podman runc busybox-static iproute2 nftables iptables iperf3
-	chromium prometheus
-)
+# Real tools as witnesses: what was sent, what was scraped, what a person sees.
+test_packages=(iproute2 nftables iptables iperf3 chromium prometheus)
 
-bpftool_package() {
-	# Debian packages the tool by its name, Ubuntu with the kernel's tools.
-	if apt-cache show bpftool 2>/dev/null | grep -q '^Filename'; then
-		echo bpftool
-	else
-		echo linux-tools-generic
-	fi
+installed() {
+	dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed' && return
+	# Debian packages this tool by its name, Ubuntu with the kernel's tools.
+	[ "$1" = bpftool ] && [ -n "$(PATH=$PATH:/usr/sbin command -v bpftool)" ]
 }
 
-install_packages() {
-	local stamp=build/.stamp-packages missing=() p
+available() { apt-cache show "$1" 2>/dev/null | grep -q '^Filename'; }
+
+# install STAMP PACKAGE...: what is missing of these, once.
+install() {
+	local stamp=build/.stamp-$1 missing=() wanted=() p
+	shift
 	[ "$stamp" -nt tools/setup.sh ] && return
-	command -v apt-get >/dev/null || { say "no apt-get here: install ${packages[*]} by hand"; exit 1; }
-	for p in "${packages[@]}" "${test_packages[@]}"; do
-		dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
+	command -v apt-get >/dev/null || { say "no apt-get here: install $* by hand"; exit 1; }
+	for p in "$@"; do
+		installed "$p" || missing+=("$p")
 	done
-	command -v bpftool >/dev/null || [ -x /usr/sbin/bpftool ] || missing+=(bpftool)
 	if [ ${#missing[@]} -gt 0 ]; then
 		[ "$(id -u)" = 0 ] || { say "needs root once, to install: ${missing[*]}"; exit 1; }
 		say "installing ${missing[*]}"
 		apt-get update -qq >build/apt.log 2>&1 || { tail -n 5 build/apt.log >&2; exit 1; }
-		missing=("${missing[@]/bpftool/$(bpftool_package)}")
-		# Ubuntu has Chromium only as a snap; without it, tests of the page are skipped and say so.
-		apt-cache show chromium 2>/dev/null | grep -q '^Filename' ||
-			mapfile -t missing < <(printf '%s\n' "${missing[@]}" | grep -vx chromium)
+		for p in "${missing[@]}"; do
+			if available "$p"; then
+				wanted+=("$p")
+			elif [ "$p" = bpftool ]; then
+				wanted+=(linux-tools-generic)
+			else
+				# Ubuntu has Chromium only as a snap: tests that need it say so.
+				say "no package $p here; going on without it"
+			fi
+		done
 		# A service that starts by itself would be running on the user's machine from now on.
 		DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq \
-			--no-install-recommends "${missing[@]}" >>build/apt.log 2>&1 ||
+			--no-install-recommends "${wanted[@]}" >>build/apt.log 2>&1 ||
 			{ tail -n 5 build/apt.log >&2; say "apt-get failed; see build/apt.log"; exit 1; }
 	fi
 	touch "$stamp"
 }
 
+# install_python STAMP EXTRAS: the package itself, in place, with these extras.
 install_python() {
-	local stamp=build/.stamp-python
+	local stamp=build/.stamp-$1
 	[ "$stamp" -nt pyproject.toml ] && [ -x .venv/bin/cotenant ] && return
-	say "making .venv"
+	say "installing Python packages ($2)"
 	[ -x .venv/bin/python ] || python3 -m venv .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check \
-		--editable '.[dev,look,export]'
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$2]"
 	touch "$stamp"
 }
 
-install_packages
-install_python
+case "${1:-}" in
+"")
+	install packages "${packages[@]}"
+	install_python python look,export
+	;;
+tests)
+	install test-packages "${test_packages[@]}"
+	install_python test-python look,export,dev
+	;;
+*)
+	say "usage: tools/setup.sh [tests]"
+	exit 2
+	;;
+esac
