@@ -99,7 +99,8 @@ class Client:
 
     def measure(self, layer: str) -> float:
         """Nanoseconds per call."""
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(f"{layer} {CALLS}\n")
         self._process.stdin.flush()
         answer = float(self._process.stdout.readline())

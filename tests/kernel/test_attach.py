@@ -27,8 +27,8 @@ assert lib.cuGetProcAddress_v2(b"cuLaunchKernel", byref(at), 12000, c_uint64(0),
 say(ready=1)
 wait()
 launch_it = ctypes.CFUNCTYPE(c_int, *[c_uint64] * 9)(at.value)
-inside = "inside" in os.environ.get("HIDDEN_HOW", "") or "elsewhere" in os.environ.get("HIDDEN_HOW", "")
-for _ in range(0 if inside else 7):
+harmless = os.environ["HIDDEN_HOW"] in ("hidden", "nowhere")
+for _ in range(7 if harmless else 0):
     assert launch_it(77, 3, 1, 1, 32, 1, 1, 0, 5) == 0
 say(ready=2)
 wait()
@@ -74,7 +74,8 @@ def test_a_function_that_is_only_handed_out_is_traced(
     with record(store) as recording:
         script = run_pointer(cgroup, recording, hidden, "hidden")
     rows = recording.sql(
-        f"select grid_x, block_x, stream from cuda_events where pid = {script.pid} and op = 'launch'"
+        "select grid_x, block_x, stream from cuda_events "
+        f"where pid = {script.pid} and op = 'launch'"
     )
     assert rows == [{"grid_x": 3, "block_x": 32, "stream": 5}] * 7
     assert notes(recording)["pointers"] == {"attached": 1, "refused": []}
@@ -106,7 +107,8 @@ def test_a_site_that_would_be_single_stepped_is_left_alone_and_reported(
     source.write_text(
         '#include "every.h"\nEVERY(cuLaunchKernel)\n'
         '__asm__(".globl cuMemFree_v2\\n.type cuMemFree_v2,@function\\ncuMemFree_v2:\\n"\n'
-        '"sub $8,%rsp\\nxor %eax,%eax\\nadd $8,%rsp\\nret\\n.size cuMemFree_v2,.-cuMemFree_v2\\n");\n'
+        '"sub $8,%rsp\\nxor %eax,%eax\\nadd $8,%rsp\\nret\\n"\n'
+        '".size cuMemFree_v2,.-cuMemFree_v2\\n");\n'
     )
     library = compile_c(tmp_path / "libcuda.so.1", source, "-shared", "-fPIC")
     with record(store) as recording:
@@ -227,15 +229,17 @@ def test_every_promised_symbol_of_the_real_runtime_is_attached(name: str) -> Non
 
 
 def test_every_function_of_the_real_nccl_that_we_promise_is_attached() -> None:
-    package, pattern, kind = WHEELS["nccl"]
+    package, pattern, _ = WHEELS["nccl"]
     with wheel(package, pattern).open("rb") as file:
         found = plan(file.fileno(), FUNCTIONS)
     assert found is not None
     # Its first instruction moves the stack; what it does is seen in ncclBroadcast, inside it.
     assert set(found.refused) <= {"ncclBcast", "pncclBcast"}
     attached = {placed.function.symbol for placed in found.placed}
-    core = ("AllReduce", "Reduce", "Broadcast", "AllGather", "ReduceScatter", "Send", "Recv",
-            "GroupStart", "GroupEnd", "CommInitRank", "CommInitAll", "CommSplit", "CommDestroy")  # fmt: skip
+    core = (
+        "AllReduce", "Reduce", "Broadcast", "AllGather", "ReduceScatter", "Send", "Recv",
+        "GroupStart", "GroupEnd", "CommInitRank", "CommInitAll", "CommSplit", "CommDestroy",
+    )  # fmt: skip
     assert {f"nccl{name}" for name in core} <= attached
 
 

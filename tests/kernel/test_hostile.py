@@ -1,4 +1,4 @@
-"""Garbage from tenants: a row with NULLs, a counted reason or a refusal; never a crash or a hang."""
+"""Garbage from tenants: a row with NULLs, a counted reason or a refusal; no crash, no hang."""
 
 import json
 from pathlib import Path
