@@ -1,8 +1,10 @@
-"""Giving up what is not needed: after the start the recorder can do nothing but its work."""
+"""Giving up what is not needed: after the start each process can do nothing but its work."""
 
 import ctypes
 import os
 import struct
+from collections.abc import Iterable
+from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
@@ -28,18 +30,40 @@ def need_root() -> None:
         raise Unsupported("recording needs root; try sudo (looking at a store does not)")
 
 
-def drop_capabilities() -> None:
-    """Keep no capability, and no way to get one back."""
+class Capability(IntEnum):
+    """Those that the helper keeps; the numbers are the kernel's."""
+
+    DAC_READ_SEARCH = 2  # Files of tenants below /proc/PID/root, whatever their mode.
+    SYS_PTRACE = 19  # To look below /proc/PID/root at all.
+    SYS_ADMIN = 21  # Only where the kernel has no other key to what is needed.
+    PERFMON = 38
+    BPF = 39
+    CHECKPOINT_RESTORE = 40  # Files by /proc/PID/map_files, though deleted.
+
+
+def drop_capabilities(keep: Iterable[Capability] = ()) -> None:
+    """Keep these capabilities, and no way to get another one back."""
+    kept = {int(capability) for capability in keep}
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for capability in range(last + 1):
-        _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+        if capability not in kept:
+            _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    bits = sum(1 << capability for capability in kept) & _permitted()
+    low, high = bits & 0xFFFFFFFF, bits >> 32
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), 8)
-    nothing = ctypes.create_string_buffer(24)
-    if _libc.syscall(_SYS_CAPSET, header, nothing):
+    wanted = ctypes.create_string_buffer(struct.pack("6I", low, low, 0, high, high, 0), 24)
+    if _libc.syscall(_SYS_CAPSET, header, wanted):
         number = ctypes.get_errno()
         raise Unsupported(f"cannot drop capabilities: {os.strerror(number)}")
+
+
+def _permitted() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapPrm:"):
+            return int(line.split()[1], 16)
+    return 0
 
 
 def confine_writes(directory: Path) -> bool:

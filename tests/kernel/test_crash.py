@@ -1,0 +1,224 @@
+"""Killed, out of space, read-only, store gone, power cut: what was sealed stays, and it is said."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment
+
+KILLS = 7
+
+
+def load(cgroup: Cgroup, *, rate: int = 2000) -> "subprocess.Popen[str]":
+    """A tenant that launches until it is stopped."""
+    words = [SIM / "workload", "launch", "--api", "driver", "--steps", "100000000"]
+    return cgroup.popen([*words, "--rate", str(rate)], env=sim_environment())
+
+
+def held(pid: int) -> set[tuple[str, int]]:
+    """BPF objects that a recorder and its helper have open."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    found = set()
+    for process in (pid, *children):
+        for info in Path(f"/proc/{process}/fdinfo").iterdir():
+            with contextlib.suppress(OSError):
+                for line in info.read_text().splitlines():
+                    kind, _, number = line.partition("_id:")
+                    if kind in ("link", "map", "prog"):
+                        found.add((kind, int(number)))
+    return found
+
+
+def in_kernel() -> set[tuple[str, int]]:
+    """All BPF objects there are."""
+    tool = shutil.which("bpftool", path=f"{os.environ['PATH']}:/usr/sbin")
+    found = set()
+    for kind in ("link", "map", "prog"):
+        # Objects of others may go while they are listed.
+        listed = subprocess.run([str(tool), "-j", kind], capture_output=True, check=False)
+        found |= {(kind, each["id"]) for each in json.loads(listed.stdout or b"[]") if "id" in each}
+    return found
+
+
+def rows(recording: Recording) -> int:
+    return int(recording.sql("select count(*) as n from cuda_events")[0]["n"])
+
+
+def wait_for_more(recording: Recording, than: int) -> int:
+    deadline = time.monotonic() + 30
+    while (now := rows(recording)) <= than:
+        assert time.monotonic() < deadline, recording.errors.read_text()
+        time.sleep(0.2)
+    return now
+
+
+def said(recording: Recording, text: str) -> None:
+    deadline = time.monotonic() + 30
+    while text not in recording.errors.read_text():
+        assert time.monotonic() < deadline, recording.errors.read_text()
+        time.sleep(0.1)
+
+
+def test_killed_at_any_moment_the_store_opens_and_no_probe_is_left(
+    cgroup: Cgroup, store: Path
+) -> None:
+    seed = random.randrange(1 << 32)
+    moments = random.Random(seed)
+    kept = 0
+    tenant = load(cgroup)
+    for _ in range(KILLS):
+        with record(store, "--quiet") as recording:
+            time.sleep(moments.uniform(0.05, 1.7))
+            ours = held(recording.process.pid)
+            recording.process.kill()
+            recording.process.wait()
+            recording.stopped = True
+        found = rows(recording)
+        assert found >= kept, f"seed {seed}"
+        kept = found
+        deadline = time.monotonic() + 20
+        assert {kind for kind, _ in ours} == {"link", "map", "prog"}
+        while left := ours & in_kernel():
+            assert time.monotonic() < deadline, left
+            time.sleep(0.05)
+    tenant.kill()
+    tenant.communicate()
+    assert kept > 0
+    with record(store, "--quiet") as recording:
+        pass
+    assert [file for file in store.rglob("*.part")] == []
+
+
+def test_a_recorder_whose_helper_died_says_so_and_keeps_the_rows(
+    cgroup: Cgroup, store: Path
+) -> None:
+    tenant = load(cgroup)
+    with record(store, "--quiet") as recording:
+        wait_for_more(recording, 0)
+        children = Path(f"/proc/{recording.process.pid}/task/{recording.process.pid}/children")
+        (helper,) = (int(word) for word in children.read_text().split())
+        os.kill(helper, signal.SIGKILL)
+        assert recording.process.wait(30) == 1
+        recording.stopped = True
+    tenant.kill()
+    tenant.communicate()
+    assert "the attaching process died; what was recorded is kept" in recording.errors.read_text()
+    assert rows(recording) > 0
+
+
+def mounted(image: Path, place: Path, *, new: bool = False) -> Path:
+    """A file system in a file, mounted through a loop device."""
+    place.mkdir()
+    if new:
+        image.touch()
+        os.truncate(image, 64 << 20)
+        subprocess.run(["mkfs.ext4", "-q", image], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["mount", "-o", "loop", image, place], check=True)
+    return place
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", place], check=True)
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_full_disk_is_said_and_recording_goes_on_when_there_is_room(
+    cgroup: Cgroup, disk: Path
+) -> None:
+    tenant = load(cgroup)
+    with record(disk, "--quiet") as recording:
+        before = wait_for_more(recording, 0)
+        ballast = disk / ".ballast"
+        with ballast.open("wb") as stream:
+            status = os.statvfs(disk)
+            stream.write(b"x" * (status.f_bavail * status.f_frsize))
+        said(recording, "the disk is full; free some space")
+        assert rows(recording) >= before
+        assert recording.process.poll() is None
+        ballast.unlink()
+        said(recording, "rows are written again")
+        wait_for_more(recording, rows(recording))
+        tenant.kill()
+        tenant.communicate()
+    (losses,) = recording.sql(
+        "select sum(seen) as seen, sum(stored) as stored, sum(lost) as lost, sum(shed) as shed, "
+        "sum(queued) as queued from losses where family = 'cuda'"
+    )
+    assert losses["seen"] == losses["stored"] + losses["lost"] + losses["shed"]
+    assert losses["queued"] == 0
+    assert losses["stored"] == rows(recording)
+
+
+def test_a_disk_that_turns_read_only_is_said_and_what_was_sealed_is_read(
+    cgroup: Cgroup, tmp_path: Path
+) -> None:
+    place = mounted(tmp_path / "image", tmp_path / "mounted", new=True)
+    tenant = load(cgroup)
+    try:
+        with record(place, "--quiet") as recording:
+            before = wait_for_more(recording, 0)
+            # What the kernel does to a file system in which it finds a fault.
+            subprocess.run(["mount", "-o", "remount,abort", place], check=True)
+            said(recording, "the file system is read-only")
+            assert recording.process.poll() is None
+            tenant.kill()
+            tenant.communicate()
+            recording.process.send_signal(signal.SIGINT)
+            assert recording.process.wait(60) == 1
+            recording.stopped = True
+        assert rows(recording) >= before
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_store_that_is_taken_away_ends_the_recording_with_a_word(
+    cgroup: Cgroup, store: Path
+) -> None:
+    tenant = load(cgroup)
+    with record(store, "--quiet") as recording:
+        wait_for_more(recording, 0)
+        store.rename(store.with_name("elsewhere"))
+        assert recording.process.wait(30) == 1
+        recording.stopped = True
+    tenant.kill()
+    tenant.communicate()
+    assert f"{store} is gone; recording stops" in recording.errors.read_text()
+
+
+def test_a_power_cut_leaves_what_was_sealed(cgroup: Cgroup, tmp_path: Path) -> None:
+    """The disk's image as it was at one moment, mounted again, is what a power cut leaves."""
+    image, cut = tmp_path / "image", tmp_path / "cut"
+    place = mounted(image, tmp_path / "mounted", new=True)
+    tenant = load(cgroup)
+    try:
+        with record(place / "store", "--quiet") as recording:
+            visible = wait_for_more(recording, 500)
+            # What a reader has seen was synced before: the image has it, whatever else it lacks.
+            subprocess.run(["cp", "--sparse=always", image, cut], check=True)
+            tenant.kill()
+            tenant.communicate()
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+    after = mounted(cut, tmp_path / "after")
+    try:
+        left = Recording(after / "store", recording.process, recording.errors, stopped=True)
+        assert rows(left) >= visible
+        with record(after / "store", "--quiet"):
+            pass
+        assert rows(left) >= visible
+    finally:
+        subprocess.run(["umount", "-l", after], check=True)
