@@ -24,6 +24,8 @@ from cotenant.agent.inspector import Inspector
 from cotenant.agent.libraries import Libraries
 from cotenant.agent.naming import Naming
 from cotenant.agent.pointers import Pointers
+from cotenant.agent.privileges import Capability, drop_capabilities
+from cotenant.agent.seccomp import refuse_calls
 from cotenant.agent.watch import Watch
 from cotenant.errors import CotenantError
 from cotenant.probes import syscalls
@@ -53,6 +55,13 @@ _RUNTIME: Final = frozenset(
 _FACT_KINDS: Final = {name: value for value, name in ENUMS["fact_kind"].items()}
 
 
+def kept_capabilities(method: str) -> set[Capability]:
+    """What placing probes takes; perf events on functions of others take everything."""
+    if method == Method.PAIR:
+        return set(Capability)
+    return set(Capability) - {Capability.SYS_ADMIN}
+
+
 class Helper:
     """Serves one recorder until it hangs up."""
 
@@ -60,6 +69,8 @@ class Helper:
         self._channel = channel
         self._sizes = Sizes(events_bytes=settings["events_bytes"])
         self._method = choose_method(settings.get("attach"))
+        drop_capabilities(kept_capabilities(self._method))
+        refuse_calls(recorder=False)
         layers = settings.get("layers", "both")
         events = set(settings["events"])
         self._functions = tuple(

@@ -30,8 +30,10 @@ from cotenant.agent.gpu_processes import GpuProcesses
 from cotenant.agent.helper_process import HelperProcess
 from cotenant.agent.keeper import Keeper
 from cotenant.agent.limits import Limits
+from cotenant.agent.notify import Notify
 from cotenant.agent.privileges import confine_writes, drop_capabilities, need_root
 from cotenant.agent.rollups import Rollups
+from cotenant.agent.seccomp import refuse_calls
 from cotenant.agent.session import SessionRow
 from cotenant.agent.settings import Settings, choose_hierarchy
 from cotenant.agent.throttle import Throttle
@@ -135,6 +137,7 @@ class Recorder:
     def attach(self) -> None:
         """Place every probe, then give up every privilege."""
         try:
+            self._notify = Notify()
             maps, method, cost_ns = self._helper.maps()
             self._drain = Drain(
                 (maps["events"], self._settings.events_bytes), (maps["facts"], FACTS_RING_BYTES)
@@ -158,6 +161,11 @@ class Recorder:
             self._sample_clock()
             # Facts of cgroups flow already: what the walk finds again is the same row.
             survey(self._ledger, mounts())
+            # Threads that come later inherit what is left; the helper did what needs more.
+            drop_capabilities()
+            self._session.note(
+                landlock=confine_writes(self._settings.store), seccomp=refuse_calls(recorder=True)
+            )
             self._drain.start()
             self._helper.ready()
             self.notices = [
@@ -168,9 +176,8 @@ class Recorder:
             ]
             self._sample_clock()
             self._session.started(now_ns=time.time_ns(), offset_ns=self._offset_ns, method=method)
-            drop_capabilities()
-            self._session.note(landlock=confine_writes(self._settings.store))
             self._upkeep.start()
+            self._notify.say("READY=1", f"STATUS=recording into {self._settings.store}")
         except BaseException:
             self._helper.kill()
             self._writer.close()
@@ -262,6 +269,7 @@ class Recorder:
             self._events += batch.rows
         self._snapshots()
         self._keeper.seal(now_ns)
+        self._notify.say("WATCHDOG=1")
         if totals:
             self._tell_totals(now_ns)
 
@@ -331,6 +339,7 @@ class Recorder:
 
     def _finish(self) -> None:
         """Detach, take what is left, and seal: after this every event is accounted for."""
+        self._notify.say("STOPPING=1")
         try:
             # While the helper can still be asked what the last rows lack.
             self._drain.catch_up()
