@@ -129,9 +129,7 @@ class Recorder:
         self._stopping = False
         self._named_before: list[Message] = []
         self.notices: list[str] = []  # What could not be attached, each in one line.
-        self._events = 0
-        self._offset_ns = 0
-        self._readings = 0
+        self._events = self._offset_ns = self._readings = 0
         self._resting: set[int] = set()
 
     def attach(self) -> None:
