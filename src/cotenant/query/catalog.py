@@ -53,7 +53,7 @@ class Catalog:
         if table.sql is not None:
             self._connection.execute(f"CREATE OR REPLACE VIEW {table.name} AS {table.sql}")
             return
-        others = self._tenant and table.whose is not None
+        others = self._tenant and table.about_others
         self._store(table.name, table.compute(self._ask_all if others else self._ask()))
         if others:
             self._connection.execute(

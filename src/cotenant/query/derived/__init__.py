@@ -32,6 +32,11 @@ class Derived:
     whose: str | None = None  # The column of the tenant it is about, where others matter too.
     kept: bool = False  # Made once, since much is made from it.
 
+    @property
+    def about_others(self) -> bool:
+        """Whether it tells what a tenant's own rows cannot."""
+        return self.whose is not None
+
     def compute(self, ask: Ask) -> Any:
         """The rows of a computed table, as a ``pyarrow.Table``."""
         return importlib.import_module(f"cotenant.query.{self.module}").compute(ask)
