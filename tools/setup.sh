@@ -17,12 +17,12 @@ packages=(
 test_packages=(iproute2 nftables iptables iperf3 chromium prometheus)
 
 installed() {
-	dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed' && return
+	[[ "$(dpkg-query -W -f='${Status}' "$1" 2>/dev/null)" == *'ok installed' ]] && return
 	# Debian packages this tool by its name, Ubuntu with the kernel's tools.
 	[ "$1" = bpftool ] && [ -n "$(PATH=$PATH:/usr/sbin command -v bpftool)" ]
 }
 
-available() { apt-cache show "$1" 2>/dev/null | grep -q '^Filename'; }
+available() { [ -n "$(apt-cache show "$1" 2>/dev/null | sed -n 's/^Filename: //p')" ]; }
 
 # install STAMP PACKAGE...: what is missing of these, once.
 install() {
