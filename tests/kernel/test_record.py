@@ -313,3 +313,36 @@ def test_the_summary_names_each_tenant(cgroup: Cgroup, store: Path, tmp_path: Pa
     ]
     (line,) = [line for line in lines[2:] if line.split()[1:3] == [f"/{cgroup.name}"[:12], "23"]]
     assert line.startswith(f"/{cgroup.name}"[:12])
+
+
+MAP = """
+import mmap, sys
+with open(sys.argv[1], "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+print("mapped", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_library_that_was_seen_half_written_is_probed_when_it_is_whole(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    whole = (SIM / "libcuda.so.1").resolve().read_bytes()
+    library = tmp_path / "libcuda.so.1"
+    library.write_bytes(whole[: len(whole) // 2])
+    with record(store) as recording:
+        early = cgroup.popen(["/usr/bin/python3", "-c", MAP, library], stdin=subprocess.PIPE)
+        assert early.stdout is not None
+        assert early.stdout.readline() == "mapped\n"
+        time.sleep(0.5)  # Looked at, and turned away.
+        with library.open("r+b") as file:
+            file.write(whole)
+        early.communicate("done\n", timeout=30)
+        environment = sim_environment(tmp_path / "log", LD_LIBRARY_PATH=str(tmp_path))
+        client = cgroup.popen([SIM / "workload", "launch", "--steps", "23"], env=environment)
+        client.communicate(timeout=60)
+        assert client.returncode == 0
+    rows = recording.sql(
+        f"select count(*) as n from cuda_events where op = 'launch' and pid = {client.pid}"
+    )
+    assert rows == [{"n": 23}]

@@ -75,9 +75,11 @@ class Discovery:
             os.close(root)
         mappings = code_mappings(self._code_program)
         now = time.monotonic_ns()
+        seen: set[Inode] = set()
         for mapping in mappings:
             inode = Inode(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
-            if not self._libraries.known(inode):
+            if inode not in seen and self._libraries.probed(inode) is None:
+                seen.add(inode)
                 self._consider_mapping(
                     int(mapping["pid"]), int(mapping["start"]), int(mapping["end"]), "", now
                 )

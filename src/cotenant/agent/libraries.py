@@ -59,16 +59,23 @@ class Libraries:
         self._inode_program = inode_program
         self._tell = tell
         self._probed: dict[Inode, Library] = {}
-        self._strangers: OrderedDict[Inode, None] = OrderedDict()
+        # With size and time of change: a file may be looked at while it is being written.
+        self._strangers: OrderedDict[Inode, tuple[int, int]] = OrderedDict()
         self._resting: frozenset[int] = frozenset()
         self._spare: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self._probed)
 
-    def known(self, inode: Inode) -> bool:
-        """Whether this file needs no second look."""
-        return inode in self._probed or inode in self._strangers
+    def _stranger(self, inode: Inode, fd: int) -> bool:
+        """Whether this file, as it is now, was looked at and is none of ours."""
+        return self._strangers.get(inode) == _state(fd)
+
+    def _turn_away(self, inode: Inode, fd: int) -> None:
+        self._strangers[inode] = _state(fd)
+        os.close(fd)
+        while len(self._strangers) > _STRANGERS_MAX:
+            self._strangers.popitem(last=False)
 
     def probed(self, inode: Inode) -> Library | None:
         """The library on this inode, if it is probed."""
@@ -80,15 +87,12 @@ class Libraries:
         ``mapped_ns`` is when somebody mapped it: from then until now, calls went unseen.
         """
         inode = real_inode(self._inode_program, fd)
-        if inode is None or self.known(inode):
+        if inode is None or inode in self._probed or self._stranger(inode, fd):
             os.close(fd)
             return inode in self._probed
         found = plan(fd, self._functions)
         if found is None or not found.placed:
-            os.close(fd)
-            self._strangers[inode] = None
-            while len(self._strangers) > _STRANGERS_MAX:
-                self._strangers.popitem(last=False)
+            self._turn_away(inode, fd)
             if found is not None:
                 self._tell(
                     {"type": "library", "path": path, "attached": 0, "refused": found.refused}
@@ -103,8 +107,7 @@ class Libraries:
         try:
             attachment = self._attacher.attach(held_path(fd), self._awake(found))
         except ProbeError as error:
-            os.close(fd)
-            self._strangers[inode] = None
+            self._turn_away(inode, fd)
             self._tell(
                 {"type": "library", "path": path, "attached": 0, "refused": {"*": str(error)}}
             )
@@ -183,3 +186,8 @@ class Libraries:
         for library in self._probed.values():
             os.close(library.fd)
         self._probed.clear()
+
+
+def _state(fd: int) -> tuple[int, int]:
+    about = os.fstat(fd)
+    return about.st_size, about.st_mtime_ns

@@ -16,6 +16,8 @@ _EVENTS_NOTED: Final = 64
 
 _REFUSED_KEPT: Final = 100
 
+_LIBRARIES_MAX: Final = 256
+
 
 class SessionRow:
     """The row of this recording."""
@@ -59,7 +61,11 @@ class SessionRow:
                 self._hear_pointer(message)
             if message["type"] == "library":
                 about = {k: v for k, v in message.items() if k != "type"}
-                self._libraries[message.get("build_id") or message["path"]] = about
+                # The newest stay: containers come and go with files of their own.
+                self._libraries.pop(key := f"{message.get('build_id')} {message['path']}", None)
+                self._libraries[key] = about
+                while len(self._libraries) > _LIBRARIES_MAX:
+                    del self._libraries[next(iter(self._libraries))]
                 gap = message.get("gap_ns")
                 if gap is not None:
                     self._row["attach_gap_ns"] = max(gap, self._row["attach_gap_ns"] or 0)
