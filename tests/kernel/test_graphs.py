@@ -84,7 +84,10 @@ def test_a_captured_launch_is_no_row_and_a_graph_launch_is_one(cgroup: Cgroup, s
         "and op in ('launch', 'graph_launch') group by op"
     )
     assert {r["op"]: r["rows"] for r in ops} == {"launch": 5, "graph_launch": 2 * LAUNCHES + 4}
-    kernels = recording.sql("select version, kernel_name, nodes from graph_kernels")
+    kernels = recording.sql(
+        "select version, kernel_name, nodes from graph_kernels join containers c "
+        f"using (cgroup_id) where c.cgroup_path = '/{cgroup.name}'"
+    )
     assert kernels_of(kernels) == {
         1: Counter(first=2, second=1, third=3),
         2: Counter(first=1, second=2, third=3),
@@ -122,7 +125,10 @@ def test_a_node_given_another_kernel_makes_a_new_version(
         warm(recording, cgroup)
         script = Script(cgroup, BUILT)
         script.end()
-    kernels = recording.sql("select version, kernel_name, nodes from graph_kernels")
+    kernels = recording.sql(
+        "select version, kernel_name, nodes from graph_kernels join containers c "
+        f"using (cgroup_id) where c.cgroup_path = '/{cgroup.name}'"
+    )
     assert kernels_of(kernels) == {1: Counter(one=5), 2: Counter(one=4, two=1)}
     launches = recording.sql(
         f"select count(*) as n from cuda_events where pid = {script.pid} group by graph "

@@ -85,11 +85,14 @@ def test_memory_of_a_reset_context_is_free(cgroup: Cgroup, store: Path) -> None:
             "say(ready=1)\nwait()\ncall('cuDevicePrimaryCtxReset_v2', 0)\nsay(ready=2)\nwait()\n",
         )
         script.heard()
-        recording.wait_for("select 1 from gpu_memory where bytes = 1000003")
+        mine = (
+            f"gpu_memory join containers c using (cgroup_id) where c.cgroup_path = '/{cgroup.name}'"
+        )
+        recording.wait_for(f"select 1 from {mine} and bytes = 1000003")
         script.go_on()
         script.heard()
         recording.wait_for(
-            "select 1 from (select * from gpu_memory order by timestamp_ns desc limit 1) "
+            f"select 1 from (select * from {mine} order by timestamp_ns desc limit 1) "
             "where bytes = 0"
         )
         script.go_on()
@@ -107,7 +110,10 @@ def test_a_process_that_ran_before_has_no_known_total(cgroup: Cgroup, store: Pat
     with record(store) as recording:
         script.go_on()
         script.heard()
-        rows = recording.wait_for("select bytes, allocations from gpu_memory")
+        rows = recording.wait_for(
+            "select bytes, allocations from gpu_memory join containers c using (cgroup_id) "
+            f"where c.cgroup_path = '/{cgroup.name}'"
+        )
         assert rows == [{"bytes": None, "allocations": 1}]
         script.go_on()
         script.end()
