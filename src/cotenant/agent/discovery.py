@@ -23,7 +23,7 @@ import numpy as np
 
 from cotenant.agent.libraries import Libraries
 from cotenant.agent.mounts import library_path, mount_namespace, mount_points
-from cotenant.agent.search import find_libraries
+from cotenant.agent.search import find_libraries, looks_like_library
 from cotenant.agent.watch import Mapped
 from cotenant.probes.inodes import Inode, code_mappings
 from cotenant.probes.roots import open_file, open_mapping, open_root
@@ -138,10 +138,7 @@ class Discovery:
         # A process may be gone by now; then there is nothing to probe.
         with contextlib.suppress(OSError):
             if isinstance(item, Mapped):
-                if item.key not in self._seen:
-                    self._consider_mapping(item.pid, item.start, item.end, item.path, item.when_ns)
-                    # Only now: a process that is gone already leaves the file for the next one.
-                    self._remember(self._seen, item.key)
+                self._follow(item)
                 return
             if not isinstance(item, _Look):
                 item()
@@ -161,16 +158,28 @@ class Discovery:
             among.popitem(last=False)
         return True
 
-    def _consider_mapping(self, pid: int, start: int, end: int, path: str, when_ns: int) -> None:
+    def _follow(self, item: Mapped) -> None:
+        """Look at a file that was mapped, once.
+
+        A process that is gone already leaves the file for the next one; and what is called like
+        a library of ours but is none may not be whole yet.
+        """
+        if item.key in self._seen:
+            return
+        ours = self._consider_mapping(item.pid, item.start, item.end, item.path, item.when_ns)
+        if ours or not looks_like_library(item.path):
+            self._remember(self._seen, item.key)
+
+    def _consider_mapping(self, pid: int, start: int, end: int, path: str, when_ns: int) -> bool:
         try:
             fd = open_mapping(pid, start, end)
         except OSError:
             if not path:
-                return
+                return False
             fd = self._open_in_root(pid, path)
         if not path:
             path = os.readlink(f"/proc/self/fd/{fd}")
-        self._libraries.consider(fd, path, mapped_ns=when_ns)
+        return self._libraries.consider(fd, path, mapped_ns=when_ns)
 
     def _open_in_root(self, pid: int, path: str) -> int:
         root = open_root(pid)

@@ -35,7 +35,7 @@ from cotenant.agent.privileges import confine_writes, drop_capabilities, need_ro
 from cotenant.agent.rollups import Rollups
 from cotenant.agent.seccomp import refuse_calls
 from cotenant.agent.session import SessionRow
-from cotenant.agent.settings import Settings, choose_hierarchy
+from cotenant.agent.settings import Hierarchy, Settings, choose_hierarchy
 from cotenant.agent.throttle import Throttle
 from cotenant.agent.totals import Totals
 from cotenant.agent.upkeep import Upkeep
@@ -80,23 +80,7 @@ class Recorder:
             settings.store, node=self.node, boot_id=self.boot_id, gid=_group(settings.group)
         )
         try:
-            self._helper = HelperProcess(
-                {
-                    "events_bytes": settings.events_bytes,
-                    "attach": settings.attach,
-                    "layers": settings.layers,
-                    "events": list(settings.events),
-                    "config": as_message(settings.config),
-                    "constants": {
-                        "v1_controller": hierarchy.v1_controller,
-                        "v1_hierarchy": hierarchy.number,
-                        "every_call": int(settings.calls == "all"),
-                        "host_threshold_ns": settings.host_threshold_ns,
-                        "host_all": int(settings.host_rows == "all"),
-                        "shed_above": settings.events_bytes // 2,
-                    },
-                }
-            )
+            self._helper = HelperProcess(_told(settings, hierarchy))
         except OSError as error:
             self._writer.close()
             raise CotenantError(f"cannot start the attaching process: {error}") from error
@@ -379,6 +363,25 @@ class Recorder:
             libraries=self._session.libraries,
             trouble=self._keeper.trouble,
         )
+
+
+def _told(settings: Settings, hierarchy: Hierarchy) -> Message:
+    """What the helper needs to know of the settings."""
+    return {
+        "events_bytes": settings.events_bytes,
+        "attach": settings.attach,
+        "layers": settings.layers,
+        "events": list(settings.events),
+        "config": as_message(settings.config),
+        "constants": {
+            "v1_controller": hierarchy.v1_controller,
+            "v1_hierarchy": hierarchy.number,
+            "every_call": int(settings.calls == "all"),
+            "host_threshold_ns": settings.host_threshold_ns,
+            "host_all": int(settings.host_rows == "all"),
+            "shed_above": settings.events_bytes // 2,
+        },
+    }
 
 
 def _group(name: str) -> int | None:

@@ -40,6 +40,11 @@ _ENTRIES_MAX: Final = 20_000
 _OWN_MAX: Final = 64
 
 
+def looks_like_library(path: str) -> bool:
+    """Whether a file is called as libraries of ours are."""
+    return _NAMES.match(os.path.basename(path)) is not None
+
+
 def _list(root: int, path: str) -> list[str]:
     try:
         fd = open_below(root, path, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
@@ -89,7 +94,7 @@ def find_libraries(root: int, prefix: str, extra: tuple[str, ...] = ()) -> Itera
         if directory in seen:
             continue
         seen.add(directory)
-        if _NAMES.match(os.path.basename(directory)):
+        if looks_like_library(directory):
             # A single file mounted into a container, as GPU runtimes do with the driver.
             yield directory
         else:
