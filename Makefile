@@ -45,6 +45,16 @@ gen: build ## write again what is generated from bpf/event.h, the questions and 
 	@.venv/bin/python tools/gen_docs.py
 	@.venv/bin/python tools/gen_reference.py
 
+.PHONY: bench
+bench: setup ## measure what it costs, into docs/bench/ (an hour; BENCH=--quick for ten minutes)
+	@.venv/bin/python bench/run.py $(BENCH)
+
+.PHONY: soak
+soak: setup ## an hour of events and a new cgroup each second: does it stay small?
+	@mkdir -p build
+	@.venv/bin/python bench/soak.py >build/soak.json
+	@.venv/bin/python bench/run.py --put soak build/soak.json
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf build bpf/build sim/build src/cotenant/_native/objects src/cotenant/_native/*.so

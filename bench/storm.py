@@ -16,7 +16,7 @@ from agent import Agent, workload
 
 def storm(store: Path, seconds: float, api: str, *options: str) -> dict[str, Any]:
     """Launch flat out beside a recording; what became of the launches."""
-    with Agent(store, "--layers", "driver", *options) as agent:
+    with Agent(store, "--quiet", "--layers", "driver", *options) as agent:
         began = time.monotonic()
         client = workload("launch", "--api", api, "--steps", "1000000000")
         time.sleep(seconds)
@@ -26,6 +26,7 @@ def storm(store: Path, seconds: float, api: str, *options: str) -> dict[str, Any
     seen, stored, shed, lost = agent.sql(
         "select sum(seen), sum(stored), sum(shed), sum(lost) from losses where family = 'cuda'"
     )[0]
+    (events,) = agent.sql("select sum(stored) from losses")[0]
     size, rows = agent.bytes_of("cuda_events")
     return {
         "seconds": round(took, 1),
@@ -36,7 +37,8 @@ def storm(store: Path, seconds: float, api: str, *options: str) -> dict[str, Any
         "rows_in_store": rows,
         "calls_per_s": round(seen / took),
         "agent_cpu_s": round(agent.cpu_s, 2),
-        "agent_cpu_s_per_million": round(agent.cpu_s / seen * 1e6, 3),
+        "events_of_all_families": int(events),
+        "agent_cpu_s_per_million": round(agent.cpu_s / events * 1e6, 3),
         "agent_peak_pss_mb": round(agent.peak_pss_kb / 1024, 1),
         "bytes_per_event": round(size / max(rows, 1), 2),
     }

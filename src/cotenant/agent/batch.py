@@ -41,6 +41,21 @@ class Batch:
         self._codes = pa.array(codes)
         self._sorts = sorts
         self._keys: dict[tuple[str, ...], tuple[Codes, Sorts]] = {}
+        self._valid: dict[int, Any] = {}  # By bit of ``known``.
+
+    @property
+    def codes(self) -> Codes:
+        """The number of each row's sort."""
+        return np.asarray(self._codes)
+
+    @property
+    def sorts(self) -> int:
+        """How many sorts of rows there are."""
+        return len(self._sorts)
+
+    def varying(self, name: str) -> npt.NDArray[Any] | None:
+        """A field that differs within a sort, 0 where unknown; None if it does not or is not."""
+        return self._varying.get(name)
 
     def plain(self, name: str) -> npt.NDArray[Any]:
         """A field's values."""
@@ -64,7 +79,20 @@ class Batch:
             return self._each(pa.array(values))
         if unknown.all():
             return pa.nulls(self.rows, pa.from_numpy_dtype(values.dtype))
-        return self._each(pa.array(values, mask=unknown))
+        # Taking from an array with NULLs costs ten times as much as taking both parts.
+        taken = self._each(pa.array(values))
+        return pa.Array.from_buffers(
+            taken.type, self.rows, [self._validity(field), taken.buffers()[1]]
+        )
+
+    def _validity(self, field: Field) -> Any:
+        """Bits that say where a field is known; many columns share theirs."""
+        assert field.known is not None
+        if field.known not in self._valid:
+            unknown = self._unknown_sorts(field)
+            assert unknown is not None
+            self._valid[field.known] = self._each(pa.array(~unknown)).buffers()[1]
+        return self._valid[field.known]
 
     def words(self, field: Field, texts: list[str | None]) -> Any:
         """Text for each value of a field, NULL where unknown or where there is none."""

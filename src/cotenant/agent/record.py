@@ -247,7 +247,7 @@ class Recorder:
         for columns, batch in batches:
             rows = columns.make(batch)
             if self._keeper.keep(columns, batch, rows):
-                self._rollups.add(columns.family, rows)
+                self._rollups.add(columns.family, batch, rows)
             self._events += batch.rows
         self._snapshots()
         self._keeper.seal(now_ns)

@@ -1,6 +1,5 @@
 """Sums per tenant, operation, name and second: they answer for rows that are gone."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -8,13 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cotenant.agent.batch import Batch
+
 _SECOND: Final = 1_000_000_000
 _LATE_NS: Final = 2 * _SECOND  # Rows of a second come in until so long after its end.
-_CELLS_MAX: Final = 1 << 21
 # What an event of a family is about, where there are not too many of it.
 _NAMES: Final = {"cuda": "kernel_name", "io": "device"}
-
-Codes = npt.NDArray[np.int64]
 
 
 class Cell(NamedTuple):
@@ -44,20 +42,8 @@ class Sums:
         self.bytes += other.bytes
 
 
-def _coded(column: Any) -> tuple[Codes, list[Any]]:
-    """Each row's number, and the values by number; NULL is a value."""
-    values = column.combine_chunks()
-    if not pa.types.is_dictionary(values.type):
-        values = values.dictionary_encode()
-    codes = values.indices.fill_null(len(values.dictionary)).to_numpy()
-    return codes.astype(np.int64), [*values.dictionary.to_pylist(), None]
-
-
-def _numbers(rows: Any, name: str) -> npt.NDArray[np.float64]:
-    if name not in rows.column_names:
-        return np.zeros(rows.num_rows)
-    found: npt.NDArray[np.float64] = rows.column(name).fill_null(0).to_numpy().astype(np.float64)
-    return found
+def _float(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    return values.astype(np.float64)
 
 
 class Rollups:
@@ -66,34 +52,38 @@ class Rollups:
     def __init__(self) -> None:
         self._cells: dict[Cell, Sums] = {}
 
-    def add(self, family: str, rows: Any) -> None:
-        """Rows of an event table."""
-        seconds = rows.column("timestamp_ns").to_numpy() // _SECOND
-        first = int(seconds.min())
-        keys = [(seconds - first, list(range(first, int(seconds.max()) + 1)))]
-        keys += [_coded(rows.column(name)) for name in ("cgroup_id", "op")]
-        if family in _NAMES:
-            keys.append(_coded(rows.column(_NAMES[family])))
-        cells = np.zeros(rows.num_rows, np.int64)
-        size = 1
-        for codes, values in keys:
-            size *= len(values)
-            cells = cells * len(values) + codes
-        if size > _CELLS_MAX:
-            distinct, cells = np.unique(cells, return_inverse=True)
-        else:
-            distinct = np.arange(size)
-        for place, sums in _summed(rows, cells, len(distinct)):
-            self._put(family, int(distinct[place]), [values for _, values in keys], sums)
+    def add(self, family: str, batch: Batch, rows: Any) -> None:
+        """A batch, and the rows that were made of it."""
+        seconds = rows.column("timestamp_ns").to_numpy()
+        first, last = int(seconds.min()) // _SECOND, int(seconds.max()) // _SECOND
+        for second in range(first, last + 1):
+            within = None
+            if first != last:
+                within = (seconds >= second * _SECOND) & (seconds < (second + 1) * _SECOND)
+            self._add_second(family, batch, rows, second, within)
 
-    def _put(self, family: str, place: int, values: list[list[Any]], sums: Sums) -> None:
-        found = []
-        for choice in reversed(values):
-            place, code = divmod(place, len(choice))
-            found.append(choice[code])
-        second, cgroup, op, *name = reversed(found)
-        cell = Cell(second, cgroup, family, op, name[0] if name else None)
-        self._cells.setdefault(cell, Sums()).add(sums)
+    def _add_second(
+        self, family: str, batch: Batch, rows: Any, second: int, within: Any | None
+    ) -> None:
+        """Sums by sort of event, then by what of a sort is kept."""
+        codes = batch.codes if within is None else batch.codes[within]
+        events, sum_ns, max_ns, size = (values.tolist() for values in _summed(batch, codes, within))
+        # Any row of a sort tells what all rows of it are about.
+        example = np.zeros(batch.sorts, np.int64)
+        example[batch.codes] = np.arange(batch.rows)
+        there = np.flatnonzero(np.bincount(codes, minlength=batch.sorts))
+        chosen = rows.select(_columns(family)).take(pa.array(example[there]))
+        about = [chosen.column(name).to_pylist() for name in _columns(family)]
+        for sort, cgroup_id, op, weight, *name in zip(there.tolist(), *about, strict=True):
+            cell = Cell(second, cgroup_id, family, op, name[0] if name else None)
+            self._cells.setdefault(cell, Sums()).add(
+                Sums(
+                    int(events[sort]) * weight,
+                    int(sum_ns[sort]) * weight,
+                    int(max_ns[sort]),
+                    int(size[sort]) * weight,
+                )
+            )
 
     def take(self, now_ns: int) -> Any | None:
         """Rows of ``rollups`` for the seconds that are over; None if there are none."""
@@ -116,17 +106,23 @@ class Rollups:
         )
 
 
-def _summed(rows: Any, cells: Codes, size: int) -> Iterator[tuple[int, Sums]]:
-    """Each cell that has rows, with their sums; a row counts as often as its weight says."""
-    weight = _numbers(rows, "weight")
-    duration = _numbers(rows, "duration_ns")
-    count = np.bincount(cells, weight, size)
-    sum_ns = np.bincount(cells, duration * weight, size)
-    size_bytes = np.bincount(cells, _numbers(rows, "bytes") * weight, size)
-    max_ns = np.zeros(size)
-    np.maximum.at(max_ns, cells, duration)
-    for place in np.flatnonzero(count).tolist():
-        yield (
-            place,
-            Sums(int(count[place]), int(sum_ns[place]), int(max_ns[place]), int(size_bytes[place])),
-        )
+def _columns(family: str) -> list[str]:
+    names = [_NAMES[family]] if family in _NAMES else []
+    return ["cgroup_id", "op", "weight", *names]
+
+
+def _summed(batch: Batch, codes: Any, within: Any | None) -> list[npt.NDArray[Any]]:
+    """Events, nanoseconds, the most of them, and bytes, by sort."""
+    sums: list[npt.NDArray[Any]] = [np.bincount(codes, minlength=batch.sorts)]
+    most = np.zeros(batch.sorts, np.uint64)
+    for name in ("duration_ns", "bytes"):
+        values = batch.varying(name)
+        if values is None:
+            sums.append(np.zeros(batch.sorts))
+            continue
+        values = values if within is None else values[within]
+        sums.append(np.bincount(codes, _float(values), batch.sorts))
+        if name == "duration_ns":
+            np.maximum.at(most, codes, values)
+    events, sum_ns, size = sums
+    return [events, sum_ns, most, size]

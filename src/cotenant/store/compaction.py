@@ -25,7 +25,8 @@ from cotenant.store.segment import ROW_GROUP, TIME, conform, write_rows, writer
 from cotenant.store.writer import StoreWriter
 
 FILES_MERGED: Final = 32
-BIG_BYTES: Final = 4 << 20  # Merging such a file gains little.
+BIG_BYTES: Final = 4 << 20  # Merging such a file gains little,
+BIG_ROWS: Final = ROW_GROUP // 2  # and one of which a reader gets its fill.
 MERGED_BYTES: Final = 64 << 20
 
 
@@ -36,7 +37,8 @@ def candidates(segments: tuple[Segment, ...], today: str) -> list[Segment]:
     """
     groups: dict[tuple[str, int], list[Segment]] = defaultdict(list)
     for segment in segments:
-        small = segment.bytes < BIG_BYTES and not is_hidden(segment.path)
+        small = segment.bytes < BIG_BYTES and segment.rows < BIG_ROWS
+        small = small and not is_hidden(segment.path)
         if small and not TABLES[segment.table].snapshot:
             past = f"/date={today}/" not in segment.path
             groups[segment.partition, -1 if past else segment.level].append(segment)

@@ -1,0 +1,239 @@
+"""Every measurement in turn: results as JSON, a table, and plots, in docs/bench/.
+
+    python bench/run.py [--quick] [NAME ...]
+
+NAMEs are those of the scripts beside this one; without any, all are run. What was measured before
+and is not measured now stays as it is.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import svg
+
+HERE = Path(__file__).parent
+OUT = HERE.parent / "docs" / "bench"
+RESULTS = OUT / "results.json"
+
+
+@dataclass(frozen=True)
+class Script:
+    """One measurement: how it is run, in full and quickly."""
+
+    name: str
+    full: tuple[str, ...] = ()
+    quick: tuple[str, ...] = ()
+
+
+# GPU events alone: what else happens on the host meanwhile is not what is measured.
+STORM = ("--budget", "off", "--events", "cuda,nccl")
+SCRIPTS = (
+    Script("probe"),
+    Script("storm", (*STORM, "--seconds", "30"), (*STORM, "--seconds", "8")),
+    Script("slowdown", ("--pairs", "7"), ("--pairs", "3", "--seconds", "3")),
+    Script("query", (), ("--rows", "2000000", "--runs", "3", "--sqlite-rows", "100000")),
+    Script("tenants", (), ("--seconds", "5")),
+    Script("switches"),
+    Script("kills", ("--kills", "100"), ("--kills", "7")),
+)
+
+
+def machine() -> dict[str, Any]:
+    """Where the numbers are from."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), "?")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cpu": model,
+        "cpus": os.cpu_count(),
+        "memory_gb": round(memory / 2**30),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "virtual": "hypervisor" in next((x for x in lines if x.startswith("flags")), ""),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def measure(script: Script, *, quick: bool) -> Any:
+    """The script's own JSON; its last lines where it failed."""
+    words = [sys.executable, str(HERE / f"{script.name}.py")]
+    words += script.quick if quick else script.full
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    text = done.stdout
+    starts = [at for at in (text.find("{"), text.find("[\n")) if at >= 0]
+    if done.returncode or not starts:
+        return {"failed": (done.stderr or done.stdout).strip().splitlines()[-3:]}
+    return json.JSONDecoder().raw_decode(text[min(starts) :])[0]
+
+
+def _at(results: dict[str, Any], *path: Any) -> Any:
+    for key in path:
+        try:
+            results = results[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return results
+
+
+Check = tuple[str, str, Callable[[dict[str, Any]], Any], Callable[[Any], bool]]
+
+# What is promised, what it must be, where the figure is, and whether it holds.
+TARGETS: tuple[Check, ...] = (
+    (
+        "lost of one thread flat out, budget off",
+        "0",
+        lambda r: _at(r, "storm", "result", "lost"),
+        lambda v: v == 0,
+    ),
+    (
+        "events a second meanwhile",
+        "printed",
+        lambda r: _at(r, "storm", "result", "calls_per_s"),
+        lambda v: True,
+    ),
+    (
+        "agent, CPU-s per million events",
+        "<= 0.6",
+        lambda r: _at(r, "storm", "result", "agent_cpu_s_per_million"),
+        lambda v: v <= 0.6,
+    ),
+    (
+        "agent, MB of PSS at most",
+        "<= 256",
+        lambda r: _at(r, "storm", "result", "agent_peak_pss_mb"),
+        lambda v: v <= 256,
+    ),
+    (
+        "bytes per event on disk, mixed rows",
+        "<= 16",
+        lambda r: _at(r, "query", "result", "store", "bytes_per_row"),
+        lambda v: v <= 16,
+    ),
+    (
+        "slowdown by processor time, 200 us per launch",
+        "< 1.01",
+        lambda r: _at(r, "slowdown", "result", 1, "cpu_ratio"),
+        lambda v: v < 1.01,
+    ),
+    (
+        "slowdown by wall time, 200 us per launch",
+        "< 1.01",
+        lambda r: _at(r, "slowdown", "result", 1, "wall_ratio"),
+        lambda v: v < 1.01,
+    ),
+    (
+        "first query, over bare DuckDB",
+        "<= 1.3",
+        lambda r: _at(r, "query", "result", "query", "session_over_bare"),
+        lambda v: v <= 1.3,
+    ),
+    (
+        "first query, SQLite over ours",
+        ">= 20",
+        lambda r: _at(r, "query", "result", "query", "sqlite_over_session"),
+        lambda v: v >= 20,
+    ),
+    (
+        "seconds of rows missing after kill -9, at most",
+        "<= 1",
+        lambda r: _at(r, "kills", "result", "most_seconds_missing"),
+        lambda v: v <= 1,
+    ),
+    (
+        "BPF objects left after kill -9",
+        "0",
+        lambda r: _at(r, "kills", "result", "bpf_objects_left"),
+        lambda v: v == 0,
+    ),
+)
+
+
+def table(results: dict[str, Any]) -> str:
+    """The promises and what was measured."""
+    lines = ["| What | Target | Measured | |", "|---|---|---|---|"]
+    for what, target, find, holds in TARGETS:
+        value = find(results)
+        shown = "not measured" if value is None else f"{value:,.4g}" if value else "0"
+        verdict = "" if value is None else "holds" if holds(value) else "**falls short**"
+        lines.append(f"| {what} | {target} | {shown} | {verdict} |")
+    return "\n".join(lines)
+
+
+def plots(results: dict[str, Any]) -> list[str]:
+    """Draw what there is; the names of the pictures."""
+    drawn = []
+    slow = _at(results, "slowdown", "result")
+    if isinstance(slow, list):
+        values = [(f"{s['spin_us']} us", 100 * (s["cpu_ratio"] - 1)) for s in slow]
+        title = "slowdown by processor time, %, by CPU time between launches"
+        svg.bars(OUT / "slowdown.svg", title, [(n, max(v, 0)) for n, v in values], 1)
+        drawn.append("slowdown")
+    tenants = _at(results, "tenants", "result")
+    if isinstance(tenants, list):
+        shares = [(f"{t['tenants']} tenants", 100 * t["agent_cpu_share"]) for t in tenants]
+        svg.bars(OUT / "tenants.svg", "agent, % of one CPU, same rate of events in all", shares)
+        memory = [(f"{t['tenants']} tenants", t["agent_peak_pss_mb"]) for t in tenants]
+        svg.bars(OUT / "memory.svg", "agent, MB of PSS", memory, 256)
+        drawn += ["tenants", "memory"]
+    sizes = _at(results, "soak", "result", "sizes")
+    if sizes:
+        points = [(s["seconds"], s["pss_mb"]) for s in sizes]
+        svg.line(OUT / "soak.svg", "agent, MB of PSS, a new cgroup each second", points)
+        drawn.append("soak")
+    return drawn
+
+
+def page(results: dict[str, Any]) -> str:
+    """docs/bench/README.md."""
+    there = results["machine"]
+    pictures = "\n".join(f"![{name}]({name}.svg)" for name in plots(results))
+    when = sorted({each["when"] for key, each in results.items() if key != "machine"})
+    return (
+        "# What it costs\n\n"
+        f"Measured by `make bench` ({when[0]} to {when[-1]} UTC) on {there['cpus']} CPUs "
+        f"({there['cpu']}{', virtual' if there['virtual'] else ''}), {there['memory_gb']} GB, "
+        f"Linux {there['kernel']}, Python {there['python']}. Ratios are of runs on the same "
+        "machine in one go; absolute times are this machine's. Load average before each run is "
+        "in [results.json](results.json) with everything else that was measured; how is in "
+        "[bench/README.md](../../bench/README.md).\n\n"
+        f"{table(results)}\n\n{pictures}\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument(
+        "--put", nargs=2, metavar=("NAME", "FILE"), help="take a result from a file"
+    )
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results["machine"] = machine()
+    now = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+    if args.put:
+        taken = json.loads(Path(args.put[1]).read_text())
+        results[args.put[0]] = {"when": now, "quick": args.quick, "result": taken}
+    chosen = [] if args.put else [s for s in SCRIPTS if not args.names or s.name in args.names]
+    for script in chosen:
+        load = round(os.getloadavg()[0], 2)
+        found = measure(script, quick=args.quick)
+        results[script.name] = {"when": now, "quick": args.quick, "load": load, "result": found}
+        print(f"{script.name}: {json.dumps(found)[:300]}", flush=True)
+        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    (OUT / "README.md").write_text(page(results))
+
+
+if __name__ == "__main__":
+    main()
