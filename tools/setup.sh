@@ -14,7 +14,7 @@ packages=(
 	docker.io containerd podman runc
 )
 # Real tools as witnesses: what was sent, what was scraped, what a person sees.
-test_packages=(iproute2 nftables iptables iperf3 chromium prometheus)
+test_packages=(e2fsprogs iproute2 nftables iptables iperf3 chromium prometheus)
 
 installed() {
 	[[ "$(dpkg-query -W -f='${Status}' "$1" 2>/dev/null)" == *'ok installed' ]] && return

@@ -30,6 +30,17 @@ def impossible(reason: str) -> None:
     pytest.skip(f"{reason} (COTENANT_REQUIRE_CONTAINERS=1 makes this a failure)")
 
 
+def remove_tree(cgroup: Path) -> None:
+    """A cgroup and those below it, once the last process has left them."""
+    for directory, _, _ in os.walk(cgroup, topdown=False):
+        for _ in range(200):
+            try:
+                os.rmdir(directory)
+                break
+            except OSError:
+                time.sleep(0.02)
+
+
 def copy_needed(root: Path, program: Path) -> None:
     """The libraries that a program loads, but for those of CUDA."""
     listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True)
@@ -239,12 +250,9 @@ def containerd(tmp_path: Path) -> Iterator[list[str]]:
         daemon.wait()
         subprocess.run(["umount", "-R", str(tmp_path / "root")], capture_output=True, check=False)
         shutil.rmtree("/run/containerd", ignore_errors=True)
-        for left in (
-            *Path("/sys/fs/cgroup").glob("*/cotenant-test"),
-            cgroup_root() / "cotenant-test",
-        ):
-            if left.is_dir():
-                left.rmdir()
+        remove_tree(cgroup_root() / "cotenant-test")
+        for left in Path("/sys/fs/cgroup").glob("*/cotenant-test"):
+            remove_tree(left)
 
 
 def test_a_container_of_containerd_is_named_by_its_id(
@@ -289,8 +297,7 @@ def test_a_container_of_podman_is_named_by_its_name(
         assert done.returncode == 0, done.stderr
     shutil.rmtree(run, ignore_errors=True)
     for left in (*Path("/sys/fs/cgroup").glob("*/libpod_parent"), cgroup_root() / "libpod_parent"):
-        if left.is_dir():
-            left.rmdir()
+        remove_tree(left)
     rows = recording.sql(
         "select container_id, runtime from containers join cuda_events using (cgroup_id) "
         "group by all"

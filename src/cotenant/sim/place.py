@@ -134,15 +134,16 @@ class Docker:
         root = self._directory / "roots" / name
         build_root(root, library_place)
         image = f"cotenant-demo-{name}"
-        packed = subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE)
-        done = subprocess.run(
-            ["docker", "import", "-", image],
-            stdin=packed.stdout,
-            capture_output=True,
-            env={**os.environ, **self.environment},
-            check=False,
-        )
-        if packed.wait() or done.returncode:
+        tar = ["tar", "-C", str(root), "-c", "."]
+        with subprocess.Popen(tar, stdout=subprocess.PIPE) as packed:
+            done = subprocess.run(
+                ["docker", "import", "-", image],
+                stdin=packed.stdout,
+                capture_output=True,
+                env={**os.environ, **self.environment},
+                check=False,
+            )
+        if packed.returncode or done.returncode:
             raise CotenantError(f"docker import failed: {done.stderr.decode().strip()}")
         self._images.append(image)
         return image
