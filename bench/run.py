@@ -101,7 +101,7 @@ TARGETS: tuple[Check, ...] = (
         lambda v: True,
     ),
     (
-        "agent, CPU-s per million events",
+        "agent, CPU-s per million events, GPU events alone",
         "<= 0.6",
         lambda r: _at(r, "storm", "result", "agent_cpu_s_per_million"),
         lambda v: v <= 0.6,
@@ -119,15 +119,15 @@ TARGETS: tuple[Check, ...] = (
         lambda v: v <= 16,
     ),
     (
-        "slowdown by processor time, 200 us per launch",
+        "slowdown by processor time, 200 us per launch, median of pairs",
         "< 1.01",
-        lambda r: _at(r, "slowdown", "result", 1, "best_cpu_ratio"),
+        lambda r: _at(r, "slowdown", "result", 1, "cpu_ratio"),
         lambda v: v < 1.01,
     ),
     (
-        "slowdown by wall time, 200 us per launch",
+        "slowdown by wall time, 200 us per launch, median of pairs",
         "< 1.01",
-        lambda r: _at(r, "slowdown", "result", 1, "best_wall_ratio"),
+        lambda r: _at(r, "slowdown", "result", 1, "wall_ratio"),
         lambda v: v < 1.01,
     ),
     (
@@ -157,6 +157,21 @@ TARGETS: tuple[Check, ...] = (
 )
 
 
+# Pairs that differ by more than this among themselves cannot tell a slowdown of 1 %.
+RESOLVES = 0.02
+
+
+def unresolved(results: dict[str, Any], what: str) -> str | None:
+    """Why a figure decides nothing, where its own spread is wider than what it is to tell."""
+    if not what.startswith("slowdown"):
+        return None
+    sort = "cpu" if "processor" in what else "wall"
+    spread = _at(results, "slowdown", "result", 1, f"{sort}_ratio_range")
+    if spread is None or spread[1] - spread[0] <= RESOLVES:
+        return None
+    return f"**not shown**: pairs range from {spread[0]} to {spread[1]}"
+
+
 def table(results: dict[str, Any]) -> str:
     """The promises and what was measured."""
     lines = ["| What | Target | Measured | |", "|---|---|---|---|"]
@@ -164,6 +179,7 @@ def table(results: dict[str, Any]) -> str:
         value = find(results)
         shown = "not measured" if value is None else f"{value:,.4g}" if value else "0"
         verdict = "" if value is None else "holds" if holds(value) else "**falls short**"
+        verdict = (value is not None and unresolved(results, what)) or verdict
         lines.append(f"| {what} | {target} | {shown} | {verdict} |")
     return "\n".join(lines)
 
@@ -173,7 +189,7 @@ def plots(results: dict[str, Any]) -> list[str]:
     drawn = []
     slow = _at(results, "slowdown", "result")
     if isinstance(slow, list):
-        values = [(f"{s['spin_us']} us", 100 * (s["best_cpu_ratio"] - 1)) for s in slow]
+        values = [(f"{s['spin_us']} us", 100 * (s["cpu_ratio"] - 1)) for s in slow]
         title = "slowdown by processor time, %, by CPU time between launches"
         svg.bars(OUT / "slowdown.svg", title, [(n, max(v, 0)) for n, v in values], 1)
         drawn.append("slowdown")

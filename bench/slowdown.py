@@ -5,9 +5,10 @@
 Three tenants each launch, and between launches burn a fixed number of loops; the launching thread
 is never idle. Runs without and with an agent take turns, so that what else happens on the machine
 meets both alike. Of each pair the ratio is taken, of the wall time and of the processor time that
-the tenants used; the medians are printed with their spread, and the ratio of the best runs of each,
-which a machine with other work on it disturbs least. Processor time tells what the probes
-themselves cost, wall time also what the agent takes from tenants on a machine without a free CPU.
+the tenants used; the medians are printed with their spread, and the ratio of the best runs of each
+as a second opinion. Where pairs spread wider than the slowdown to be told, neither tells it.
+Processor time tells what the probes themselves cost, wall time also what
+the agent takes from tenants on a machine without a free CPU.
 """
 
 import argparse
