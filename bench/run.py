@@ -43,6 +43,7 @@ SCRIPTS = (
     Script("query", (), ("--rows", "2000000", "--runs", "3", "--sqlite-rows", "100000")),
     Script("tenants", (), ("--seconds", "5")),
     Script("switches"),
+    Script("naming", (), ("--containers", "11")),
     Script("kills", ("--kills", "100"), ("--kills", "7")),
 )
 
