@@ -1,6 +1,5 @@
 """What deploy/ promises, as far as one machine can hold it to that."""
 
-import json
 import os
 import re
 import shutil
@@ -71,17 +70,12 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     assert complaints == []
 
 
-def test_the_daemonset_is_one_that_kubectl_reads() -> None:
-    tool = shutil.which("kubectl")
-    if tool is None:
-        pytest.skip("no kubectl")
-    done = subprocess.run(
-        [tool, "create", "--dry-run=client", "--validate=false", "-o", "json", "-f", DAEMONSET],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "connection refused" in done.stderr:
-        pytest.skip("this kubectl reads nothing without a cluster")
-    assert done.returncode == 0, done.stderr
-    assert "privileged" in json.dumps(done.stdout)
+def test_the_daemonset_asks_for_no_more_than_it_needs() -> None:
+    lines = [line.split("#")[0].strip() for line in DAEMONSET.read_text().splitlines()]
+    assert "privileged: false" in lines
+    assert "readOnlyRootFilesystem: true" in lines
+    assert "drop: [ALL]" in lines
+    (added,) = [line for line in lines if line.startswith("add: [")]
+    assert set(added.removeprefix("add: [").rstrip("]").split(", ")) == {
+        "BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH", "CHECKPOINT_RESTORE", "SETPCAP",
+    }  # fmt: skip
