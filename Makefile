@@ -28,7 +28,8 @@ record: setup ## record this host for 20 s and show what each tenant did
 
 .PHONY: test
 test: setup-tests lint ## everything that must hold, on the real kernel
-	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests
+	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests --ignore=tests/browser
+	@.venv/bin/python -m pytest -q tests/browser # A browser's event loop is its own process's.
 
 .PHONY: lint
 lint: setup-tests ## style, types, the direction of imports, the shape of the tree

@@ -32,4 +32,4 @@ select
 from calls
 where timestamp_ns <= first_launch_ns
 group by tenant, node, pid
-order by until_first_launch_ns desc
+order by until_first_launch_ns desc, tenant, pid
