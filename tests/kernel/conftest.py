@@ -12,10 +12,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -23,6 +24,9 @@ ROOT = Path(__file__).parents[2]
 SIM = ROOT / "sim" / "build"
 OURS = ("cuda_", "nccl_", "names_", "host_", "io_", "net_", "tcp_")
 COTENANT = [sys.executable, "-m", "cotenant"]
+# Everything that this run starts carries its mark, so that another recorder's probes are not ours.
+RUN = "COTENANT_TEST_RUN"
+os.environ[RUN] = uuid4().hex
 
 
 def _why_not() -> str | None:
@@ -193,23 +197,38 @@ def truth(log: Path) -> list[dict[str, Any]]:
 @pytest.fixture(autouse=True)
 def no_probe_left(running_kernel: None) -> Iterator[None]:
     """Every test leaves the kernel as it found it."""
-    before = bpf_links()
+    before = bpf_programs()
     yield
     # Perf events are removed one after the other, each waiting for the kernel.
     deadline = time.monotonic() + 120
-    while (after := bpf_links()) - before and time.monotonic() < deadline:
+    while (after := bpf_programs()) - before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert after - before == set()
 
 
-def bpf_links() -> set[int]:
-    """Links in the kernel that are ours by the names of their programs."""
+def bpf_programs() -> set[int]:
+    """Programs in the kernel that are ours by name and that no other run's process holds."""
     tool = shutil.which("bpftool", path=f"{os.environ['PATH']}:/usr/sbin")
     assert tool is not None
     listed = json.loads(
         subprocess.run([tool, "-j", "prog"], capture_output=True, check=True).stdout
     )
-    return {p["id"] for p in listed if p.get("name", "").startswith(OURS)}
+    ours = {program["id"] for program in listed if program.get("name", "").startswith(OURS)}
+    return ours - _held_by_others()
+
+
+def _held_by_others() -> set[int]:
+    """Programs that a process has open that this run did not start."""
+    held = set()
+    mark = f"{RUN}={os.environ[RUN]}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                continue
+            for info in (process / "fdinfo").iterdir():
+                lines = info.read_text().splitlines()
+                held |= {int(line[8:]) for line in lines if line.startswith("prog_id:")}
+    return held
 
 
 # The interpreter itself may lie where only root can go: what is needed is imported first.

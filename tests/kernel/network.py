@@ -1,6 +1,7 @@
 """Two network namespaces and a wire between them that loses what it is told to lose."""
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -50,6 +51,17 @@ class End:
             f"add rule inet loss in meta l4proto tcp {rule}",
         )
         self.run("nft", "; ".join(commands))
+
+    def heal(self) -> None:
+        """From now on every segment arrives."""
+        self.run("nft", "flush chain inet loss in")
+
+    def settle(self, seconds: float = 60) -> None:
+        """Wait until no connection is left that the kernel still sends for."""
+        deadline = time.monotonic() + seconds
+        while self.run("ss", "-Htan", "exclude", "time-wait").stdout:
+            assert time.monotonic() < deadline, "connections stay open"
+            time.sleep(0.1)
 
 
 @contextmanager

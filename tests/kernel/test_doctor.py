@@ -4,11 +4,11 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.kernel.conftest import COTENANT, as_nobody, bpf_links
+from tests.kernel.conftest import COTENANT, as_nobody, bpf_programs
 
 
 def test_a_capable_host_is_told_so_by_trying(tmp_path: Path) -> None:
-    before = bpf_links()
+    before = bpf_programs()
     done = subprocess.run(
         [*COTENANT, "doctor", "--json", "--store", str(tmp_path / "store")],
         capture_output=True, text=True, check=False, timeout=120,
@@ -22,7 +22,7 @@ def test_a_capable_host_is_told_so_by_trying(tmp_path: Path) -> None:
     assert {
         check["name"] for check in checks.values() if check["needed"] and not check["holds"]
     } == set()
-    assert bpf_links() == before
+    assert bpf_programs() == before
 
 
 def test_each_line_fits_eighty_columns(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.kernel.conftest import (
     SIM,
     Cgroup,
     as_nobody,
-    bpf_links,
+    bpf_programs,
     record,
     sim_environment,
     truth,
@@ -141,21 +141,21 @@ def test_a_running_recording_answers_whoever_may_read_it(
 def test_a_killed_recorder_leaves_no_probe_and_a_store_that_opens(
     cgroup: Cgroup, store: Path, tmp_path: Path
 ) -> None:
-    before = bpf_links()
+    before = bpf_programs()
     with record(store) as recording:
         client = cgroup.popen(
             [SIM / "workload", "launch", "--steps", "1009", "--rate", "500"],
             env=sim_environment(tmp_path / "log"),
         )
         recording.wait_for("select 1 from cuda_events limit 1")
-        assert bpf_links() - before
+        assert bpf_programs() - before
         recording.process.send_signal(signal.SIGKILL)
         recording.process.wait()
         recording.stopped = True
         client.communicate(timeout=60)
         assert client.returncode == 0
     deadline = time.monotonic() + 20
-    while bpf_links() - before:
+    while bpf_programs() - before:
         assert time.monotonic() < deadline, "probes are left"
         time.sleep(0.05)
     (row,) = recording.sql("select count(*) as n from cuda_events")
