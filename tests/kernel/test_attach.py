@@ -2,11 +2,7 @@
 
 import ctypes
 import json
-import os
-import shutil
 import subprocess
-import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,7 +13,7 @@ from cotenant.probes.function import Library
 from cotenant.probes.library import plan
 from cotenant.probes.tables import FUNCTIONS
 from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment
-from tests.kernel.every import CLIENTS, build_library, compile_c
+from tests.kernel.every import CLIENTS, compile_c
 from tests.kernel.script import Script, warm
 
 POINTER = """
@@ -156,39 +152,6 @@ def test_the_runtime_is_spared_once_the_driver_is_seen_to_suffice(
     }
 
 
-def helper_of(recording: Recording) -> int:
-    children = Path(f"/proc/{recording.process.pid}/task/{recording.process.pid}/children")
-    for pid in children.read_text().split():
-        if b"cotenant.agent.helper" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return int(pid)
-    raise AssertionError("no helper")
-
-
-def test_files_that_come_and_go_leave_no_descriptor_behind(
-    cgroup: Cgroup, store: Path, tmp_path: Path
-) -> None:
-    original = build_library(tmp_path / "original.so", ["cuLaunchKernel", "cuMemFree_v2"])
-    with record(store) as recording:
-        helper = helper_of(recording)
-        warm(recording, cgroup)
-        before = len(os.listdir(f"/proc/{helper}/fd"))
-        for index in range(200):
-            path = tmp_path / f"lib{index}.so"
-            shutil.copy(original, path)
-            script = "import ctypes,sys\nctypes.CDLL(sys.argv[1])\n"
-            cgroup.popen([sys.executable, "-S", "-c", script, path]).communicate()
-            path.unlink()
-        rows = recording.sql("select libraries from sessions")
-        seen = [lib for lib in json.loads(rows[0]["libraries"]) if str(tmp_path) in lib["path"]]
-        assert len(seen) >= 1
-        deadline = 120
-        while len(os.listdir(f"/proc/{helper}/fd")) > before and deadline:
-            deadline -= 1
-            recording.process.poll()
-            subprocess.run(["sleep", "0.5"], check=True)
-        assert len(os.listdir(f"/proc/{helper}/fd")) <= before
-
-
 def wheel(package: str, pattern: str) -> Path:
     """A file of a wheel that is installed for tests only."""
     spec = find_spec("nvidia")
@@ -277,25 +240,3 @@ def _has_driver() -> bool:
     except OSError:
         return False
     return True
-
-
-def test_a_container_of_fifty_milliseconds_is_recorded_whole(
-    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
-) -> None:
-    """A root of its own, seen before its first program runs; see test_identity for runtimes."""
-    library = build_library(tmp_path / "libcuda.so.1", ["cuLaunchKernel"])
-    with record(store) as recording:
-        holder = Script(cgroups(), f"ctypes.CDLL({str(library)!r})\nsay(ready=1)\nwait()\n")
-        holder.heard()
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
-        group = cgroups()
-        script = Script(
-            group,
-            f"lib = ctypes.CDLL({str(library)!r})\n"
-            "for _ in range(101): lib.cuLaunchKernel(5, 3, 1, 1, 32, 1, 1, 0, None, None, None)\n",
-        )
-        script.end()
-        holder.go_on()
-        holder.end()
-    rows = recording.sql(f"select count(*) as n from cuda_events where pid = {script.pid}")
-    assert rows == [{"n": 101}]

@@ -17,42 +17,11 @@ from cotenant.errors import CotenantError
 from cotenant.sim.image import build_root
 from cotenant.sim.place import Docker
 from tests.kernel.conftest import COTENANT, SIM, Recording, cgroup_root, record, truth
+from tests.kernel.containers import copy_needed, impossible, remove_tree
+from tests.kernel.every import CLIENTS, build_client
 
-CLIENTS = Path(__file__).parent / "clients"
 TIMES = 23
 PLACE = "/usr/lib/x86_64-linux-gnu"
-
-
-def impossible(reason: str) -> None:
-    """Skip with the reason; fail instead where containers were promised."""
-    if os.environ.get("COTENANT_REQUIRE_CONTAINERS"):
-        pytest.fail(reason)
-    pytest.skip(f"{reason} (COTENANT_REQUIRE_CONTAINERS=1 makes this a failure)")
-
-
-def remove_tree(cgroup: Path) -> None:
-    """A cgroup and those below it, once the last process has left them."""
-    for directory, _, _ in os.walk(cgroup, topdown=False):
-        for _ in range(200):
-            try:
-                os.rmdir(directory)
-                break
-            except OSError:
-                time.sleep(0.02)
-
-
-def copy_needed(root: Path, program: Path) -> None:
-    """The libraries that a program loads, but for those of CUDA."""
-    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True)
-    for line in listed.stdout.splitlines():
-        words = [word for word in line.split() if word.startswith("/")]
-        if not words or "cudart" in words[0]:
-            continue
-        target = root / words[0].lstrip("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists():
-            shutil.copyfile(os.path.realpath(words[0]), target)
-            target.chmod(0o755)
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +33,7 @@ def image_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("nvcc"):
         source = CLIENTS / "three.cu"
         built["three"] = ["nvcc", "-cudart", "shared", "-o", root / "bin/three", source]
+    copy_needed(root, build_client(root / "bin/brief", "brief"))
     for name, command in built.items():
         subprocess.run([str(word) for word in command], check=True, capture_output=True)
         copy_needed(root, root / "bin" / name)
@@ -225,6 +195,27 @@ def test_a_program_that_finds_the_driver_by_itself_is_seen(
         container = start(docker, "lazy", tmp_path / "log", "/bin/lazy", str(TIMES))
         finish(docker, "lazy")
     assert by_container(recording)[container] == {"add_kernel(float*, float*, int)": TIMES}
+
+
+def test_a_container_of_fifty_milliseconds_is_recorded_whole(
+    docker: dict[str, str], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", docker["DOCKER_HOST"])
+    log = tmp_path / "log"
+    log.mkdir()
+    with record(store) as recording:
+        run_docker(
+            docker, "run", "--rm", "--name", "brief", "--network=none", "-v", f"{log}:/log",
+            "-e", f"LD_LIBRARY_PATH={PLACE}", "tenant", "/bin/brief", "/log/calls", "101", "490",
+        )  # fmt: skip
+    calls = (log / "calls").read_text().splitlines()[1:]
+    rows = recording.sql(
+        "select grid_x from cuda_events join containers using (cgroup_id) "
+        "where name = 'brief' and op = 'launch' order by 1"
+    )
+    assert [row["grid_x"] for row in rows] == list(range(1, len(calls) + 1))
+    assert len(calls) == 101
+    assert recording.sql("select attach_gap_ns from sessions") == [{"attach_gap_ns": None}]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
     host         the usual directories, at start
     running      what processes have mapped already, at start
+    mounts       the layers of what the host mounts, before a cgroup is made for it
     containers   the new root of a process that enters a new cgroup, before it runs its program
     later        what anybody maps as code afterwards
 
@@ -10,6 +11,7 @@ own, and nothing else waits for it.
 """
 
 import contextlib
+import itertools
 import os
 import queue
 import threading
@@ -45,6 +47,12 @@ class _Look:
     attempt: int = 0
 
 
+_Item = _Look | Mapped | Callable[[], None] | None
+# What must be done before somebody's first call goes before what may be any program's start.
+_URGENT: Final = 0
+_SOON: Final = 1
+
+
 class Discovery:
     """Feeds ``Libraries`` from what happens on the host."""
 
@@ -54,8 +62,8 @@ class Discovery:
         self._libraries = libraries
         self._code_program = code_program
         self._linger_ns = linger_ns
-        self._queue: queue.SimpleQueue[_Look | Mapped | Callable[[], None] | None]
-        self._queue = queue.SimpleQueue()
+        self._queue: queue.PriorityQueue[tuple[int, int, _Item]] = queue.PriorityQueue()
+        self._order = itertools.count()
         self._sweepers: list[Callable[[set[int]], None]] = []
         self._later: list[tuple[float, _Look]] = []
         self._seen: OrderedDict[bytes, None] = OrderedDict()
@@ -90,37 +98,44 @@ class Discovery:
 
     def stop(self) -> None:
         """Take no more; waits for what is under way, but not for ever."""
-        self._queue.put(None)
+        self._put(_URGENT, None)
         if self._thread.is_alive():
             self._thread.join(timeout=2)
 
     def mapped(self, mapped: Mapped) -> None:
         """Somebody mapped a file as code."""
         if mapped.key not in self._seen and mapped.path.startswith("/"):
-            self._queue.put(mapped)
+            self._put(_URGENT if looks_like_library(mapped.path) else _SOON, mapped)
 
     def entered(self, pid: int) -> None:
         """A process entered a new cgroup, or started a program in a root of its own."""
-        self._queue.put(_Look(pid))
+        self._put(_URGENT, _Look(pid))
+
+    def mounted(self, layers: list[str]) -> None:
+        """The host has mounted something made of these directories: perhaps a container's root."""
+        self._put(_URGENT, lambda: self._search_layers(layers))
 
     def rest(self, functions: frozenset[int]) -> None:
         """These functions cost too much: no probes on them until told otherwise."""
-        self._queue.put(lambda: self._libraries.rest(functions))
+        self._put(_URGENT, lambda: self._libraries.rest(functions))
 
     def do(self, work: Callable[[], None]) -> None:
         """Something else that may take long, in its turn."""
-        self._queue.put(work)
+        self._put(_URGENT, work)
 
     def when_swept(self, sweeper: Callable[[set[int]], None]) -> None:
         """Call this now and then with the processes that run."""
         self._sweepers.append(sweeper)
+
+    def _put(self, priority: int, item: _Item) -> None:
+        self._queue.put((priority, next(self._order), item))
 
     def _run(self) -> None:
         swept = time.monotonic()
         while True:
             wait = min((due for due, _ in self._later), default=time.monotonic() + 1)
             try:
-                item = self._queue.get(timeout=max(0.0, wait - time.monotonic()))
+                _, _, item = self._queue.get(timeout=max(0.0, wait - time.monotonic()))
                 if item is None:
                     return
                 self._handle(item)
@@ -166,7 +181,12 @@ class Discovery:
         """
         if item.key in self._seen:
             return
-        ours = self._consider_mapping(item.pid, item.start, item.end, item.path, item.when_ns)
+        try:
+            ours = self._consider_mapping(item.pid, item.start, item.end, item.path, item.when_ns)
+        except OSError:
+            if looks_like_library(item.path):
+                self._libraries.missed(item.inode, item.path, item.when_ns)
+            return
         if ours or not looks_like_library(item.path):
             self._remember(self._seen, item.key)
 
@@ -208,6 +228,17 @@ class Discovery:
                     self._consider_all(root, prefix, (prefix,) if prefix else ())
         finally:
             os.close(root)
+
+    def _search_layers(self, layers: list[str]) -> None:
+        for layer in layers:
+            with contextlib.suppress(OSError):
+                root = os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    about = os.fstat(root)
+                    if self._remember(self._looked, f"layer {about.st_dev} {about.st_ino}"):
+                        self._consider_all(root, "", ())
+                finally:
+                    os.close(root)
 
     def _consider_all(
         self, root: int, prefix: str, extra: tuple[str, ...], *, host: bool = False

@@ -22,6 +22,7 @@ from cotenant.agent.discovery import Discovery
 from cotenant.agent.exclusion import Exclusion
 from cotenant.agent.inspector import Inspector
 from cotenant.agent.libraries import Libraries
+from cotenant.agent.mounts import MountWatch
 from cotenant.agent.naming import Naming
 from cotenant.agent.pointers import Pointers
 from cotenant.agent.privileges import Capability, drop_capabilities
@@ -89,6 +90,7 @@ class Helper:
         self._hooks = place(self._programs, families, self._sizes, settings.get("constants", {}))
         self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, 40)
         self._watch = Watch()
+        self._mounts = MountWatch()
         attacher = Attacher(Method(self._method), self._programs.programs)
         self._libraries = Libraries(
             attacher,
@@ -139,8 +141,11 @@ class Helper:
         poller = select.poll()
         for fd in (self._channel.fileno(), self._programs.maps["births"], *self._watch.fds):
             poller.register(fd, select.POLLIN)
+        poller.register(self._mounts.fd, select.POLLPRI)
         while True:
             ready = {fd for fd, _ in poller.poll(1000)}
+            if self._mounts.fd in ready and (layers := self._mounts.new()):
+                self._discovery.mounted(layers)
             self._follow_births()
             for mapped in self._watch.read():
                 self._discovery.mapped(mapped)

@@ -87,9 +87,12 @@ class Libraries:
         ``mapped_ns`` is when somebody mapped it: from then until now, calls went unseen.
         """
         inode = real_inode(self._inode_program, fd)
-        if inode is None or inode in self._probed or self._stranger(inode, fd):
+        known = self._probed.get(inode) if inode is not None else None
+        if inode is None or known is not None or self._stranger(inode, fd):
             os.close(fd)
-            return inode in self._probed
+            if known is not None and mapped_ns is not None:
+                self._mapped(known, mapped_ns)
+            return known is not None
         found = plan(fd, self._functions)
         if found is None or not found.placed:
             self._turn_away(inode, fd)
@@ -100,6 +103,22 @@ class Libraries:
             return False
         self._attach(fd, path, inode, found, mapped_ns, host)
         return True
+
+    def missed(self, number: int, path: str, mapped_ns: int) -> None:
+        """Somebody mapped a file that looks like ours, and was gone before it could be opened."""
+        for inode, library in self._probed.items():
+            if inode.number == number and os.path.basename(library.path) == os.path.basename(path):
+                self._mapped(library, mapped_ns)
+                return
+        why = {"*": "its process ended before it could be opened"}
+        self._tell({"type": "library", "path": path, "attached": 0, "refused": why})
+
+    def _mapped(self, library: Library, mapped_ns: int) -> None:
+        """It was mapped then; if its probes came later, calls may have gone unseen."""
+        gap = library.attached_ns - mapped_ns
+        if gap > (library.gap_ns or 0):
+            library.gap_ns = gap
+            self._tell({"type": "library", **library.describe()})
 
     def _attach(
         self, fd: int, path: str, inode: Inode, found: Plan, mapped_ns: int | None, host: bool

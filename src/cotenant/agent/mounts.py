@@ -1,10 +1,14 @@
-"""What a process has mounted, as far as the search for libraries needs to know."""
+"""What is mounted, as far as the search for libraries needs to know."""
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
+# Separators, where no backslash makes them part of a name.
+_OPTION_END = re.compile(rb"(?<!\\),")
+_LAYER_END = re.compile(rb"(?<!\\):")
 
 
 # File systems that hold no libraries.
@@ -21,9 +25,56 @@ def mount_points(pid: int | str) -> list[str]:
         about, _, kind = line.partition(b" - ")
         words, source = about.split(), kind.split()
         if len(words) > 4 and source and source[0] not in _NO_FILES:
-            plain = _ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), words[4])
-            points.append(os.fsdecode(plain))
+            points.append(_plain(words[4]))
     return points
+
+
+def _plain(word: bytes) -> str:
+    return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), word))
+
+
+def overlay_layers(mountinfo: bytes) -> dict[bytes, tuple[str, ...]]:
+    """The directories that each overlay mount is made of, by its line."""
+    found = {}
+    for line in mountinfo.splitlines():
+        kind = line.partition(b" - ")[2]
+        source = kind.split()
+        if len(source) > 2 and source[0] == b"overlay":
+            found[line] = tuple(_layers(source[2]))
+    return found
+
+
+def _layers(options: bytes) -> Iterator[str]:
+    for option in _OPTION_END.split(options):
+        name, _, value = option.partition(b"=")
+        if name in (b"lowerdir", b"lowerdir+", b"upperdir"):
+            # Beyond "::" lies data that no path leads to.
+            for layer in _LAYER_END.split(value.partition(b"::")[0]):
+                path = _plain(layer).replace("\\:", ":").replace("\\,", ",")
+                if path.startswith("/"):
+                    yield path
+
+
+class MountWatch:
+    """Tells when the host mounts an overlay: a runtime makes a container's root before all else.
+
+    The layers are what counts. A file that is held open in the mount itself would keep the
+    runtime from unmounting it; the layers stay where they are, and the inodes are the same.
+    """
+
+    def __init__(self) -> None:
+        self.fd = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        self._known = self._look().keys()
+
+    def _look(self) -> dict[bytes, tuple[str, ...]]:
+        return overlay_layers(Path("/proc/self/mountinfo").read_bytes())
+
+    def new(self) -> list[str]:
+        """Layers of what was mounted since the last look."""
+        found = self._look()
+        news = found.keys() - self._known
+        self._known = found.keys()
+        return [layer for line in sorted(news) for layer in found[line]]
 
 
 def mount_namespace(pid: int | str = "self") -> int:

@@ -60,7 +60,8 @@ def _list(root: int, path: str) -> list[str]:
 
 
 def _libraries_in(root: int, directory: str) -> Iterator[str]:
-    for name in _list(root, directory):
+    # By name, the driver comes first: every launch passes through it.
+    for name in sorted(_list(root, directory)):
         if _NAMES.match(name):
             yield f"{directory}/{name}"
 

@@ -62,13 +62,14 @@ class SessionRow:
             if message["type"] == "library":
                 about = {k: v for k, v in message.items() if k != "type"}
                 # The newest stay: containers come and go with files of their own.
-                self._libraries.pop(key := f"{message.get('build_id')} {message['path']}", None)
-                self._libraries[key] = about
+                key = f"{message.get('build_id')} {message['path']}"
+                before = self._libraries.pop(key, {})
+                self._libraries[key] = {**about, "gap_ns": _longer(before, about)}
                 while len(self._libraries) > _LIBRARIES_MAX:
                     del self._libraries[next(iter(self._libraries))]
-                gap = message.get("gap_ns")
-                if gap is not None:
-                    self._row["attach_gap_ns"] = max(gap, self._row["attach_gap_ns"] or 0)
+                if message.get("gap_ns") is not None:
+                    longest = {"gap_ns": self._row["attach_gap_ns"]}
+                    self._row["attach_gap_ns"] = _longer(longest, message)
                 self.changed = True
 
     def _hear_pointer(self, message: Message) -> None:
@@ -137,3 +138,9 @@ class SessionRow:
             "notes": json.dumps(self._notes),
         }
         return pa.Table.from_pylist([row])
+
+
+def _longer(one: Message, other: Message) -> int | None:
+    """The longer gap of two files of one name and build: each container may bring its own."""
+    gaps = [gap for gap in (one.get("gap_ns"), other.get("gap_ns")) if gap is not None]
+    return max(gaps, default=None)

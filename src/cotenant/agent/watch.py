@@ -31,7 +31,12 @@ class Mapped:
     end: int
     when_ns: int
     path: str
-    key: bytes  # Device, inode and generation as this record shows them.
+    key: bytes  # Device, inode and generation as this record shows them, and the path.
+
+    @property
+    def inode(self) -> int:
+        """The number of the file's inode; on an overlay, that of the file beneath."""
+        return int(struct.unpack_from("Q", self.key, 8)[0])
 
 
 class _Buffer:
@@ -113,7 +118,7 @@ def _parse(record: bytes) -> Mapped:
     pid, _, start, length = struct.unpack_from("IIQQ", record, 8)
     when = struct.unpack_from("Q", record, len(record) - 8)[0]
     name = record[72 : len(record) - 8].split(b"\0", 1)[0]
-    return Mapped(pid, start, start + length, when, os.fsdecode(name), record[40:64])
+    return Mapped(pid, start, start + length, when, os.fsdecode(name), record[40:64] + name)
 
 
 def _online_cpus() -> set[int]:

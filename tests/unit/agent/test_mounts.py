@@ -1,0 +1,41 @@
+"""Which directories the mounts of the host are made of."""
+
+from cotenant.agent.mounts import overlay_layers
+
+DOCKER = (
+    b"712 29 0:52 / /var/lib/docker/overlay2/aa/merged rw,relatime shared:381 - overlay overlay "
+    b"rw,lowerdir=/var/lib/docker/overlay2/l/ONE:/var/lib/docker/overlay2/l/TWO,"
+    b"upperdir=/var/lib/docker/overlay2/aa/diff,workdir=/var/lib/docker/overlay2/aa/work"
+)
+
+
+def layers(line: bytes) -> tuple[str, ...]:
+    (found,) = overlay_layers(line).values()
+    return found
+
+
+def test_each_layer_of_an_overlay_is_told_top_first() -> None:
+    assert layers(DOCKER) == (
+        "/var/lib/docker/overlay2/l/ONE",
+        "/var/lib/docker/overlay2/l/TWO",
+        "/var/lib/docker/overlay2/aa/diff",
+    )
+
+
+def test_layers_given_one_by_one_and_data_below_them_are_told_apart() -> None:
+    line = b"1 2 0:5 / /m rw - overlay none ro,lowerdir+=/a,lowerdir+=/b,datadir+=/c"
+    assert layers(line) == ("/a", "/b")
+    assert layers(b"1 2 0:5 / /m rw - overlay none ro,lowerdir=/a:/b::/c") == ("/a", "/b")
+
+
+def test_names_with_separators_in_them_are_whole() -> None:
+    line = rb"1 2 0:5 / /m rw - overlay none ro,lowerdir=/a\:b\,c:/d\040e"
+    assert layers(line) == ("/a:b,c", "/d e")
+
+
+def test_a_layer_that_depends_on_who_mounted_it_is_left_out() -> None:
+    assert layers(b"1 2 0:5 / /m rw - overlay none ro,lowerdir=l/ONE:/a") == ("/a",)
+
+
+def test_other_mounts_have_no_layers() -> None:
+    assert overlay_layers(b"29 1 254:0 / / rw - ext4 /dev/vda rw\nnonsense\n - overlay\n") == {}
