@@ -113,6 +113,9 @@ class Session:
             yield batches, self._standing(statement)
         finally:
             deadline.cancel()
+            if deadline.ident is not None:
+                # At exit DuckDB complains on stderr of a cursor that somebody still holds.
+                deadline.join()
             with suppress(duckdb.Error):
                 cursor.close()
 
