@@ -22,6 +22,8 @@ KNOWN: Final = "known"
 Codes = npt.NDArray[np.int32]
 Sorts = npt.NDArray[np.void]
 
+_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+
 # Fields that differ between events of one sort, besides those whose names end in _ns.
 _VARYING: Final = frozenset({"bytes", "sector", "address", "group_id"})
 
@@ -40,6 +42,7 @@ class Batch:
         self._varying = varying
         self._codes = pa.array(codes)
         self._sorts = sorts
+        self._counts: npt.NDArray[np.int64] | None = None
         self._keys: dict[tuple[str, ...], tuple[Codes, Sorts]] = {}
         self._valid: dict[int, Any] = {}  # By bit of ``known``.
 
@@ -53,6 +56,13 @@ class Batch:
         """How many sorts of rows there are."""
         return len(self._sorts)
 
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """How many rows each sort has."""
+        if self._counts is None:
+            self._counts = np.bincount(self.codes, minlength=self.sorts)
+        return self._counts
+
     def varying(self, name: str) -> npt.NDArray[Any] | None:
         """A field that differs within a sort, 0 where unknown; None if it does not or is not."""
         return self._varying.get(name)
@@ -61,12 +71,11 @@ class Batch:
         """A field's values."""
         if name in self._varying:
             return self._varying[name]
-        values = self._each(pa.array(np.ascontiguousarray(self._sorts[name])))
-        return np.asarray(values)
+        return np.asarray(self.each(np.ascontiguousarray(self._sorts[name])))
 
-    def _each(self, values: Any) -> Any:
+    def each(self, values: Any) -> Any:
         """A value per row, from a value per sort; the drain's codes are within bounds."""
-        return pc.take(values, self._codes, boundscheck=False)
+        return pc.take(pa.array(values), self._codes, boundscheck=False)
 
     def numbers(self, field: Field) -> Any:
         """A field's values as Arrow numbers, NULL where unknown."""
@@ -76,11 +85,11 @@ class Batch:
         values = _signed(np.ascontiguousarray(self._sorts[field.name]))
         unknown = self._unknown_sorts(field)
         if unknown is None or not unknown.any():
-            return self._each(pa.array(values))
+            return self.each(values)
         if unknown.all():
             return pa.nulls(self.rows, pa.from_numpy_dtype(values.dtype))
         # Taking from an array with NULLs costs ten times as much as taking both parts.
-        taken = self._each(pa.array(values))
+        taken = self.each(values)
         return pa.Array.from_buffers(
             taken.type, self.rows, [self._validity(field), taken.buffers()[1]]
         )
@@ -91,7 +100,7 @@ class Batch:
         if field.known not in self._valid:
             unknown = self._unknown_sorts(field)
             assert unknown is not None
-            self._valid[field.known] = self._each(pa.array(~unknown)).buffers()[1]
+            self._valid[field.known] = self.each(~unknown).buffers()[1]
         return self._valid[field.known]
 
     def words(self, field: Field, texts: list[str | None]) -> Any:
@@ -104,12 +113,12 @@ class Batch:
             missing |= unknown
         filled = pa.array([text or "" for text in texts], pa.string())
         if missing.all():
-            return pa.nulls(self.rows, pa.string())
-        indices = self._each(pa.array(codes, mask=missing if missing.any() else None))
+            return no_text(self.rows)
+        indices = self.each(pa.array(codes, mask=missing if missing.any() else None))
         return pa.DictionaryArray.from_arrays(indices, filled, safe=False)
 
     def key(self, *names: str) -> tuple[Codes, Sorts]:
-        """Each row's number, and the distinct tuples of these fields by number."""
+        """Each sort's number, and the distinct tuples of these fields by number."""
         if names not in self._keys:
             tuples = np.empty(len(self._sorts), [(n, self._sorts.dtype[n]) for n in names])
             for name in names:
@@ -120,15 +129,22 @@ class Batch:
             distinct = np.frombuffer(
                 found.dictionary.buffers()[1], tuples.dtype, count=len(found.dictionary)
             )
-            self._keys[names] = (self._each(found.indices).to_numpy(), distinct)
+            self._keys[names] = (found.indices.to_numpy(), distinct)
         return self._keys[names]
+
+    def tally(self, *names: str) -> tuple[Sorts, list[int]]:
+        """The distinct tuples of these fields, and how many rows each has."""
+        codes, distinct = self.key(*names)
+        counts = np.zeros(len(distinct), np.int64)
+        np.add.at(counts, codes, self.counts)
+        return distinct, counts.tolist()
 
     def unknown(self, field: Field) -> npt.NDArray[np.bool_] | None:
         """Where the field's value is not known; None where it always is."""
         sorts = self._unknown_sorts(field)
         if sorts is None or not sorts.any():
             return None
-        return np.asarray(self._each(pa.array(sorts)))
+        return np.asarray(self.each(sorts))
 
     def _unknown_sorts(self, field: Field) -> npt.NDArray[np.bool_] | None:
         if field.known is None:
@@ -137,16 +153,30 @@ class Batch:
         return unknown
 
     def spread(self, codes: Codes, words: Iterable[str | None]) -> Any:
-        """Text per row, from text per distinct tuple; tuples may have the same text."""
-        numbers: dict[str | None, int] = {}
-        places = [numbers.setdefault(word, len(numbers)) for word in words]
-        indices = pa.array(codes)
-        if len(numbers) < len(places) or None in numbers:
-            missing = np.array([place == numbers.get(None, -1) for place in places])
-            place_of = pa.array(np.array(places, np.int32), mask=missing)
-            indices = pc.take(place_of, indices, boundscheck=False)
-        texts = pa.array([word or "" for word in numbers], pa.string())
+        """Text per row, from each sort's tuple and text per tuple."""
+        places, texts = _numbered(words)
+        if not texts:
+            return no_text(self.rows)
+        indices = self.each(pc.take(places, pa.array(codes), boundscheck=False))
         return pa.DictionaryArray.from_arrays(indices, texts, safe=False)
+
+    def spread_rows(self, codes: Codes, words: Iterable[str | None]) -> Any:
+        """Text per row, from each row's tuple and text per tuple."""
+        places, texts = _numbered(words)
+        indices = pc.take(places, pa.array(codes), boundscheck=False)
+        return pa.DictionaryArray.from_arrays(indices, texts, safe=False)
+
+
+def no_text(rows: int) -> Any:
+    """Text that is NULL in every row."""
+    return pa.nulls(rows, _TEXT)
+
+
+def _numbered(words: Iterable[str | None]) -> tuple[Any, Any]:
+    """Where each word is among the distinct ones, NULL for none; and those."""
+    numbers: dict[str, int] = {}
+    places = [None if w is None else numbers.setdefault(w, len(numbers)) for w in words]
+    return pa.array(places, pa.int32()), pa.array(list(numbers), pa.string())
 
 
 def _signed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -7,8 +7,6 @@ they are given up and counted; the seal is tried again until it works. A store t
 import time
 from typing import Any, Final
 
-import numpy as np
-
 from cotenant.agent.batch import Batch
 from cotenant.agent.columns import Columns
 from cotenant.agent.columns.owner import OWNER
@@ -23,11 +21,10 @@ _AGAIN_S: Final = 2.0
 
 def tallies(columns: Columns, batch: Batch) -> list[tuple[Tally, int]]:
     """How many rows of a batch are whose."""
-    codes, distinct = batch.key(*OWNER)
-    counts = np.bincount(codes, minlength=len(distinct))
+    distinct, counts = batch.tally(*OWNER)
     return [
         (Tally(columns.family, *entry), count)
-        for entry, count in zip(distinct.tolist(), counts.tolist(), strict=True)
+        for entry, count in zip(distinct.tolist(), counts, strict=True)
     ]
 
 

@@ -35,11 +35,9 @@ class Layers:
 
     def see(self, batch: Batch, names: KernelNames) -> None:
         """Rows that came: who was launched through what."""
-        codes, distinct = batch.key(*_KEY)
-        counts = np.bincount(codes, minlength=len(distinct))
-        for entry, count in zip(distinct, counts, strict=True):
+        for entry, count in zip(*batch.tally(*_KEY), strict=True):
             if int(entry["op"]) == _LAUNCH:
-                self._launches(entry, int(count), names)
+                self._launches(entry, count, names)
 
     def _launches(self, entry: np.void, count: int, names: KernelNames) -> None:
         process = Process(int(entry["pid"]), int(entry["process_start_ns"]))

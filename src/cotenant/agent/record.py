@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from cotenant.agent.allocation import keep_memory
 from cotenant.agent.budget import Budget
 from cotenant.agent.channel import Closed, Message
 from cotenant.agent.clock import wall_offset_ns
@@ -72,6 +73,7 @@ class Recorder:
 
     def __init__(self, settings: Settings) -> None:
         need_root()
+        keep_memory()
         self._settings = settings
         self.node = os.uname().nodename
         self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -54,36 +54,28 @@ class Rollups:
 
     def add(self, family: str, batch: Batch, rows: Any) -> None:
         """A batch, and the rows that were made of it."""
-        seconds = rows.column("timestamp_ns").to_numpy()
-        first, last = int(seconds.min()) // _SECOND, int(seconds.max()) // _SECOND
-        for second in range(first, last + 1):
-            within = None
-            if first != last:
-                within = (seconds >= second * _SECOND) & (seconds < (second + 1) * _SECOND)
-            self._add_second(family, batch, rows, second, within)
-
-    def _add_second(
-        self, family: str, batch: Batch, rows: Any, second: int, within: Any | None
-    ) -> None:
-        """Sums by sort of event, then by what of a sort is kept."""
-        codes = batch.codes if within is None else batch.codes[within]
-        events, sum_ns, max_ns, size = (values.tolist() for values in _summed(batch, codes, within))
+        times = rows.column("timestamp_ns").to_numpy()
+        first, last = int(times.min()) // _SECOND, int(times.max()) // _SECOND
         # Any row of a sort tells what all rows of it are about.
         example = np.zeros(batch.sorts, np.int64)
         example[batch.codes] = np.arange(batch.rows)
-        there = np.flatnonzero(np.bincount(codes, minlength=batch.sorts))
-        chosen = rows.select(_columns(family)).take(pa.array(example[there]))
-        about = [chosen.column(name).to_pylist() for name in _columns(family)]
-        for sort, cgroup_id, op, weight, *name in zip(there.tolist(), *about, strict=True):
-            cell = Cell(second, cgroup_id, family, op, name[0] if name else None)
-            self._cells.setdefault(cell, Sums()).add(
-                Sums(
-                    int(events[sort]) * weight,
-                    int(sum_ns[sort]) * weight,
-                    int(max_ns[sort]),
-                    int(size[sort]) * weight,
-                )
-            )
+        chosen = rows.select(_columns(family)).take(pa.array(example))
+        about = list(
+            zip(*(chosen.column(name).to_pylist() for name in _columns(family)), strict=True)
+        )
+        for second in range(first, last + 1):
+            within = None
+            if first != last:
+                within = (times >= second * _SECOND) & (times < (second + 1) * _SECOND)
+            sums = (values.tolist() for values in _summed(batch, within))
+            for (cgroup_id, op, weight, *name), (events, sum_ns, max_ns, size) in zip(
+                about, zip(*sums, strict=True), strict=True
+            ):
+                if events:
+                    cell = Cell(second, cgroup_id, family, op, name[0] if name else None)
+                    self._cells.setdefault(cell, Sums()).add(
+                        Sums(events * weight, int(sum_ns) * weight, max_ns, int(size) * weight)
+                    )
 
     def take(self, now_ns: int) -> Any | None:
         """Rows of ``rollups`` for the seconds that are over; None if there are none."""
@@ -111,9 +103,11 @@ def _columns(family: str) -> list[str]:
     return ["cgroup_id", "op", "weight", *names]
 
 
-def _summed(batch: Batch, codes: Any, within: Any | None) -> list[npt.NDArray[Any]]:
+def _summed(batch: Batch, within: Any | None) -> list[npt.NDArray[Any]]:
     """Events, nanoseconds, the most of them, and bytes, by sort."""
-    sums: list[npt.NDArray[Any]] = [np.bincount(codes, minlength=batch.sorts)]
+    codes = batch.codes if within is None else batch.codes[within]
+    counts = batch.counts if within is None else np.bincount(codes, minlength=batch.sorts)
+    sums: list[npt.NDArray[Any]] = [counts]
     most = np.zeros(batch.sorts, np.uint64)
     for name in ("duration_ns", "bytes"):
         values = batch.varying(name)

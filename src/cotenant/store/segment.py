@@ -1,7 +1,9 @@
 """Segments: the immutable files that rows live in.
 
 A segment holds one table's rows of one span of time. Columns are laid out for what they hold:
-times by their differences, durations byte by byte, everything else by dictionary.
+times by their differences, durations byte by byte, everything else by dictionary. A fresh segment
+compresses only the first two: for the others starting a compressor costs more than all the rest of
+writing them, and a segment that is merged is compressed whole.
 """
 
 from functools import cache
@@ -92,7 +94,7 @@ def conform(table: Table, data: Any) -> Any:
 
 
 @cache
-def _layout(table: Table) -> dict[str, Any]:
+def _layout(table: Table, *, fresh: bool) -> dict[str, Any]:
     encodings = {}
     for column in table.columns:
         if column.name == TIME:
@@ -101,8 +103,10 @@ def _layout(table: Table) -> dict[str, Any]:
             encodings[column.name] = "BYTE_STREAM_SPLIT"
     plain = {*encodings, *(c.name for c in table.columns if c.type.startswith("list"))}
     return {
-        "compression": "zstd",
-        "compression_level": 1,
+        "compression": {
+            c.name: "zstd" if c.name in encodings or not fresh else "none" for c in table.columns
+        },
+        "compression_level": {c.name: 1 for c in table.columns if c.name in encodings or not fresh},
         "use_dictionary": [c.name for c in table.columns if c.name not in plain],
         "column_encoding": encodings,
         "write_statistics": [c.name for c in table.columns if c.name in _SKIP_BY],
@@ -110,9 +114,9 @@ def _layout(table: Table) -> dict[str, Any]:
     }
 
 
-def writer(table: Table, sink: Any) -> Any:
+def writer(table: Table, sink: Any, *, fresh: bool = False) -> Any:
     """A Parquet writer for this table's rows; rows come as ``conform`` leaves them."""
-    return pq.ParquetWriter(sink, _written_schema(table), **_layout(table))
+    return pq.ParquetWriter(sink, _written_schema(table), **_layout(table, fresh=fresh))
 
 
 @cache
@@ -129,9 +133,9 @@ def write_rows(parquet: Any, table: Table, rows: Any) -> None:
 
 
 def encode(table: Table, rows: Any) -> memoryview:
-    """The content of a segment of these rows."""
+    """The content of a fresh segment of these rows."""
     sink = pa.BufferOutputStream()
-    parquet = writer(table, sink)
+    parquet = writer(table, sink, fresh=True)
     write_rows(parquet, table, rows)
     parquet.close()
     return memoryview(sink.getvalue())

@@ -1,10 +1,13 @@
 """Batches: what makers see of drained records, against the records themselves."""
 
+from collections import Counter
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.agent.batch import Plan
+from cotenant.agent.columns.eras import by_time
 from cotenant.schema.wire import Field, Record
 
 RECORD = Record(
@@ -84,9 +87,32 @@ def test_words_are_null_where_there_is_none(rows):
 
 @given(records)
 def test_keys_number_distinct_tuples(rows):
-    codes, distinct = batch_of(rows).key("pid", "op")
-    assert [tuple(distinct[code]) for code in codes] == [(row[1], row[3]) for row in rows]
+    batch = batch_of(rows)
+    codes, distinct = batch.key("pid", "op")
+    each = batch.each(codes).to_pylist()
+    assert [tuple(distinct[code]) for code in each] == [(row[1], row[3]) for row in rows]
     assert len(distinct) == len({(row[1], row[3]) for row in rows})
+
+
+@given(records)
+def test_tallies_count_the_rows_of_distinct_tuples(rows):
+    distinct, counts = batch_of(rows).tally("pid", "op")
+    found = {tuple(entry): count for entry, count in zip(distinct.tolist(), counts, strict=True)}
+    assert found == Counter((row[1], row[3]) for row in rows)
+
+
+@given(records, st.integers(0, 50))
+def test_text_whose_meaning_changed_is_told_by_time(rows, moment):
+    rows = [(at, *row[1:]) for at, row in enumerate(rows)]
+    batch = batch_of(rows)
+    codes, distinct = batch.key("pid", "op")
+    words = [f"{entry['op']}" for entry in distinct]
+    eras = [[(0, "old"), (moment, "new")] if entry["op"] == 1 else [] for entry in distinct]
+    told = by_time(batch, codes, words, lambda code: eras[code]).to_pylist()
+    expected = [
+        ("new" if row[0] >= moment else "old") if row[3] == 1 else f"{row[3]}" for row in rows
+    ]
+    assert told == expected
 
 
 @given(records)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cotenant.agent import keeper
+from cotenant.agent.batch import Batch
 from cotenant.agent.keeper import Keeper
 from cotenant.agent.losses import Losses, Tally
 from cotenant.errors import StoreError
@@ -19,7 +20,7 @@ TALLY = Tally("cuda", 9, 0, 0)
 
 def batch_of(rows):
     owners = np.array([(9, 0, 0)], OWNER)
-    return SimpleNamespace(rows=rows, key=lambda *_: (np.zeros(rows, np.int32), owners))
+    return Batch(rows, {}, np.zeros(rows, np.int32), owners)
 
 
 def rows_of(count):

@@ -6,7 +6,7 @@ import pytest
 
 from cotenant.errors import StoreError
 from cotenant.schema import TABLES
-from cotenant.store.segment import arrow_schema, conform, encode, span
+from cotenant.store.segment import arrow_schema, conform, encode, span, write_rows, writer
 
 CUDA = TABLES["cuda_events"]
 ROWS = 50_021
@@ -53,8 +53,20 @@ def test_times_durations_and_strings_have_the_encodings_of_the_format(cuda_rows)
     assert "DELTA_BINARY_PACKED" in columns["timestamp_ns"].encodings
     assert "BYTE_STREAM_SPLIT" in columns["duration_ns"].encodings
     assert "RLE_DICTIONARY" in columns["kernel_name"].encodings
-    assert {column.compression for column in columns.values()} == {"ZSTD"}
+    packed = {name for name, column in columns.items() if column.compression == "ZSTD"}
+    assert packed == {"timestamp_ns", "duration_ns", "gpu_ns"}
     assert group.column(0).statistics.min == cuda_rows(1_009)["timestamp_ns"][0].as_py()
+
+
+def test_a_merged_segment_is_compressed_whole(cuda_rows):
+    sink = pa.BufferOutputStream()
+    rows = conform(CUDA, cuda_rows(1_009))
+    with writer(CUDA, sink) as parquet:
+        write_rows(parquet, CUDA, rows)
+    merged = sink.getvalue()
+    group = pq.ParquetFile(pa.BufferReader(merged)).metadata.row_group(0)
+    assert {group.column(i).compression for i in range(group.num_columns)} == {"ZSTD"}
+    assert read(merged).to_pylist() == rows.to_pylist()
 
 
 def test_a_column_that_is_not_given_is_null():

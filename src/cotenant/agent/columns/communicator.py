@@ -51,7 +51,7 @@ class Membership:
         missing = np.array([value is None for value in values])
         numbers = np.array([value or 0 for value in values], np.int64)
         kind = pa.int64() if part == "hash" else pa.int32()
-        return pa.array(numbers[codes], mask=missing[codes]).cast(kind)
+        return batch.each(pa.array(numbers[codes], mask=missing[codes])).cast(kind)
 
 
 class CollectiveBytes:
@@ -67,7 +67,8 @@ class CollectiveBytes:
     def make(self, batch: Batch, field: Field) -> Any:
         """One rank's part, times the ranks where each has one."""
         codes, members = _members(self._communicators, batch)
-        ranks = np.array([member.nranks or 0 for member in members], np.int64)[codes]
+        known = np.array([member.nranks or 0 for member in members], np.int64)
+        ranks = np.asarray(batch.each(known[codes]))
         spread = np.isin(batch.plain("op"), list(_PER_RANK))
         part = batch.plain(field.name).astype(np.int64)
         unknown = batch.unknown(field)

@@ -1,6 +1,7 @@
 """Text that depends on when a row happened: a handle that meant two things in turn."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,18 +16,17 @@ def by_time(
     codes: Codes,
     words: list[str | None],
     eras_of: Callable[[int], Sequence[tuple[int, str | None]]],
-) -> tuple[Codes, list[str | None]]:
-    """Split each code whose meaning changed; ``eras_of`` has (since, text), oldest first."""
-    times = None
-    for code in range(len(words)):
-        eras = eras_of(code)
-        if len(eras) < 2:
-            continue
-        if times is None:
-            times = batch.plain("timestamp_ns")
-            codes = codes.copy()
-        rows = np.flatnonzero(codes == code)
+) -> Any:
+    """Text per row; ``eras_of`` a tuple whose meaning changed: (since, text), oldest first."""
+    changed = {code: eras for code in range(len(words)) if len(eras := eras_of(code)) > 1}
+    if not changed:
+        return batch.spread(codes, words)
+    times = batch.plain("timestamp_ns")
+    rows = np.asarray(batch.each(codes))
+    by_era = rows.copy()
+    for code, eras in changed.items():
+        there = np.flatnonzero(rows == code)
         starts = np.array([start for start, _ in eras[1:]], np.uint64)
-        codes[rows] = len(words) + np.searchsorted(starts, times[rows], side="right")
+        by_era[there] = len(words) + np.searchsorted(starts, times[there], side="right")
         words = [*words, *(text for _, text in eras)]
-    return codes, words
+    return batch.spread_rows(by_era, words)

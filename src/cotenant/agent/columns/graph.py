@@ -29,8 +29,7 @@ class Graph:
         codes, distinct = batch.key(*_KEY)
         eras = [self._eras(entry) for entry in distinct]
         words = [known[-1][1] if known else None for known in eras]
-        codes, words = by_time(batch, codes, words, lambda code: eras[code])
-        return batch.spread(codes, words)
+        return by_time(batch, codes, words, lambda code: eras[code])
 
     def _eras(self, entry: Any) -> list[tuple[int, str | None]]:
         if int(entry["op"]) != _GRAPH:

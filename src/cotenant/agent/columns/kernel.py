@@ -39,8 +39,7 @@ class Kernel:
         """The name; never NULL."""
         codes, distinct = batch.key(*_KEY)
         words: list[str | None] = [self._word(entry) for entry in distinct]
-        codes, words = by_time(batch, codes, words, lambda code: self._eras(distinct[code]))
-        return batch.spread(codes, words)
+        return by_time(batch, codes, words, lambda code: self._eras(distinct[code]))
 
     def nameless(self, batch: Batch) -> list[Nameless]:
         """Kernels of the batch that nobody has named, and that nobody has looked for."""

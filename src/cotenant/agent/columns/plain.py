@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cotenant.agent.batch import Batch
+from cotenant.agent.batch import Batch, no_text
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
 
@@ -52,7 +52,9 @@ class Null:
     def make(self, batch: Batch, field: Field) -> Any:
         """All NULL, of the declared type."""
         kind = (field.maker or "").partition(":")[2] or "string"
-        return pa.nulls(batch.rows, getattr(pa, kind)())
+        return (
+            no_text(batch.rows) if kind == "string" else pa.nulls(batch.rows, getattr(pa, kind)())
+        )
 
 
 class Time:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from cotenant.agent.batch import Batch
@@ -27,10 +28,10 @@ class Tenant:
         other = _other(field)
         if not other:
             codes, distinct = batch.key(*OWNER)
-            return pa.array(owners(self._ledger, distinct)[codes])
+            return batch.each(owners(self._ledger, distinct)[codes])
         codes, distinct = batch.key(field.name, other)
         ids = self._ledger.translate(distinct[field.name], distinct[other])
-        return pa.array(ids[codes], mask=batch.unknown(field))
+        return pa.array(np.asarray(batch.each(ids[codes])), mask=batch.unknown(field))
 
 
 def _other(field: Field) -> str:
