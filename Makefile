@@ -51,7 +51,7 @@ bench: setup ## measure what it costs, into docs/bench/ (an hour; BENCH=--quick 
 	@.venv/bin/python bench/run.py $(BENCH)
 
 .PHONY: soak
-soak: setup ## an hour of events and a new cgroup each second: does it stay small?
+soak: setup-tests ## an hour of events and a new container each second: does it stay small?
 	@mkdir -p build
 	@.venv/bin/python bench/soak.py >build/soak.json
 	@.venv/bin/python bench/run.py --put soak build/soak.json

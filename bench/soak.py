@@ -1,27 +1,46 @@
-"""Does it stay small? Events at a rate, a new cgroup each second, and the agent's size over time.
+"""Does it stay small? Events at a rate, a new container each second, and the agent's size over time.
 
-python bench/soak.py [--minutes 60] [--rate 20000]
+    python bench/soak.py [--minutes 60] [--rate 20000]
+
+Each container is a real one, with a library of its own that nobody has seen before, and makes a
+known number of calls: all of them must be in the store at the end.
 """
 
 import argparse
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from agent import Agent, pss_kb, workload
+from agent import ROOT, SIM, Agent, pss_kb
 from kills import held
 from tenants import groups, start
 
+sys.path.insert(0, str(ROOT))
+from tests.kernel.containers import (
+    CGROUPS,
+    PLACE,
+    Container,
+    brief_root,
+    copy_needed,
+    runc_cgroups,
+)
 
-def look(agent: Agent, began: float) -> dict[str, Any]:
+CALLS = 101
+GAP_US = 490
+FIELDS = ("pss_mb", "fds", "links", "maps", "threads")
+
+
+def look(agent: Agent, began: float, containers: int) -> dict[str, Any]:
     """The agent's size now."""
     objects = held(agent.pids)
     return {
         "seconds": round(time.monotonic() - began),
+        "containers": containers,
         "pss_mb": round(sum(map(pss_kb, agent.pids)) / 1024, 1),
         "fds": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in agent.pids),
         "links": sum(kind == "link" for kind, _ in objects),
@@ -31,36 +50,70 @@ def look(agent: Agent, began: float) -> dict[str, Any]:
     }
 
 
+def contained(folder: Path, base: Path) -> None:
+    """One container from its start to its end."""
+    container = Container(base, folder / "container")
+    container.add(SIM / "libcuda.so.1", f"{PLACE}/libcuda.so.1")
+    container.run("/brief", "/log/calls", str(CALLS), str(GAP_US))
+    shutil.rmtree(folder / "container")
+
+
+def soak(folder: Path, agent: Agent, minutes: float) -> tuple[int, list[dict[str, Any]]]:
+    """A container each second; how many there were, and the agent's size along the way."""
+    base = brief_root(folder / "base")
+    copy_needed(base, SIM / "libcuda.so.1")
+    sizes: list[dict[str, Any]] = []
+    began, containers = time.monotonic(), 0
+    with runc_cgroups():
+        while time.monotonic() - began < minutes * 60:
+            tick = time.monotonic()
+            contained(folder, base)
+            containers += 1
+            if not sizes or time.monotonic() - began >= sizes[-1]["seconds"] + minutes:
+                sizes.append(look(agent, began, containers))
+                print(json.dumps(sizes[-1]), file=sys.stderr, flush=True)
+            time.sleep(max(0, tick + 1 - time.monotonic()))
+        time.sleep(5)  # What the last one had is let go.
+        sizes.append(look(agent, began, containers))
+    return containers, sizes
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rate", type=float, default=20_000)
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="cotenant-soak-"))
-    sizes = []
     try:
-        with Agent(folder / "store", "--quiet", "--max-bytes", "1g") as agent:
-            words = ("launch", "--api", "driver", "--steps", "1000000000")
-            client = workload(*words, "--rate", str(args.rate))
-            began = time.monotonic()
+        with Agent(folder / "store", "--quiet", "--max-bytes", "2g") as agent:
             go = folder / "go"
             go.touch()
-            while time.monotonic() - began < args.minutes * 60:
-                tick = time.monotonic()
-                with groups(1) as (group,):
-                    short = start(group, 100, go)
-                    time.sleep(0.5)
-                    short.kill()
-                    short.wait()
-                if not sizes or time.monotonic() - began >= sizes[-1]["seconds"] + args.minutes:
-                    sizes.append(look(agent, began))
-                time.sleep(max(0, tick + 1 - time.monotonic()))
-            sizes.append(look(agent, began))
-            client.kill()
-            client.communicate()
-        lost = agent.sql("select sum(lost), sum(shed), sum(seen) from losses where family = 'cuda'")
+            with groups(1) as (group,):
+                client = start(group, args.rate, go)
+                containers, sizes = soak(folder, agent, args.minutes)
+                client.kill()
+                client.wait()
+        lost = agent.sql(
+            "select sum(lost), sum(shed), sum(seen) from losses join containers using (cgroup_id) "
+            f"where family = 'cuda' and regexp_matches(cgroup_path, '{CGROUPS}|{group.name}')"
+        )
         fate = dict(zip(("lost", "shed", "seen"), map(int, lost[0]), strict=True))
-        print(json.dumps({"minutes": args.minutes, "fate": fate, "sizes": sizes}, indent=2))
+        ((stored,),) = agent.sql(
+            "select count(*) from cuda_events join containers using (cgroup_id) "
+            f"where cgroup_path like '%{CGROUPS}%'"
+        )
+        # From when caches are warm: a tenth of the way.
+        warm, last = sizes[len(sizes) // 10], sizes[-1]
+        result = {
+            "minutes": args.minutes,
+            "containers": containers,
+            "calls_made_in_containers": containers * CALLS,
+            "calls_stored_of_them": stored,
+            "fate": fate,
+            "grown": {name: round(last[name] - warm[name], 1) for name in FIELDS},
+            "sizes": sizes,
+        }
+        print(json.dumps(result, indent=2))
     finally:
         shutil.rmtree(folder)
 
