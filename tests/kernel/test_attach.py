@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cotenant.probes.elf import Elf
 from cotenant.probes.function import Library
 from cotenant.probes.library import plan
 from cotenant.probes.tables import FUNCTIONS
@@ -160,7 +161,7 @@ def wheel(package: str, pattern: str) -> Path:
         f for place in spec.submodule_search_locations or () for f in Path(place).glob(pattern)
     ]
     assert found, f"install {package}: pip install -e .[dev]"
-    return found[0]
+    return found[0].resolve()
 
 
 WHEELS = {
@@ -175,35 +176,57 @@ NOT_IN = {
         "cudaThreadSynchronize", "cudaEventElapsedTime_v2", "cudaMemPrefetchAsync_v2",
         "cudaMemPrefetchAsync_v2_ptsz", "cudaGraphAddNode_v2",
     },
+    "nccl": set(),
 }  # fmt: skip
+# Its first instruction moves the stack: what it does is seen in ncclBroadcast, inside it.
+REFUSED = {"cudart12": set(), "cudart13": set(), "nccl": {"ncclBcast", "pncclBcast"}}
 
 
-@pytest.mark.parametrize("name", ["cudart12", "cudart13"])
-def test_every_promised_symbol_of_the_real_runtime_is_attached(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(WHEELS))
+def test_every_promised_symbol_of_a_real_library_is_attached_or_refused_for_a_reason(
+    name: str,
+) -> None:
     package, pattern, kind = WHEELS[name]
     with wheel(package, pattern).open("rb") as file:
         found = plan(file.fileno(), FUNCTIONS)
+        with Elf(file.fileno()) as elf:
+            exported = elf.find(f.symbol for f in FUNCTIONS if f.library is kind)
     assert found is not None
-    promised = {f.symbol for f in FUNCTIONS if f.library is kind} - NOT_IN[name]
-    assert found.refused == {}
-    attached = {placed.function.symbol for placed in found.placed}
+    promised = {f.symbol for f in FUNCTIONS if f.library is kind}
+    assert promised - exported.keys() == NOT_IN[name]
+    assert set(found.refused) == REFUSED[name]
+    assert {why.partition(":")[0] for why in found.refused.values()} <= {"would be single-stepped"}
     # Two names of one address are probed once, under the first.
-    assert promised - attached <= {"cudaGraphInstantiate", "cudaGraphInstantiateWithFlags"}
-
-
-def test_every_function_of_the_real_nccl_that_we_promise_is_attached() -> None:
-    package, pattern, _ = WHEELS["nccl"]
-    with wheel(package, pattern).open("rb") as file:
-        found = plan(file.fileno(), FUNCTIONS)
-    assert found is not None
-    # Its first instruction moves the stack; what it does is seen in ncclBroadcast, inside it.
-    assert set(found.refused) <= {"ncclBcast", "pncclBcast"}
     attached = {placed.function.symbol for placed in found.placed}
-    core = (
-        "AllReduce", "Reduce", "Broadcast", "AllGather", "ReduceScatter", "Send", "Recv",
-        "GroupStart", "GroupEnd", "CommInitRank", "CommInitAll", "CommSplit", "CommDestroy",
-    )  # fmt: skip
-    assert {f"nccl{name}" for name in core} <= attached
+    places = {exported[symbol] for symbol in attached & exported.keys()}
+    unprobed = {symbol for symbol, place in exported.items() if place not in places}
+    assert unprobed == REFUSED[name]
+
+
+def test_what_a_refused_function_does_is_seen_inside_it(cgroup: Cgroup, store: Path) -> None:
+    path = wheel(*WHEELS["nccl"][:2])
+    text = f"""
+nccl = ctypes.CDLL({str(path)!r})
+say(ready=1)
+wait()
+results = [nccl.ncclBcast(None, c_uint64(11), 7, 0, None, None) for _ in range(7)]
+say(results=results)
+"""
+    with record(store) as recording:
+        script = Script(cgroup, text)
+        script.heard()
+        recording.wait_for(f"select 1 from sessions where libraries like '%{path}%'")
+        script.go_on()
+        said = script.heard()
+        script.end()
+    rows = recording.sql(f"select op, api, result from nccl_events where pid = {script.pid}")
+    assert all(result != 0 for result in said["results"])
+    assert rows == [
+        {"op": "Broadcast", "api": "ncclBroadcast", "result": r} for r in said["results"]
+    ]
+    (libraries,) = recording.sql("select libraries from sessions")
+    mine = next(lib for lib in json.loads(libraries["libraries"]) if lib["path"] == str(path))
+    assert set(mine["refused"]) == REFUSED["nccl"]
 
 
 @pytest.mark.parametrize("name", ["cudart12", "cudart13"])
