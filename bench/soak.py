@@ -1,4 +1,4 @@
-"""Does it stay small? Events at a rate, a new container each second, and the agent's size over time.
+"""Does it stay small? Events at a rate, a new container each second, the agent's size meanwhile.
 
     python bench/soak.py [--minutes 60] [--rate 20000]
 

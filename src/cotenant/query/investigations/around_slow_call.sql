@@ -85,4 +85,4 @@ left join off_cpu o using (id)
 left join waits w using (id)
 left join disk d using (id)
 left join wire r using (id)
-order by s.duration_ns desc
+order by s.duration_ns desc, call_at_ns, s.tid

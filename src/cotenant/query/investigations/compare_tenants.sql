@@ -45,5 +45,5 @@ select
     (b_ns / nullif(a_ns, 0))::double                as ratio
 from calls
 group by tenant_a, tenant_b, kernel_name
-order by coalesce(sum(duration_ns * weight), 0) desc
+order by coalesce(sum(duration_ns * weight), 0) desc, tenant_a, tenant_b, kernel_name
 limit $limit

@@ -38,5 +38,5 @@ select
         - coalesce(sum(duration_ns * weight) filter (not later), 0))::bigint as change_ns
 from calls
 group by tenant, kernel_name
-order by abs(change_ns) desc
+order by abs(change_ns) desc, tenant, kernel_name
 limit $limit

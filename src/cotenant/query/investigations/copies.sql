@@ -17,4 +17,4 @@ from cuda_events e
 join containers c using (cgroup_id)
 where e.op = 'memcpy'
 group by c.tenant, e.direction
-order by total_bytes desc nulls last
+order by total_bytes desc nulls last, c.tenant, e.direction

@@ -22,5 +22,5 @@ from kernel_times t
 left join whys w
   on w.tenant = t.tenant and w.node = t.node and w.kernel_name = t.kernel_name
  and w.gpu is not distinct from t.gpu
-order by t.gpu_ns desc nulls last
+order by t.gpu_ns desc nulls last, t.tenant, t.kernel_name, t.gpu_ns_source, t.node, t.gpu
 limit $limit

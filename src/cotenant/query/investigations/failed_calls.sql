@@ -22,4 +22,4 @@ select
 from calls f
 join containers c using (cgroup_id)
 group by c.tenant, f.family, f.api, f.result
-order by calls desc
+order by calls desc, c.tenant, f.family, f.api, f.result

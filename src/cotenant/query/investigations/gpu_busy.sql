@@ -29,4 +29,4 @@ select
     coalesce(o.unproven_ns, 0)                      as unproven_ns
 from whole w
 join open o on o.tenant = w.tenant and o.gpu is not distinct from w.gpu
-order by w.busy_ns desc
+order by w.busy_ns desc, w.tenant, w.gpu

@@ -9,4 +9,4 @@ select
     busy_ns,
     share
 from shared_time
-order by overlap_ns desc
+order by overlap_ns desc, tenant, other, gpu

@@ -25,4 +25,4 @@ select
     coalesce(sum(duration_ns * weight) filter (op = 'graph_launch'), 0)::bigint as launching_ns
 from calls
 group by tenant
-order by making_ns desc
+order by making_ns desc, tenant

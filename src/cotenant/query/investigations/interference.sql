@@ -17,4 +17,5 @@ select
     window_start_ns                                 as window_from_at_ns,
     window_end_ns                                   as window_to_at_ns
 from interference
-order by (cause in ('no evidence', 'too few samples')), slowdown desc nulls last
+order by
+    (cause in ('no evidence', 'too few samples')), slowdown desc nulls last, victim, aggressor, gpu

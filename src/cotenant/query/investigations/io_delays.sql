@@ -48,5 +48,5 @@ from met m
 join requests r using (id)
 left join alone a on a.node = r.node and a.device = r.device and a.tenant = r.tenant
 group by r.device, r.tenant, m.neighbour
-order by delayed_ns desc
+order by delayed_ns desc, r.device, r.tenant, m.neighbour
 limit $limit

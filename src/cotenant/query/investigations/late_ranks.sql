@@ -40,4 +40,4 @@ select
 from arrivals
 where ranks > 1
 group by tenant, comm_hash, rank
-order by held_up_ns desc nulls last
+order by held_up_ns desc nulls last, tenant, comm_hash, rank

@@ -16,5 +16,5 @@ from cuda_events e
 join containers c using (cgroup_id)
 where e.op in ('launch', 'graph_launch')
 group by all
-order by start_at_ns desc, launches desc
+order by start_at_ns desc, launches desc, c.tenant
 limit $limit

@@ -39,4 +39,4 @@ select
 from held h
 left join calls k using (tenant)
 group by h.tenant, h.gpu
-order by growth_bytes desc
+order by growth_bytes desc, h.tenant, h.gpu

@@ -14,5 +14,5 @@ select
 from gpu_memory m
 join containers c using (cgroup_id)
 group by all
-order by start_at_ns desc, held_bytes desc nulls last
+order by start_at_ns desc, held_bytes desc nulls last, c.tenant, m.gpu
 limit $limit

@@ -17,5 +17,5 @@ select
 from nccl_events n
 join containers c using (cgroup_id)
 group by c.tenant, n.op, n.comm_name, n.comm_hash
-order by total_ns desc
+order by total_ns desc, c.tenant, n.op, n.comm_name, n.comm_hash
 limit $limit

@@ -15,5 +15,5 @@ select
 from net_events e
 join containers c using (cgroup_id)
 group by all
-order by coalesce(sent_bytes, 0) + coalesce(received_bytes, 0) desc
+order by coalesce(sent_bytes, 0) + coalesce(received_bytes, 0) desc, c.tenant, e.family, peer
 limit $limit

@@ -41,5 +41,5 @@ join containers c using (cgroup_id)
 left join sent s using (cgroup_id, remote_ip)
 group by c.tenant, l.remote_ip
 having sum(l.retransmits + l.resets_sent + l.resets_received) > 0
-order by retransmits desc, resets_received desc
+order by retransmits desc, resets_received desc, c.tenant, l.remote_ip
 limit $limit

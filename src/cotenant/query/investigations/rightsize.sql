@@ -95,4 +95,4 @@ from host h
 full join gpu g using (tenant)
 left join allowed a using (tenant)
 left join stopped s using (tenant)
-order by coalesce(g.gpu_bytes_peak, 0) desc, coalesce(h.cpus_p99, 0) desc
+order by coalesce(g.gpu_bytes_peak, 0) desc, coalesce(h.cpus_p99, 0) desc, tenant

@@ -15,5 +15,5 @@ select
 from cuda_events e
 join containers c using (cgroup_id)
 group by c.tenant, e.api
-order by p99_ns desc nulls last
+order by p99_ns desc nulls last, c.tenant, e.api
 limit $limit

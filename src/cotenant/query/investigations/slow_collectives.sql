@@ -34,5 +34,5 @@ select
 from calls
 group by comm_hash, op, turn
 having count(*) > 1
-order by late_ns desc
+order by late_ns desc, comm_hash, op, turn
 limit $limit

@@ -38,5 +38,5 @@ from spans s
 join heaviest h on h.span = s.span
 left join starved c on c.span = s.span
 group by s.tenant, s.proof_api, h.kernel_name
-order by waited_ns desc
+order by waited_ns desc, s.tenant, api, h.kernel_name
 limit $limit

@@ -35,5 +35,5 @@ select
 from placed p
 join containers c using (cgroup_id)
 where coalesce(p.duration_ns, 0) >= $longer
-order by p.timestamp_ns, p.tid, p.what
+order by p.timestamp_ns, p.tid, p.what, p.op, c.tenant
 limit $limit

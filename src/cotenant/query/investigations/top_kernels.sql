@@ -36,5 +36,5 @@ select
     h.slowest_ns
 from host h
 left join device d using (tenant, kernel_name)
-order by coalesce(d.gpu_ns, 0) desc, h.host_ns desc
+order by coalesce(d.gpu_ns, 0) desc, h.host_ns desc, tenant, kernel_name
 limit $limit

@@ -22,4 +22,4 @@ from in_flight f
 join last l on l.node = f.node and l.timestamp_ns = f.timestamp_ns
 join containers c using (cgroup_id)
 where f.timestamp_ns - f.began_ns >= $longer
-order by under_way_ns desc
+order by under_way_ns desc, c.tenant, f.pid, f.tid, f.function

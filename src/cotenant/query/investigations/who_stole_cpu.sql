@@ -17,5 +17,5 @@ from cpu_waits w
 left join containers p on p.cgroup_id = w.peer_cgroup_id
 where $own or p.tenant is distinct from w.tenant
 group by all
-order by waited_ns desc
+order by waited_ns desc, w.tenant, thief
 limit $limit

@@ -37,4 +37,4 @@ select
 from used
 full join gpu using (tenant)
 cross join window_s
-order by coalesce(gpu_busy_ns, 0) desc, coalesce(cpu_ns, 0) desc
+order by coalesce(gpu_busy_ns, 0) desc, coalesce(cpu_ns, 0) desc, tenant
