@@ -47,7 +47,7 @@ gen: build ## write again what is generated from bpf/event.h, the questions and 
 	@.venv/bin/python tools/gen_reference.py
 
 .PHONY: bench
-bench: setup ## measure what it costs, into docs/bench/ (an hour; BENCH=--quick for ten minutes)
+bench: setup-tests ## measure what it costs, into docs/bench/ (an hour; BENCH=--quick for ten minutes)
 	@.venv/bin/python bench/run.py $(BENCH)
 
 .PHONY: soak

@@ -45,6 +45,7 @@ SCRIPTS = (
     Script("switches"),
     Script("naming", (), ("--containers", "11")),
     Script("kills", ("--kills", "100"), ("--kills", "7")),
+    Script("page"),
 )
 
 
@@ -89,6 +90,18 @@ Check = tuple[str, str, Callable[[dict[str, Any]], Any], Callable[[Any], bool]]
 
 # What is promised, what it must be, where the figure is, and whether it holds.
 TARGETS: tuple[Check, ...] = (
+    (
+        "a recorded driver call, over an empty session probe",
+        "<= 1.6",
+        lambda r: _at(r, "probe", "result", "driver_over_empty"),
+        lambda v: v <= 1.6,
+    ),
+    (
+        "both layers recorded, over an empty session probe",
+        "<= 3",
+        lambda r: _at(r, "probe", "result", "both_layers_over_empty"),
+        lambda v: v <= 3,
+    ),
     (
         "lost of one thread flat out, budget off",
         "0",
@@ -227,6 +240,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    """Measure what is asked for, and write it down."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument(

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -69,7 +70,7 @@ def cpu_ns_a_switch(client: Path, seconds: float) -> float:
     return used_ns / made
 
 
-def at_a_rate(client: Path, store: Path, seconds: float) -> None:
+def at_a_rate(client: Path, store: Path, seconds: float) -> dict[str, Any]:
     """The programs' share of the machine at RATE switches a second."""
     cpus = os.cpu_count() or 1
     with statistics_on(), Agent(store, "--quiet"):
@@ -82,17 +83,21 @@ def at_a_rate(client: Path, store: Path, seconds: float) -> None:
         ]
         made = sum(int(pair.communicate()[0].split()[0]) for pair in pairs)
         wall, after = time.monotonic() - began, spent()
-    total = 0
+    total, programs = 0, {}
     for name, (runs, ns) in sorted(after.items()):
         runs, ns = runs - before[name][0], ns - before[name][1]
         total += ns
         if runs:
-            print(f"  {name:24} {runs / wall:10,.0f} runs/s {ns / runs:8,.0f} ns each")
-    share = total / 1e9 / wall / cpus
-    print(f"{made / wall:,.0f} switches/s on {cpus} CPUs: {share:.2%} of the machine in BPF")
+            programs[name] = {"runs_per_s": round(runs / wall), "ns_each": round(ns / runs)}
+    return {
+        "switches_per_s": round(made / wall),
+        "cpus": cpus,
+        "share_of_machine": round(total / 1e9 / wall / cpus, 5),
+        "programs": programs,
+    }
 
 
-def interleaved(client: Path, directory: Path, seconds: float, pairs: int) -> None:
+def interleaved(client: Path, directory: Path, seconds: float, pairs: int) -> dict[str, Any]:
     """Processor time of a switch, without and with a recording, in turn."""
     without, recorded = [], []
     for turn in range(pairs):
@@ -100,10 +105,12 @@ def interleaved(client: Path, directory: Path, seconds: float, pairs: int) -> No
         with Agent(directory / f"turn{turn}", "--quiet"):
             recorded.append(cpu_ns_a_switch(client, seconds))
     plain, probed = statistics.median(without), statistics.median(recorded)
-    print(
-        f"flat out: {plain:,.0f} ns of CPU a switch without, {probed:,.0f} with: "
-        f"{probed / plain:.2f} x, {probed - plain:,.0f} ns more"
-    )
+    return {
+        "without_ns": round(plain),
+        "recorded_ns": round(probed),
+        "ratio": round(probed / plain, 3),
+        "pairs": pairs,
+    }
 
 
 def main() -> None:
@@ -112,8 +119,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="cotenant-bench-") as name:
         directory = Path(name)
         client = build(directory)
-        at_a_rate(client, directory / "rate", seconds)
-        interleaved(client, directory, seconds / 2, pairs)
+        result = {
+            "at_a_rate": at_a_rate(client, directory / "rate", seconds),
+            "flat_out": interleaved(client, directory, seconds / 2, pairs),
+        }
+        print(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":
