@@ -4,6 +4,7 @@ Columns of a hundred kilobytes and more come and go twice a second. Left alone, 
 cleared by the kernel page by page, and unmapped again, which costs as much as encoding it.
 """
 
+import contextlib
 import ctypes
 from typing import Final
 
@@ -26,3 +27,9 @@ def keep_memory() -> None:
     mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     mallopt(_M_ARENA_MAX, 2)
     pa.set_memory_pool(pa.system_memory_pool())
+
+
+def give_back_memory() -> None:
+    """Return what is free now: after work that took more than the next seals will."""
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

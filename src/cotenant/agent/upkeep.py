@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Final
 
+from cotenant.agent.allocation import give_back_memory
 from cotenant.errors import StoreError
 from cotenant.store.compaction import Compactor
 from cotenant.store.retention import Limits, Retention
@@ -47,7 +48,8 @@ class Upkeep:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
         while not self._stop.wait(_EVERY_S):
             try:
-                self._compactor.step(time.time_ns())
+                if self._compactor.step(time.time_ns()):
+                    give_back_memory()
                 if time.monotonic() >= self._rest_until:
                     self._retention.step(time.time_ns())
                 self.trouble = None
