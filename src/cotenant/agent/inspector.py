@@ -5,7 +5,7 @@ import queue
 import re
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +19,7 @@ _FDS_MAX: Final = 4096
 _CAPABILITY: Final = re.compile(r"/nvidia-caps/nvidia-cap(\d+)$")
 _UUID: Final = re.compile(r"GPU UUID:\s+(\S+)")
 _MINOR: Final = re.compile(r"Device Minor:\s+(\d+)")
-GPUS: Final = Path("/proc/driver/nvidia/gpus")
-MIG_MINORS: Final = Path("/proc/driver/nvidia-caps/mig-minors")
+_NO_INSTANCE: Final = frozenset({"config", "monitor"})
 
 
 class Inspector:
@@ -66,7 +65,7 @@ class Inspector:
 def look_at_files(process: Process) -> Message:
     """Which GPUs and MIG instances a process has open, and whether it speaks to MPS."""
     gpus: set[int] = set()
-    instances: set[str] = set()
+    capabilities: set[int] = set()
     mps = False
     base = f"/proc/{process.pid}/fd"
     try:
@@ -85,41 +84,59 @@ def look_at_files(process: Process) -> Message:
         if os.major(status.st_rdev) == _NVIDIA_MAJOR and os.minor(status.st_rdev) <= _LAST_GPU:
             gpus.add(os.minor(status.st_rdev))
         if found := _CAPABILITY.search(target):
-            instances.add(_instance(int(found[1])))
-    uuids = gpu_uuids()
+            capabilities.add(int(found[1]))
+    driver = Driver()
     return {
         "pid": process.pid,
         "start_ns": process.start_ns,
-        "files": [uuids.get(minor, f"/dev/nvidia{minor}") for minor in sorted(gpus)],
-        "instances": sorted(instances),
+        "files": driver.gpus(gpus),
+        "instances": driver.instances(capabilities),
         "mps": mps or _speaks_to_mps(process.pid),
     }
 
 
-def gpu_uuids(place: Path = GPUS) -> dict[int, str]:
-    """The UUID of each GPU by the number of its device file, where the driver tells."""
-    found = {}
-    for information in place.glob("*/information"):
+class Driver:
+    """What the GPU driver lists below /proc."""
+
+    def __init__(self, place: Path = Path("/proc/driver")) -> None:
+        self._place = place
+
+    def gpus(self, minors: Iterable[int]) -> list[str]:
+        """GPUs by the numbers of their device files: the UUID, else the file's name."""
+        uuids = {}
+        for information in self._place.glob("nvidia/gpus/*/information"):
+            try:
+                text = information.read_text()
+            except OSError:
+                continue
+            uuid, minor = _UUID.search(text), _MINOR.search(text)
+            if uuid and minor:
+                uuids[int(minor[1])] = uuid[1]
+        return [uuids.get(minor, f"/dev/nvidia{minor}") for minor in sorted(minors)]
+
+    def instances(self, capabilities: Iterable[int]) -> list[str]:
+        """MIG instances by the numbers of the capability files that are open.
+
+        Who uses a compute instance opens the file of the GPU instance around it too.
+        """
+        listed = self._capabilities()
+        names = {listed.get(number, f"cap{number}") for number in capabilities}
+        mine = {name for name in names if name not in _NO_INSTANCE}
+        inner = {n for n in mine if not any(other.startswith(f"{n}/") for other in mine)}
+        return [f"MIG-{name}" for name in sorted(inner)]
+
+    def _capabilities(self) -> dict[int, str]:
+        """``gpu0/gi3/ci0`` and the like, by number."""
         try:
-            text = information.read_text()
+            text = (self._place / "nvidia-caps/mig-minors").read_text()
         except OSError:
-            continue
-        uuid, minor = _UUID.search(text), _MINOR.search(text)
-        if uuid and minor:
-            found[int(minor[1])] = uuid[1]
-    return found
-
-
-def _instance(capability: int, minors: Path = MIG_MINORS) -> str:
-    """A MIG instance by the number of its capability file: ``gpu0/gi3/ci0`` where it is listed."""
-    try:
-        for line in minors.read_text().splitlines():
-            name, _, number = line.rpartition(" ")
-            if number == str(capability):
-                return f"MIG-{name}"
-    except OSError:
-        pass
-    return f"MIG-cap{capability}"
+            return {}
+        pairs = (line.rpartition(" ") for line in text.splitlines())
+        return {
+            int(number): name.removesuffix("/access")
+            for name, _, number in pairs
+            if number.isdecimal()
+        }
 
 
 def _speaks_to_mps(pid: int) -> bool:
