@@ -13,7 +13,7 @@ from cotenant.probes.elf import Elf
 from cotenant.probes.function import Library
 from cotenant.probes.library import plan
 from cotenant.probes.tables import FUNCTIONS
-from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment
+from tests.kernel.conftest import COTENANT, SIM, Cgroup, Recording, record, sim_environment
 from tests.kernel.every import CLIENTS, compile_c
 from tests.kernel.script import Script, warm
 
@@ -210,6 +210,8 @@ nccl = ctypes.CDLL({str(path)!r})
 say(ready=1)
 wait()
 results = [nccl.ncclBcast(None, c_uint64(11), 7, 0, None, None) for _ in range(7)]
+context, module = start()
+launch(out("cuModuleGetFunction", module, b"kernel"), times=11)
 say(results=results)
 """
     with record(store) as recording:
@@ -227,6 +229,17 @@ say(results=results)
     (libraries,) = recording.sql("select libraries from sessions")
     mine = next(lib for lib in json.loads(libraries["libraries"]) if lib["path"] == str(path))
     assert set(mine["refused"]) == REFUSED["nccl"]
+    done = subprocess.run(
+        [*COTENANT, "doctor", "--json", "--store", store],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    told = {check["found"] for check in json.loads(done.stdout) if "recorded" in check["name"]}
+    (about,) = [found for found in told if found.startswith(f"{path}: ")]
+    assert "2 refused (ncclBcast, pncclBcast: would be single-stepped" in about
+    assert (
+        "launches: 0 seen at the runtime, 0 of them at the driver too, 11 at the driver alone"
+        in told
+    )
 
 
 @pytest.mark.parametrize("name", ["cudart12", "cudart13"])

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,6 +29,7 @@ from cotenant.probes.tables import FUNCTIONS
 
 _SMALL: Final = Sizes(events_bytes=4096, facts_bytes=4096)
 _FREE_BYTES: Final = 1 << 30
+_NAMED: Final = 3  # Functions of a library that are named one by one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +204,20 @@ def _runtimes() -> Iterator[Check]:
         )
 
 
+def refusals(refused: Mapping[str, str]) -> str:
+    """Which functions of a library have no probe, and why; nothing if all have one."""
+    if not refused:
+        return ""
+    reasons: dict[str, list[str]] = {}
+    for symbol, reason in sorted(refused.items()):
+        reasons.setdefault(reason, []).append("all" if symbol == "*" else symbol)
+    texts = []
+    for reason, symbols in reasons.items():
+        more = f" and {len(symbols) - _NAMED} more" if len(symbols) > _NAMED else ""
+        texts.append(f"{', '.join(symbols[:_NAMED])}{more}: {reason}")
+    return f", {len(refused)} refused ({'; '.join(texts)})"
+
+
 def _libraries() -> Iterator[Check]:
     root = open_root(os.getpid())
     try:
@@ -219,10 +234,7 @@ def _libraries() -> Iterator[Check]:
             if found is None:
                 continue
             seen = True
-            words = f"{path}: {len(found.placed)} functions"
-            if found.refused:
-                names = ", ".join(sorted(found.refused)[:3])
-                words += f", {len(found.refused)} refused ({names})"
+            words = f"{path}: {len(found.placed)} functions{refusals(found.refused)}"
             yield Check(f"library {'/'.join(found.kinds)}", bool(found.placed), words, "", False)
         if not seen:
             yield Check(

@@ -1,16 +1,24 @@
 """``cotenant doctor``: can this host be recorded, and if not, what to do."""
 
 import argparse
+import itertools
 import json
 import sys
 import textwrap
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from cotenant.errors import CotenantError
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 
+if TYPE_CHECKING:
+    from cotenant.agent.doctor import Check
+
 _INDENT = 36
+_SHOWN_MAX = 23  # Libraries, and processes, of the last recording.
 
 HELP = "Try every condition that recording needs, and say what to do where one fails."
 EXAMPLES = """
@@ -28,10 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print each check as it is done; 0 if this host can be recorded, else 3."""
-    from cotenant.agent.doctor import Check, examine
+    from cotenant.agent.doctor import examine
 
     checks: list[Check] = []
-    for check in examine(Path(args.store), _progress):
+    for check in itertools.chain(examine(Path(args.store), _progress), _recorded(args.store)):
         checks.append(check)
         if not args.json:
             _print(check.name, check.found, check.advice, check.holds, check.needed)
@@ -41,6 +49,48 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\nthis host can be recorded" if capable else "\nthis host cannot be recorded yet")
     return 0 if capable else 3
+
+
+def _recorded(store: str) -> Iterator["Check"]:
+    """What the last recording in the store saw, library by library and process by process."""
+    from cotenant.agent.doctor import Check
+    from cotenant.query.last_recording import last_recording
+    from cotenant.query.session import Session
+
+    try:
+        with Session(store) as session:
+            last = last_recording(session)
+    except CotenantError:
+        return  # Nothing was recorded, or it is not for us to read.
+    if last is None:
+        return
+    yield Check("last recording", True, f"began {text.moment(last.started_ns)}", needed=False)
+    for library in last.libraries[:_SHOWN_MAX]:
+        yield _library(library)
+    for process in last.processes[:_SHOWN_MAX]:
+        found = (
+            f"launches: {process['runtime']} seen at the runtime, {process['matched']} of them at "
+            f"the driver too, {process['driver_alone']} at the driver alone"
+        )
+        missed = process["runtime"] - process["matched"]
+        advice = f"{missed} launches had none of the driver: is its library probed?"
+        yield Check(
+            f"recorded process {process['pid']}", not missed, found, advice if missed else "", False
+        )
+    hidden = len(last.libraries[_SHOWN_MAX:]) + len(last.processes[_SHOWN_MAX:])
+    if hidden:
+        yield Check("others", True, f"{hidden} more in the table sessions", needed=False)
+
+
+def _library(library: dict[str, Any]) -> "Check":
+    from cotenant.agent.doctor import Check, refusals
+
+    kinds = "/".join(library.get("kinds") or ["?"])
+    found = f"{library['path']}: {library['attached']} attached{refusals(library['refused'])}"
+    gap = library.get("gap_ns")
+    found += ", no gap" if gap is None else f", gap of {text.duration(gap)}"
+    advice = "" if gap is None else "it was in use before its probes were; calls may be missing"
+    return Check(f"recorded {kinds}", bool(library["attached"]), found, advice, False)
 
 
 def _progress(what: str) -> None:
@@ -53,7 +103,7 @@ def _print(name: str, found: str, advice: str, holds: bool, needed: bool) -> Non
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     room = text.width_of_output() - _INDENT
-    lines = [*textwrap.wrap(found, room), *textwrap.wrap(advice, room)] or [""]
+    lines = [*textwrap.wrap(text.cell(found), room), *textwrap.wrap(advice, room)] or [""]
     print(f"{mark:3} {name:{_INDENT - 5}} {lines[0]}")
     for line in lines[1:]:
         print(f"{'':{_INDENT}}{line}")

@@ -1,0 +1,114 @@
+"""``cotenant doctor`` on what a recording said about itself; the host's checks are elsewhere."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cotenant.agent.doctor import refusals
+from cotenant.agent.kernel_names import Process
+from cotenant.agent.layers import Layers
+from cotenant.agent.session import SessionRow
+from cotenant.store.writer import StoreWriter
+from cotenant.views.cli import doctor
+
+STEPPED = "would be single-stepped: starts with 48 83 ec 10"
+LIBRARIES = [
+    {
+        "path": "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+        "kinds": ["cuda"],
+        "build_id": "aa",
+        "attached": 206,
+        "refused": {},
+        "gap_ns": None,
+    },
+    {
+        "path": "/opt/a/place/that/is/long/nvidia/nccl/lib/libnccl.so.2",
+        "kinds": ["cudart", "nccl"],
+        "build_id": "bb",
+        "attached": 169,
+        "refused": {"ncclBcast": STEPPED, "pncclBcast": STEPPED},
+        "gap_ns": 12_300_000,
+    },
+    {"path": "/tmp/\x1b[2Jlibcuda.so.1", "attached": 0, "refused": {"*": "cannot be probed"}},
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    row = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both")
+    row.started(now_ns=1_790_000_000_000_000_000, offset_ns=0, method="session")
+    row.hear([{"type": "library", **library} for library in LIBRARIES])
+    coverage = Layers("both")
+    coverage.by_process = {Process(101, 1): [7, 5, 0], Process(103, 1): [1511, 1511, 0]}
+    row.layers(coverage)
+    with StoreWriter(tmp_path / "store", node="n", boot_id="b") as writer:
+        writer.replace("sessions", row.table(0))
+        writer.seal(1_790_000_000_000_000_000)
+    return tmp_path / "store"
+
+
+def test_each_library_and_process_of_the_last_recording_is_told(store: Path) -> None:
+    checks = {check.name: check for check in doctor._recorded(str(store))}
+    assert {name: (check.holds, check.found) for name, check in checks.items()} == {
+        "last recording": (True, "began 2026-09-21 14:13:20"),
+        "recorded cuda": (
+            True, "/usr/lib/x86_64-linux-gnu/libcuda.so.1: 206 attached, no gap",
+        ),
+        "recorded cudart/nccl": (
+            True,
+            "/opt/a/place/that/is/long/nvidia/nccl/lib/libnccl.so.2: 169 attached, 2 refused "
+            f"(ncclBcast, pncclBcast: {STEPPED}), gap of 12.3 ms",
+        ),
+        "recorded ?": (
+            False,
+            "/tmp/\x1b[2Jlibcuda.so.1: 0 attached, 1 refused (all: cannot be probed), no gap",
+        ),
+        "recorded process 103": (
+            True,
+            "launches: 1511 seen at the runtime, 1511 of them at the driver too, "
+            "0 at the driver alone",
+        ),
+        "recorded process 101": (
+            False,
+            "launches: 7 seen at the runtime, 5 of them at the driver too, 0 at the driver alone",
+        ),
+    }  # fmt: skip
+    assert checks["recorded process 101"].advice.startswith("2 launches had none of the driver")
+    assert checks["recorded cudart/nccl"].advice != ""
+
+
+def test_it_fits_eighty_columns_and_moves_no_cursor(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for check in doctor._recorded(str(store)):
+        doctor._print(check.name, check.found, check.advice, check.holds, check.needed)
+    said = capsys.readouterr().out
+    assert max(len(line) for line in said.splitlines()) <= 80
+    assert "\x1b" not in said
+
+
+def test_without_a_recording_nothing_is_told(tmp_path: Path) -> None:
+    assert list(doctor._recorded(str(tmp_path / "none"))) == []
+    StoreWriter(tmp_path / "new", node="n", boot_id="b").close()
+    assert list(doctor._recorded(str(tmp_path / "new"))) == []
+
+
+def test_many_refused_functions_are_counted_and_a_few_named() -> None:
+    assert refusals({f"cu{n}": "odd" for n in range(7)}) == (
+        ", 7 refused (cu0, cu1, cu2 and 4 more: odd)"
+    )
+
+
+def test_a_program_gets_the_same_as_json(store: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cotenant", "doctor", "--json", "--store", store],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    names = [check["name"] for check in json.loads(done.stdout)]
+    assert [name for name in names if name.startswith("recorded")] == [
+        "recorded cuda", "recorded cudart/nccl", "recorded ?",
+        "recorded process 103", "recorded process 101",
+    ]  # fmt: skip
