@@ -39,6 +39,7 @@ STORM = ("--budget", "off", "--events", "cuda,nccl")
 SCRIPTS = (
     Script("probe"),
     Script("storm", (*STORM, "--seconds", "30"), (*STORM, "--seconds", "8")),
+    Script("blocks", (), ("--seconds", "6")),
     Script("slowdown", ("--pairs", "7"), ("--pairs", "3", "--seconds", "3")),
     Script("query", (), ("--rows", "2000000", "--runs", "3", "--sqlite-rows", "100000")),
     Script("tenants", (), ("--seconds", "5")),
@@ -86,6 +87,15 @@ def _at(results: dict[str, Any], *path: Any) -> Any:
     return results
 
 
+def _block(results: dict[str, Any], layer: str) -> dict[str, Any]:
+    """The blocks with 200 us of work before each launch."""
+    found = _at(results, "blocks", "result")
+    for each in found if isinstance(found, list) else []:
+        if each["layer"] == layer and each["spin_us"] == 200:
+            return dict(each)
+    return dict.fromkeys(("cpu_ratio", "agent_share_of_machine"))
+
+
 Check = tuple[str, str, Callable[[dict[str, Any]], Any], Callable[[Any], bool]]
 
 # What is promised, what it must be, where the figure is, and whether it holds.
@@ -131,6 +141,24 @@ TARGETS: tuple[Check, ...] = (
         "<= 16",
         lambda r: _at(r, "query", "result", "store", "bytes_per_row"),
         lambda v: v <= 16,
+    ),
+    (
+        "slowdown of a launching thread, 200 us per launch, probed over plain blocks",
+        "< 1.01",
+        lambda r: _block(r, "driver")["cpu_ratio"],
+        lambda v: v < 1.01,
+    ),
+    (
+        "the same with both layers",
+        "< 1.02",
+        lambda r: _block(r, "both")["cpu_ratio"],
+        lambda v: v < 1.02,
+    ),
+    (
+        "the agent's share of the machine meanwhile",
+        "printed",
+        lambda r: _block(r, "driver")["agent_share_of_machine"],
+        lambda v: True,
     ),
     (
         "slowdown by processor time, 200 us per launch, median of pairs",
@@ -201,11 +229,13 @@ def table(results: dict[str, Any]) -> str:
 def plots(results: dict[str, Any]) -> list[str]:
     """Draw what there is; the names of the pictures."""
     drawn = []
-    slow = _at(results, "slowdown", "result")
-    if isinstance(slow, list):
-        values = [(f"{s['spin_us']} us", 100 * (s["cpu_ratio"] - 1)) for s in slow]
-        title = "slowdown by processor time, %, by CPU time between launches"
-        svg.bars(OUT / "slowdown.svg", title, [(n, max(v, 0)) for n, v in values], 1)
+    blocks = _at(results, "blocks", "result")
+    if isinstance(blocks, list):
+        values = [
+            (f"{b['spin_us']} us, {b['layer']}", max(0, 100 * (b["cpu_ratio"] - 1))) for b in blocks
+        ]
+        title = "slowdown of a launching thread, %, by CPU time between launches"
+        svg.bars(OUT / "slowdown.svg", title, values, 1)
         drawn.append("slowdown")
     tenants = _at(results, "tenants", "result")
     if isinstance(tenants, list):
