@@ -15,10 +15,12 @@ VALUES(call_flags);
 VALUES(call_shape);
 
 #define RAW_BYTES 16
+/* With what the kernel keeps beside it, a thread's storage is just below 16 KiB. */
+#define NAME_TEXT_MAX 15872
 
 struct text_fact {
 	struct fact fact;
-	char text[FACT_TEXT_MAX];
+	char text[NAME_TEXT_MAX];
 };
 
 /* As in task.bpf.c: the process that attaches reads it at once. */
@@ -58,7 +60,7 @@ static __always_inline long read_text(struct text_fact *fact, __u64 address, boo
 	if (raw)
 		return bpf_probe_read_user(fact->text, RAW_BYTES, (void *)address) ? -1 : RAW_BYTES;
 	size = bpf_probe_read_user_str(fact->text, sizeof(fact->text), (void *)address);
-	if (size < 1 || size > FACT_TEXT_MAX)
+	if (size < 1 || size > NAME_TEXT_MAX)
 		return -1;
 	return size - 1;
 }
@@ -105,8 +107,9 @@ static __always_inline void tell(struct thread *thread, struct frame *frame,
 	/* Whoever can look for it must hurry: the process may not live long. */
 	if (fact->fact.kind == FACT_UNREADABLE)
 		bpf_ringbuf_output(&births, fact, sizeof(struct fact), 0);
-	if (bpf_ringbuf_output(&facts, fact, sizeof(struct fact) + (size & (FACT_TEXT_MAX - 1)),
-			       BPF_RB_NO_WAKEUP))
+	if (size < 0 || size >= NAME_TEXT_MAX)
+		return;
+	if (bpf_ringbuf_output(&facts, fact, sizeof(struct fact) + size, BPF_RB_NO_WAKEUP))
 		count(COUNTER_FACT_LOST);
 }
 

@@ -118,19 +118,33 @@ for _ in range(7):
     assert notes["unreadable"] >= 1
 
 
-def test_names_of_kilobytes_are_kept_whole(cgroup: Cgroup, store: Path) -> None:
-    name = "k" * 3001
+def long_name(last: str) -> tuple[str, str]:
+    """A template over 229 types and one more: mangled, and as people write it."""
+    spaces = [*(f"name_space_{n}" for n in range(229)), last]
+    mangled = "".join(f"N{len(space)}{space}4typeE" for space in spaces)
+    return (
+        f"_Z6kernelI{mangled}EvPf",
+        f"void kernel<{', '.join(f'{s}::type' for s in spaces)}>(float*)",
+    )
+
+
+def test_names_of_kilobytes_are_told_apart_at_their_end_and_stored_once(
+    cgroup: Cgroup, store: Path
+) -> None:
+    (first, first_shown), (second, second_shown) = long_name("first"), long_name("second")
+    assert len(first) > 5000
     with record(store) as recording:
         warm(recording, cgroup)
         script = Script(
             cgroup,
             "context, module = start()\n"
-            f"launch(out('cuModuleGetFunction', module, b'{name}'), times=1009)\n",
+            f"launch(out('cuModuleGetFunction', module, b'{first}'), times=1009)\n"
+            f"launch(out('cuModuleGetFunction', module, b'{second}'), times=1013)\n",
         )
         script.end()
-    assert names(recording, script.pid) == Counter({name: 1009})
+    assert names(recording, script.pid) == Counter({first_shown: 1009, second_shown: 1013})
     stored = sum(f.stat().st_size for f in store.glob("cuda_events/**/*.parquet"))
-    assert stored < 1009 * 200
+    assert stored < 2022 * len(first) // 10
 
 
 @contextmanager
@@ -225,5 +239,5 @@ launch(out("cuModuleGetFunction", module, b"_Z1fI" + b"PI" * 1500), times=7)
     found = names(recording, script.pid)
     assert found["a\ufffd[2J\ufffd\ufffd\ufffd"] == 3
     assert sorted(found.values()) == [3, 5, 7]
-    assert max(len(name) for name in found) < 4096
+    assert max(len(name) for name in found) < 16384
     assert os.path.exists(store)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Final
 
-_LONGEST: Final = 4096
+_LONGEST: Final = 15871  # Longer ones reach us cut.
 _SECONDS: Final = 1.0
 
 
@@ -82,7 +82,9 @@ _child: Final = _Child()
 @lru_cache(maxsize=65536)
 def demangle(name: str) -> str:
     """The readable form of a mangled name; any other name as it is, made printable."""
-    if name.startswith("_Z") and len(name) < _LONGEST and name.isascii() and name.isprintable():
+    if len(name) >= _LONGEST:
+        name = f"{name[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"
+    elif name.startswith("_Z") and name.isascii() and name.isprintable():
         name = _child.ask(name) or name
     return "".join(c if c.isprintable() else "\ufffd" for c in name)
 

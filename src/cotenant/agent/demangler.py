@@ -7,7 +7,8 @@ import subprocess
 import sys
 from typing import Final
 
-_SHOWN_MAX: Final = 16384
+_SHOWN_MAX: Final = 65536
+_TOOL_S: Final = 0.9
 _CHILD_BYTES: Final = 512 << 20
 # The C++ library refuses names from about this length; binutils' tool can be told not to.
 _REFUSED_FROM: Final = 1000
@@ -30,11 +31,20 @@ def serve() -> None:
             text = ctypes.string_at(found)
             free(found)
         elif tool and len(line) > _REFUSED_FROM:
-            text = subprocess.run([tool, "-r", line.strip()], capture_output=True).stdout.strip()
+            text = _long(tool, line.strip())
         if len(text) > _SHOWN_MAX:
             text = b""
         sys.stdout.buffer.write(text.replace(b"\n", b" ") + b"\n")
         sys.stdout.buffer.flush()
+
+
+def _long(tool: str, name: bytes) -> bytes:
+    """A name that is too long for the library; nothing if the tool fails or takes its time."""
+    try:
+        done = subprocess.run([tool, "-r", name], capture_output=True, timeout=_TOOL_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return b""
+    return b"" if done.returncode else done.stdout.strip()
 
 
 if __name__ == "__main__":

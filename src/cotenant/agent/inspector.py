@@ -16,6 +16,7 @@ from cotenant.agent.symbols import Symbols
 _NVIDIA_MAJOR: Final = 195
 _LAST_GPU: Final = 247  # Beyond are the control devices.
 _FDS_MAX: Final = 4096
+_TEXT_MAX: Final = 16384
 _CAPABILITY: Final = re.compile(r"/nvidia-caps/nvidia-cap(\d+)$")
 _UUID: Final = re.compile(r"GPU UUID:\s+(\S+)")
 _MINOR: Final = re.compile(r"Device Minor:\s+(\d+)")
@@ -55,11 +56,11 @@ class Inspector:
 
     def _kernel(self, pid: int, start_ns: int, handle: int, stub: int) -> list[Any]:
         name, known = self._symbols.kernel(Nameless(Process(pid, start_ns), handle, stub))
-        return [pid, start_ns, handle, stub, name[:_FDS_MAX], known]
+        return [pid, start_ns, handle, stub, name[:_TEXT_MAX], known]
 
     def _text(self, pid: int, start_ns: int, handle: int, address: int) -> list[Any]:
         text = self._symbols.text(Process(pid, start_ns), address)
-        return [pid, start_ns, handle, text[:_FDS_MAX] if text else None]
+        return [pid, start_ns, handle, text[:_TEXT_MAX] if text else None]
 
 
 def look_at_files(process: Process) -> Message:

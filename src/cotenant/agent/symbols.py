@@ -157,7 +157,7 @@ class Symbols:
     def _bytes(self, process: Process, mapping: Mapping, address: int) -> bytes:
         count = min(_TEXT_MAX, mapping.end - address)
         if not mapping.is_file:
-            return _memory(process.pid, address, min(count, _PAGE - address % _PAGE))
+            return _string(process.pid, address, count)
         fd = open_mapping(process.pid, mapping.start, mapping.end)
         try:
             return os.pread(fd, count, address - mapping.start + mapping.offset)
@@ -207,6 +207,18 @@ def _word(pid: int, address: int) -> int | None:
         return int(struct.unpack("<Q", _memory(pid, address, 8))[0])
     except (OSError, struct.error):
         return None
+
+
+def _string(pid: int, address: int, count: int) -> bytes:
+    """Bytes up to the end of a string, page by page, as far as pages are in memory."""
+    found = b""
+    while len(found) < count and b"\0" not in found:
+        at = address + len(found)
+        part = _memory(pid, at, min(count - len(found), _PAGE - at % _PAGE))
+        if not part:
+            break
+        found += part
+    return found
 
 
 def _memory(pid: int, address: int, count: int) -> bytes:

@@ -36,6 +36,14 @@ def test_hostile_names_stay_as_they_are_and_the_next_one_works() -> None:
     assert demangle("_Z5plainPf") == "plain(float*)"
 
 
+def test_a_name_of_kilobytes_is_readable_and_one_that_was_cut_says_so() -> None:
+    spaces = [f"name_space_{n}" for n in range(683)]
+    name = "_Z1kI" + "".join(f"N{len(s)}{s}4typeE" for s in spaces) + "EvPf"
+    assert 15000 < len(name) < 15871
+    assert demangle(name) == f"void k<{', '.join(f'{s}::type' for s in spaces)}>(float*)"
+    assert demangle(name + "v" * 1000).endswith("v\N{HORIZONTAL ELLIPSIS}")
+
+
 def test_a_child_that_dies_is_replaced() -> None:
     assert demangle("_Z5firstv") == "first()"
     process = module._child._process
