@@ -27,6 +27,7 @@ import duckdb
 import pyarrow as pa
 from rows import START_NS, cgroup_ids, cuda_rows
 
+from cotenant.query.promises import promise
 from cotenant.query.session import Session
 from cotenant.schema import TABLES
 from cotenant.store.compaction import Compactor
@@ -34,17 +35,7 @@ from cotenant.store.graveyard import GRACE_NS
 from cotenant.store.writer import StoreWriter
 
 SEAL_ROWS = 100_000
-QUERY = """
-SELECT container_id,
-       kernel_name,
-       COUNT(*)                AS launches,
-       SUM(duration_ns)/1e6    AS total_ms
-  FROM cuda_events e
-  JOIN containers  c ON c.cgroup_id = e.cgroup_id
- GROUP BY container_id, kernel_name
- ORDER BY total_ms DESC
- LIMIT 20;
-"""
+QUERY = promise("kernels")
 
 
 def containers() -> pa.Table:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cotenant.agent.doctor import refusals
-from cotenant.agent.kernel_names import Process
 from cotenant.agent.layers import Layers
+from cotenant.agent.process import Process
 from cotenant.agent.session import SessionRow
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import doctor

@@ -11,22 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cotenant.query.promises import promise
 from cotenant.store.writer import StoreWriter
 
 LOST = "incomplete: 12 of 1,234 cuda events were lost\n"
 NOBODY = 65534
 
-TOP_KERNELS = """
-SELECT container_id,
-       kernel_name,
-       COUNT(*)                AS launches,
-       SUM(duration_ns)/1e6    AS total_ms
-  FROM cuda_events e
-  JOIN containers  c ON c.cgroup_id = e.cgroup_id
- GROUP BY container_id, kernel_name
- ORDER BY total_ms DESC
- LIMIT 20;
-"""
+TOP_KERNELS = promise("kernels")
 
 
 def test_a_table_is_80_columns_wide_with_numbers_right_and_long_texts_elided(cotenant):

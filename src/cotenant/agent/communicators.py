@@ -4,10 +4,9 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cotenant.agent.kernel_names import Process
+from cotenant.agent.process import Departed, Process
 
 _PER_PROCESS_MAX: Final = 65536
-_GONE_KEPT: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Communicators:
     def __init__(self) -> None:
         self._known: dict[Process, dict[int, Communicator]] = {}
         self._splits: dict[Process, dict[tuple[int, int], int]] = {}
-        self._gone: dict[Process, None] = {}
+        self._departed = Departed()
 
     def find(self, process: Process, handle: int) -> Communicator:
         """What is known of the communicator at this address."""
@@ -71,9 +70,6 @@ class Communicators:
 
     def gone(self, process: Process) -> None:
         """The process ended; its last rows may still be on their way."""
-        self._gone[process] = None
-        while len(self._gone) > _GONE_KEPT:
-            oldest = next(iter(self._gone))
-            del self._gone[oldest]
+        if oldest := self._departed.add(process):
             self._known.pop(oldest, None)
             self._splits.pop(oldest, None)

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cotenant.agent.channel import Message
-from cotenant.agent.kernel_names import Process
+from cotenant.agent.process import Departed, Process
 
 _CONTEXTS_MAX: Final = 4096
-_GONE_KEPT: Final = 4096
 
 
 @dataclass(slots=True)
@@ -33,7 +32,7 @@ class Devices:
 
     def __init__(self) -> None:
         self._processes: dict[Process, _Known] = {}
-        self._gone: dict[Process, None] = {}
+        self._departed = Departed()
         self._to_look: dict[Process, None] = {}
 
     def context(self, fact: Any, process: Process) -> None:
@@ -80,7 +79,7 @@ class Devices:
     def sharing(self) -> dict[tuple[int, int], str]:
         """How each tenant shares its GPUs, where it can be told; by the kernel's cgroup ids."""
         users: dict[str, set[tuple[int, int]]] = {}
-        live = {p: k for p, k in self._processes.items() if p not in self._gone}
+        live = {p: k for p, k in self._processes.items() if p not in self._departed}
         for process, known in live.items():
             for context in known.contexts:
                 if gpu := self.gpu(process, context):
@@ -98,10 +97,5 @@ class Devices:
 
     def gone(self, process: Process) -> None:
         """The process ended; its last rows may still be on their way."""
-        if process not in self._processes:
-            return
-        self._gone[process] = None
-        while len(self._gone) > _GONE_KEPT:
-            oldest = next(iter(self._gone))
-            del self._gone[oldest]
+        if process in self._processes and (oldest := self._departed.add(process)):
             self._processes.pop(oldest, None)

@@ -6,7 +6,8 @@ from typing import Any, Final
 import numpy as np
 
 from cotenant.agent.communicators import Communicator, Communicators
-from cotenant.agent.kernel_names import KernelNames, Process
+from cotenant.agent.kernel_names import KernelNames
+from cotenant.agent.process import Process
 from cotenant.identity.ledger import Ledger
 from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import FACT

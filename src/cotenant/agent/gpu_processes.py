@@ -17,9 +17,10 @@ from cotenant.agent.communicators import Communicators
 from cotenant.agent.devices import Devices
 from cotenant.agent.graphs import Graphs
 from cotenant.agent.in_flight import InFlight
-from cotenant.agent.kernel_names import KernelNames, Nameless, Process
+from cotenant.agent.kernel_names import KernelNames, Nameless
 from cotenant.agent.layers import Layers
 from cotenant.agent.memory import Memory
+from cotenant.agent.process import Process
 from cotenant.identity.ledger import Ledger
 
 FactHandler = Callable[[Any, bytes], None]

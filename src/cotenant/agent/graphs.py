@@ -9,11 +9,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cotenant.agent.kernel_names import KernelNames, Process
+from cotenant.agent.kernel_names import KernelNames
+from cotenant.agent.process import Departed, Process
 from cotenant.probes.tables import BY_ID
 
 _GRAPHS_MAX: Final = 65536  # Per process.
-_GONE_KEPT: Final = 1024
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Graphs:
         self._names = names
         self._seed = seed
         self._processes: dict[Process, _Known] = {}
-        self._gone: dict[Process, None] = {}
+        self._departed = Departed()
         self._new: list[dict[str, Any]] = []
 
     def versions(self, process: Process, handle: int) -> list[Version]:
@@ -94,12 +94,7 @@ class Graphs:
 
     def gone(self, process: Process) -> None:
         """The process ended; its last rows may still be on their way."""
-        if process not in self._processes:
-            return
-        self._gone[process] = None
-        while len(self._gone) > _GONE_KEPT:
-            oldest = next(iter(self._gone))
-            del self._gone[oldest]
+        if process in self._processes and (oldest := self._departed.add(process)):
             self._processes.pop(oldest, None)
 
     # Capture.

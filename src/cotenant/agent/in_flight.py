@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from cotenant.agent.communicators import Communicators
-from cotenant.agent.kernel_names import Process
+from cotenant.agent.process import Process
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
 from cotenant.probes.tables import BY_ID

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.agent.channel import Message
-from cotenant.agent.kernel_names import Nameless, Process
+from cotenant.agent.kernel_names import Nameless
+from cotenant.agent.process import Process
 from cotenant.agent.symbols import Symbols
 
 _NVIDIA_MAJOR: Final = 195

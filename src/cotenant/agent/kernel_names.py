@@ -9,19 +9,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from cotenant.agent.demangle import demangle
+from cotenant.agent.process import Departed, Process
 
 _HANDLES_MAX: Final = 262_144  # Per process: a hostile one must not fill our memory.
 _ERAS_MAX: Final = 4096
-_GONE_KEPT: Final = 4096
 
 Era = tuple[int, str]
-
-
-class Process(NamedTuple):
-    """A process for ever: pids come round again."""
-
-    pid: int
-    start_ns: int
 
 
 class Nameless(NamedTuple):
@@ -46,7 +39,7 @@ class KernelNames:
 
     def __init__(self) -> None:
         self._processes: dict[Process, _Known] = {}
-        self._gone: dict[Process, None] = {}
+        self._departed = Departed()
         self._unknown: dict[Nameless, str] = {}
         self.full = 0
 
@@ -136,10 +129,7 @@ class KernelNames:
 
     def gone(self, process: Process) -> None:
         """The process ended; its last rows may still be on their way."""
-        self._gone[process] = None
-        while len(self._gone) > _GONE_KEPT:
-            oldest = next(iter(self._gone))
-            del self._gone[oldest]
+        if oldest := self._departed.add(process):
             self._processes.pop(oldest, None)
             for nameless in [n for n in self._unknown if n.process == oldest]:
                 del self._unknown[nameless]

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from cotenant.agent.batch import Batch
-from cotenant.agent.kernel_names import KernelNames, Process
+from cotenant.agent.kernel_names import KernelNames
+from cotenant.agent.process import Process
 from cotenant.probes.function import Library
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.events import ENUMS

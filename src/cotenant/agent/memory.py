@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from cotenant.agent.devices import Devices
-from cotenant.agent.kernel_names import Process
+from cotenant.agent.process import Process
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
 from cotenant.schema.layouts import ALLOCATION, ALLOCATION_KEY, HOLDING, HOLDING_KEY

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from cotenant.agent.kernel_names import Nameless, Process
+from cotenant.agent.kernel_names import Nameless
+from cotenant.agent.process import Process
 from cotenant.probes.elf import BadElf, Elf
 from cotenant.probes.roots import open_mapping
 

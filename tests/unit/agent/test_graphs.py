@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 
 from cotenant.agent.graphs import Graphs
-from cotenant.agent.kernel_names import KernelNames, Process
+from cotenant.agent.kernel_names import KernelNames
+from cotenant.agent.process import Process
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.schema.layouts import FACT
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cotenant.agent.devices import Devices
 from cotenant.agent.inspector import Driver
-from cotenant.agent.kernel_names import Process
+from cotenant.agent.process import Process
 
 FIRST = "GPU-11111111-2222-3333-4444-555555555555"
 SECOND = "GPU-66666666-7777-8888-9999-000000000000"

@@ -1,6 +1,7 @@
 """Names of handles: eras, aliases, unloading, and tenants that would fill our memory."""
 
-from cotenant.agent.kernel_names import KernelNames, Nameless, Process
+from cotenant.agent.kernel_names import KernelNames, Nameless
+from cotenant.agent.process import Process
 
 ONE = Process(7, 1000)
 TWO = Process(7, 2000)

@@ -9,6 +9,7 @@ import pytest
 
 from cotenant.errors import QuestionError, StoreError
 from cotenant.query.answer import Loss, Span
+from cotenant.query.promises import promise
 from cotenant.query.session import Limits, Session
 from cotenant.schema import TABLES
 from cotenant.store.writer import StoreWriter
@@ -16,27 +17,8 @@ from cotenant.store.writer import StoreWriter
 NOW_NS = 1_790_000_000_000_000_000
 SECOND_NS = 1_000_000_000
 
-TOP_KERNELS = """
-SELECT container_id,
-       kernel_name,
-       COUNT(*)                AS launches,
-       SUM(duration_ns)/1e6    AS total_ms
-  FROM cuda_events e
-  JOIN containers  c ON c.cgroup_id = e.cgroup_id
- GROUP BY container_id, kernel_name
- ORDER BY total_ms DESC
- LIMIT 20;
-"""
-NCCL_COST = """
-SELECT container_id,
-       op,
-       COUNT(*)                AS calls,
-       AVG(duration_ns)/1e6    AS avg_ms,
-       MAX(duration_ns)/1e6    AS p100_ms
-  FROM nccl_events e
-  JOIN containers  c ON c.cgroup_id = e.cgroup_id
- GROUP BY container_id, op;
-"""
+TOP_KERNELS = promise("kernels")
+NCCL_COST = promise("nccl")
 
 
 def test_the_first_promised_query_runs_as_written(ask):

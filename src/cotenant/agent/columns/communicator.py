@@ -8,7 +8,7 @@ import pyarrow as pa
 from cotenant.agent.batch import Batch
 from cotenant.agent.columns.plain import Needs
 from cotenant.agent.communicators import Communicator, Communicators
-from cotenant.agent.kernel_names import Process
+from cotenant.agent.process import Process
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 from cotenant.agent.batch import Batch
 from cotenant.agent.columns.plain import Needs
 from cotenant.agent.devices import Devices
-from cotenant.agent.kernel_names import Process
+from cotenant.agent.process import Process
 from cotenant.schema.wire import Field
 
 _KEY: Final = ("pid", "process_start_ns", "context")

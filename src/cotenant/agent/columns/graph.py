@@ -6,7 +6,7 @@ from cotenant.agent.batch import Batch
 from cotenant.agent.columns.eras import by_time
 from cotenant.agent.columns.plain import Needs
 from cotenant.agent.graphs import Graphs
-from cotenant.agent.kernel_names import Process
+from cotenant.agent.process import Process
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
 

@@ -8,7 +8,8 @@ from cotenant.agent.batch import Batch
 from cotenant.agent.columns.eras import by_time
 from cotenant.agent.columns.plain import Needs
 from cotenant.agent.graphs import Graphs
-from cotenant.agent.kernel_names import KernelNames, Nameless, Process
+from cotenant.agent.kernel_names import KernelNames, Nameless
+from cotenant.agent.process import Process
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field

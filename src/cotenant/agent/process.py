@@ -1,0 +1,34 @@
+"""Processes that are followed, and for how long after their end."""
+
+from typing import Final, NamedTuple
+
+_KEPT: Final = 4096
+
+
+class Process(NamedTuple):
+    """A process for ever: pids come round again."""
+
+    pid: int
+    start_ns: int
+
+
+class Departed:
+    """Processes that ended. Their last rows may still be on their way: what is known of one is
+    kept until many others have ended after it.
+    """
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self._kept = kept
+        self._processes: dict[Process, None] = {}
+
+    def __contains__(self, process: object) -> bool:
+        return process in self._processes
+
+    def add(self, process: Process) -> Process | None:
+        """This one ended; the one to forget now, if any."""
+        self._processes[process] = None
+        if len(self._processes) <= self._kept:
+            return None
+        oldest = next(iter(self._processes))
+        del self._processes[oldest]
+        return oldest
