@@ -113,24 +113,33 @@ static __always_inline struct body *last_words(struct stack *stack)
 	return outermost->waiting ? &outermost->row.body : &innermost->own;
 }
 
+/* Room for the row of a call that never returned, with its head; NULL where it is lost. */
+static __always_inline void *last_row(struct thread *thread, struct stack *stack,
+				      enum event_kind kind, __u32 size)
+{
+	struct frame *outermost = &stack->frames[0];
+	struct total *total = count_row(thread, outermost->function);
+	void *event = bpf_ringbuf_reserve(&events, size, 0);
+
+	if (event)
+		head_fill(event, thread, kind, size, outermost->began_ns);
+	else
+		lose_row(total);
+	return event;
+}
+
 static __always_inline void end_cuda(struct thread *thread)
 {
 	struct body *body = last_words(&thread->cuda);
-	__u16 function = thread->cuda.frames[0].function;
 	struct cuda_event *event;
-	struct total *total;
 
 	if (!body)
 		return;
-	total = count_row(thread, function);
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event) {
-		lose_row(total);
+	event = last_row(thread, &thread->cuda, EVENT_CUDA, sizeof(*event));
+	if (!event)
 		return;
-	}
 	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
-	head_fill(&event->head, thread, EVENT_CUDA, sizeof(*event), thread->cuda.frames[0].began_ns);
-	event->api = function;
+	event->api = thread->cuda.frames[0].function;
 	event->known &= ~(1 << CUDA_KNOWN_RESULT | 1 << CUDA_KNOWN_DURATION);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
@@ -138,22 +147,16 @@ static __always_inline void end_cuda(struct thread *thread)
 static __always_inline void end_nccl(struct thread *thread)
 {
 	struct body *body = last_words(&thread->nccl);
-	__u16 function = thread->nccl.frames[0].function;
 	struct nccl_event *event;
-	struct total *total;
 
 	if (!body)
 		return;
-	total = count_row(thread, function);
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event) {
-		lose_row(total);
+	event = last_row(thread, &thread->nccl, EVENT_NCCL, sizeof(*event));
+	if (!event)
 		return;
-	}
 	for (int i = 0; i < NCCL_BODY; i++)
 		((__u64 *)((void *)event + sizeof(struct event_head)))[i] = body->words[i];
-	head_fill(&event->head, thread, EVENT_NCCL, sizeof(*event), thread->nccl.frames[0].began_ns);
-	event->api = function;
+	event->api = thread->nccl.frames[0].function;
 	event->known &= ~(1 << NCCL_KNOWN_RESULT | 1 << NCCL_KNOWN_DURATION);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }

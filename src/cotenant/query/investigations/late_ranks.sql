@@ -2,31 +2,13 @@
 -- question: Is one rank of a communicator late again and again?
 -- reading: `last` is how often the rank was the last to call, out of `collectives`; by chance that
 -- is one in `ranks_seen`. `late` is the median time by which it was later than the median rank.
-with calls as (
-    select
-        c.tenant,
-        n.comm_hash,
-        n.op,
-        n.rank,
-        n.timestamp_ns,
-        row_number() over (
-            partition by n.comm_hash, n.rank, n.op order by n.timestamp_ns
-        )                                           as turn
-    from nccl_events n
-    join containers c using (cgroup_id)
-    where n.comm_hash is not null and n.rank is not null
-      and n.op in (
-          'AllReduce', 'Reduce', 'Broadcast', 'AllGather', 'ReduceScatter', 'AlltoAll', 'Gather',
-          'Scatter'
-      )
-),
-arrivals as (
+with arrivals as (
     select
         *,
         timestamp_ns - median(timestamp_ns) over (partition by comm_hash, op, turn) as late_ns,
         timestamp_ns = max(timestamp_ns) over (partition by comm_hash, op, turn) as is_last,
         count(*) over (partition by comm_hash, op, turn) as ranks
-    from calls
+    from collective_turns
 )
 select
     tenant,

@@ -4,21 +4,6 @@
 -- reading: A collective begins when its last rank arrives. `late` is how long after the median of
 -- the ranks seen here the last one called; the others waited that long. Ranks on other hosts are
 -- not seen: where `ranks_seen` is less than `nranks`, the late one may be elsewhere.
-with calls as (
-    select
-        c.tenant,
-        n.*,
-        row_number() over (
-            partition by n.comm_hash, n.rank, n.op order by n.timestamp_ns
-        )                                           as turn
-    from nccl_events n
-    join containers c using (cgroup_id)
-    where n.comm_hash is not null and n.rank is not null
-      and n.op in (
-          'AllReduce', 'Reduce', 'Broadcast', 'AllGather', 'ReduceScatter', 'AlltoAll', 'Gather',
-          'Scatter'
-      )
-)
 select
     arg_max(tenant, timestamp_ns)                   as tenant,
     op,
@@ -31,7 +16,7 @@ select
     max(nranks)                                     as nranks,
     max(bytes)                                      as bytes,
     max(duration_ns)                                as slowest_ns
-from calls
+from collective_turns
 group by comm_hash, op, turn
 having count(*) > 1
 order by late_ns desc, comm_hash, op, turn
