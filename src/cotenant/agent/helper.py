@@ -174,11 +174,13 @@ class Helper:
             self._naming.stop()
             self._discovery.stop()
             self._pointers.take_all().close()
-            self._libraries.close()
+            left = self._libraries.close()
             for link in self._tracepoints:
                 os.close(link)
             self._hooks.close()
-            self._tell({"type": "stopped", "mappings_lost": self._watch.lost})
+            self._tell(
+                {"type": "stopped", "mappings_lost": self._watch.lost, "left": len(left.events)}
+            )
             return False
         return True
 

@@ -26,6 +26,7 @@ class HelperProcess:
     def __init__(self, settings: Message) -> None:
         ours, theirs = Channel.pair()
         self.messages: list[Message] = []
+        self.notices: list[str] = []  # What is worth knowing after the stop, each in one line.
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "cotenant.agent.helper", json.dumps(settings)],
@@ -97,14 +98,19 @@ class HelperProcess:
         """Ask it to remove every probe; returns when they are gone."""
         try:
             self.channel.send({"type": "stop"})
-            self._expect("stopped", _STOP_S)
+            left = self._expect("stopped", _STOP_S)[0]["left"]
         except CotenantError:
+            left = 0
             self._process.kill()
+        if left:
+            self.notices.append(
+                f"the kernel goes on removing {left} perf events for a while; none of them fires"
+            )
         messages, self.messages = self.messages, []
         self.channel.close()
         # Its descriptors may take the kernel long to close; no probe fires meanwhile.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_EXIT_S)
+            self._process.wait(0 if left else _EXIT_S)
         return messages
 
     def kill(self) -> None:

@@ -193,18 +193,23 @@ class Libraries:
 
         threading.Thread(target=close, name="release", daemon=True).start()
 
-    def close(self) -> None:
-        """No probe fires when this returns; those that take long to remove go with the process."""
+    def close(self) -> Attachment:
+        """No probe fires when this returns; what takes long to remove goes with the process.
+
+        The kernel removes perf events one after the other under a lock of its own, however many
+        threads ask for it.
+        """
         everything = Attachment()
         for library in self._probed.values():
             everything.take(library.attachment)
         if everything.events:
             everything.silence()
-            return
+            return everything
         everything.close()
         for library in self._probed.values():
             os.close(library.fd)
         self._probed.clear()
+        return everything
 
 
 def _state(fd: int) -> tuple[int, int]:

@@ -330,6 +330,7 @@ class Recorder:
             self._cycle(totals=False)
             self._stopping = True
             self._heard += self._helper.stop()
+            self.notices += self._helper.notices
             self._drain.stop()
             self._upkeep.stop()
             self._cycle(totals=False)

@@ -60,7 +60,8 @@ class Attachment:
     def silence(self) -> None:
         """No program runs any more, at once; what is left to remove can wait.
 
-        Removing perf events waits for the kernel once for each of them, one after the other.
+        Removing perf events waits for the kernel once for each of them, one after the other
+        under one lock: more threads do not help.
         """
         for event in self.events:
             fcntl.ioctl(event, _PERF_EVENT_DISABLE, 0)
