@@ -30,6 +30,6 @@ def keep_memory() -> None:
 
 
 def give_back_memory() -> None:
-    """Return what is free now: after work that took more than the next seals will."""
+    """Return what is free now: now and then, so that one big seal is not kept for ever."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

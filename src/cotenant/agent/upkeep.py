@@ -13,6 +13,7 @@ from cotenant.store.retention import Limits, Retention
 from cotenant.store.writer import StoreWriter
 
 _EVERY_S: Final = 2.0
+_GIVE_BACK_EVERY: Final = 5  # rounds
 _LOWEST_PRIORITY: Final = 19
 # After the clock was set, what counts as old may be young: nothing is let go for so long.
 _CLOCK_REST_S: Final = 600.0
@@ -46,9 +47,12 @@ class Upkeep:
     def _run(self) -> None:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
+        rounds = 0
         while not self._stop.wait(_EVERY_S):
             try:
-                if self._compactor.step(time.time_ns()):
+                merged = self._compactor.step(time.time_ns())
+                rounds += 1
+                if merged or rounds % _GIVE_BACK_EVERY == 0:
                     give_back_memory()
                 if time.monotonic() >= self._rest_until:
                     self._retention.step(time.time_ns())
