@@ -25,6 +25,9 @@ enum call_flags {
 	CALL_AT_ENTRY = 128,	/* all there is to know is known at entry: no return probe */
 	CALL_CALLER = 256,	/* of the runtime: the driver is called inside */
 	CALL_PER_THREAD = 512,	/* stream 0 is the thread's own default stream */
+	CALL_QUEUES = 1024,	/* of the driver: queues something on a stream */
+	CALL_SEVERAL = 2048,	/* on more streams than it tells */
+	CALL_EVENT = 4096,	/* its address is an event, whose stream is the call's */
 };
 
 enum call_shape {
@@ -56,6 +59,10 @@ enum call_step {
 	STEP_PRIMARY_RETAIN = 17,
 	STEP_PRIMARY_RELEASE = 18,
 	STEP_PRIMARY_RESET = 19,
+	STEP_EVENT_CREATE = 20,
+	STEP_EVENT_DESTROY = 21,
+	STEP_EVENT_ELAPSED = 22,
+	STEP_EVENT_GRAPH = 23,		/* recorded by a graph from now on */
 };
 
 struct call_spec {

@@ -7,10 +7,10 @@
  * The attach cookie is the function's number: how its arguments are read is data (call.h), so
  * that a new function is a row of the probe table, not code.
  */
-#include "capture.bpf.h"
 #include "context.bpf.h"
 #include "decode.bpf.h"
 #include "memory.bpf.h"
+#include "moment.bpf.h"
 #include "session.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -52,6 +52,13 @@ static __always_inline void count_only(struct thread *thread, const struct call_
 	}
 }
 
+/* A call that may queue something, and is not looked at. */
+static __always_inline void overlook(struct thread *thread, const struct call_spec *spec)
+{
+	if (spec->flags & CALL_QUEUES && timed(thread))
+		lanes_spoil();
+}
+
 static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 {
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
@@ -65,15 +72,22 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 		return SESSION_SKIP;
 	if (over_budget(&thread->budget) && countable(thread, spec)) {
 		count_only(thread, spec, function);
+		overlook(thread, spec);
 		return SESSION_SKIP;
 	}
 	frame = frame_push(&thread->cuda, ctx->sp, function);
-	if (!frame)
+	if (!frame) {
+		overlook(thread, spec);
 		return SESSION_SKIP;
+	}
 	read_arguments(ctx, thread, spec);
 	decode(frame, thread, spec);
-	if (spec->step)
+	if (spec->step) {
 		memory_enter(thread, frame, spec);
+		moment_enter(thread, frame, spec);
+	}
+	if (spec->flags & CALL_QUEUES && timed(thread))
+		lane_enter(thread, frame, spec);
 	frame->began_ns = bpf_ktime_get_ns();
 	return SESSION_RETURN;
 }
@@ -83,6 +97,8 @@ static __always_inline void emit(struct thread *thread, struct total *total, __u
 {
 	struct cuda_event *event;
 
+	if (cuda_body((struct body *)body)->lane)
+		lane_row(thread, body, began_ns);
 	event = row_begin(total, current_cgroup_id(), thread->v1_id, sizeof(*event));
 	if (!event)
 		return;
@@ -211,7 +227,7 @@ static __noinline int take_effect(struct thread *thread, struct frame *frame,
 	if (!thread || !frame || !spec)
 		return 0;
 	event = cuda_body(&frame->own);
-	if (frame->out && result == 0)
+	if (frame->out && result == 0 && spec->step != STEP_EVENT_ELAPSED)
 		read_out(frame);
 	if (spec->out_bytes && result == 0) {
 		event->known &= ~(1 << CUDA_KNOWN_BYTES);
@@ -219,10 +235,14 @@ static __noinline int take_effect(struct thread *thread, struct frame *frame,
 			set_bytes(event, event->bytes * pitch);
 	}
 	memory_leave(thread, frame, spec, result == 0);
+	if (spec->step == STEP_EVENT_RECORD)
+		record_leave(thread, frame, spec, result == 0);
 	if (result != 0)
 		return 0;
 	if (spec->step >= STEP_CAPTURE_BEGIN && spec->step <= STEP_EVENT_WAIT)
 		capture_leave(thread, frame, spec);
+	else if (spec->step >= STEP_EVENT_CREATE)
+		moment_leave(thread, frame, spec);
 	else if (spec->step >= STEP_CONTEXT_SET)
 		context_leave(thread, frame, spec);
 	if (spec->fact && !frame->guarded)
@@ -333,6 +353,7 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 	struct frame *frame;
 	struct total *total;
 	__u64 duration_ns;
+	struct body *row;
 
 	thread = spec ? thread_of_current() : NULL;
 	frame = thread ? frame_pop(&thread->cuda, ctx->sp) : NULL;
@@ -346,8 +367,16 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 	total = total_of(current_cgroup_id(), thread->v1_id, function);
 	if (total)
 		total_add(total, duration_ns, cuda_body(&frame->own)->bytes);
-	if (is_row(thread, frame, spec, ctx->ax))
-		pass_on(thread, total, frame->began_ns, settle(frame));
+	row = is_row(thread, frame, spec, ctx->ax) ? settle(frame) : NULL;
+	if (frame->lane)
+		lane_leave(frame, spec, ctx->ax, row == &frame->own);
+	else
+		overlook(thread, spec);
+	if (!row)
+		return 0;
+	if (spec->flags & CALL_EVENT)
+		moment_stream(thread, frame);
+	pass_on(thread, total, frame->began_ns, row);
 	return 0;
 }
 

@@ -119,7 +119,7 @@ struct cuda_event {
 	__u32 block_y DOC("threads in a block, y") KNOWN(CUDA_KNOWN_SHAPE);
 	__u32 block_z DOC("threads in a block, z") KNOWN(CUDA_KNOWN_SHAPE);
 	__u32 shared_bytes DOC("dynamic shared memory of a block") KNOWN(CUDA_KNOWN_SHAPE);
-	__u32 reserved;
+	__u32 lane;		/* where its stream is counted, while it is; see timing.bpf.h */
 	__u64 bytes DOC("bytes copied, set, allocated or freed") KNOWN(CUDA_KNOWN_BYTES);
 	__u32 direction DOC("HtoD, DtoH, DtoD or HtoH") AS("enum:cuda_direction")
 		KNOWN(CUDA_KNOWN_DIRECTION);

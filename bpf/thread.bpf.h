@@ -47,8 +47,10 @@ struct frame {
 	__u16 operations;
 	__u8 waiting;
 	__u8 quiet;		/* what happened inside went into a graph: no row */
-	__u8 taken;		/* the memory to be freed was known */
+	__u8 taken;		/* what the entry found: memory to be freed, a place in a stream */
 	__u8 guarded;
+	__u32 lane;		/* where it is counted as under way; see timing.bpf.h */
+	__u32 reserved;
 	struct body own;
 	struct row row;
 };
@@ -71,6 +73,8 @@ struct thread {
 	__u64 contexts[CONTEXTS_MAX];
 	__u32 contexts_depth;
 	__u32 nested;		/* the driver's calls inside the runtime's are seen */
+	__u64 armings;		/* as of which `timed` is known */
+	__u64 timed;		/* the process times what it runs */
 	__u64 args[32];		/* scratch, by slot */
 	struct stack cuda;
 	struct stack nccl;

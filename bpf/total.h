@@ -62,7 +62,8 @@ struct control {
 	__u64 share_bytes;	/* of the ring above that mark, for each tenant */
 	__u64 tenants;		/* among how many it is divided */
 	__u64 budget_calls;	/* calls of a thread recorded in full each second; 0 is all */
-	__u64 reserved[2];
+	__u64 blind;		/* odd while a function has no probes; another each time */
+	__u64 reserved;
 };
 
 #endif /* COTENANT_TOTAL_H */

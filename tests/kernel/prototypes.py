@@ -111,6 +111,22 @@ stream    cuStreamCreate               -      out -
 stream    cuStreamCreateWithPriority   -      out - -
 stream    cuStreamDestroy_v2           -      stream
 stream    cuStreamDestroy              -      stream
+stream    cuStreamWaitValue32          _ptsz  stream - - -
+stream    cuStreamWaitValue32_v2       _ptsz  stream - - -
+stream    cuStreamWaitValue64          _ptsz  stream - - -
+stream    cuStreamWaitValue64_v2       _ptsz  stream - - -
+stream    cuStreamWriteValue32         _ptsz  stream - - -
+stream    cuStreamWriteValue32_v2      _ptsz  stream - - -
+stream    cuStreamWriteValue64         _ptsz  stream - - -
+stream    cuStreamWriteValue64_v2      _ptsz  stream - - -
+stream    cuStreamBatchMemOp           _ptsz  stream - - -
+stream    cuStreamBatchMemOp_v2        _ptsz  stream - - -
+stream    cuStreamAttachMemAsync       _ptsz  stream - - -
+stream    cuStreamAddCallback          _ptsz  stream - - -
+stream    cuWaitExternalSemaphoresAsync _ptsz  - - - stream
+stream    cuSignalExternalSemaphoresAsync _ptsz  - - - stream
+stream    cuGraphicsMapResources       _ptsz  - - stream
+stream    cuGraphicsUnmapResources     _ptsz  - - stream
 stream    cuGreenCtxStreamCreate       -      out - - -
 init      cuInit                       -      -
 context   cuCtxCreate_v2               -      out - -
@@ -162,6 +178,9 @@ graph     cuGraphExecKernelNodeSetParams_v2 - - - node
 graph     cuGraphExecNodeSetParams     -      - - node
 graph     cuGraphExecDestroy           -      -
 graph     cuGraphUpload                _ptsz  - stream
+graph     cuGraphAddEventRecordNode    -      - - - - -
+graph     cuGraphEventRecordNodeSetEvent -      - -
+graph     cuGraphExecEventRecordNodeSetEvent -      - - -
 launch    cudaLaunchKernel             _ptsz  STUB_LAUNCH
 launch    cudaLaunchCooperativeKernel  _ptsz  STUB_LAUNCH
 launch    cudaLaunchKernelExC          _ptsz  config stub -

@@ -1,6 +1,14 @@
 """The kernel's monotonic clock and UTC."""
 
 import time
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+_PART_BITS: Final = 28  # A part of the kernel's time is about a quarter of a second.
+_PARTS_KEPT: Final = 1 << 16  # Nearly five hours.
+_PARTS_AT_ONCE: Final = 64
 
 
 def wall_offset_ns() -> int:
@@ -14,3 +22,39 @@ def wall_offset_ns() -> int:
             best = (after - before, wall - (before + after) // 2)
     assert best is not None
     return best[1]
+
+
+class WallClock:
+    """The kernel's clock into UTC; who asks about a moment again gets the same answer.
+
+    The offset between the two drifts. So a part of the kernel's time keeps the offset that held
+    when it was first asked about, and what is told of an operation later joins its row.
+    """
+
+    def __init__(self) -> None:
+        self.offset_ns = 0  # As sampled last.
+        self._kept: dict[int, int] = {}
+
+    def utc(self, times: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Nanoseconds since 1970."""
+        signed: npt.NDArray[np.int64] = times.astype(np.int64)
+        if not len(signed):
+            return signed
+        first, last = int(signed.min()) >> _PART_BITS, int(signed.max()) >> _PART_BITS
+        places = signed >> _PART_BITS
+        if last - first < _PARTS_AT_ONCE:
+            parts: Any = range(first, last + 1)
+            places -= first
+        else:
+            parts, places = np.unique(places, return_inverse=True)
+        offsets = np.array([self._offset(int(part)) for part in parts], np.int64)
+        signed += offsets[0] if (offsets == offsets[0]).all() else offsets[places]
+        return signed
+
+    def _offset(self, part: int) -> int:
+        kept = self._kept.get(part)
+        if kept is None:
+            kept = self._kept[part] = self.offset_ns
+            while len(self._kept) > _PARTS_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return kept

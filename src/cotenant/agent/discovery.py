@@ -115,9 +115,9 @@ class Discovery:
         """The host has mounted something made of these directories: perhaps a container's root."""
         self._put(_URGENT, lambda: self._search_layers(layers))
 
-    def rest(self, functions: frozenset[int]) -> None:
+    def rest(self, functions: frozenset[int], number: int) -> None:
         """These functions cost too much: no probes on them until told otherwise."""
-        self._put(_URGENT, lambda: self._libraries.rest(functions))
+        self._put(_URGENT, lambda: self._libraries.rest(functions, number))
 
     def do(self, work: Callable[[], None]) -> None:
         """Something else that may take long, in its turn."""

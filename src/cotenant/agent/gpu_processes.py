@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from cotenant.agent.batch import Batch
 from cotenant.agent.channel import Message
+from cotenant.agent.clock import WallClock
 from cotenant.agent.columns import Columns, Maker
 from cotenant.agent.columns.gpu import Gpu
 from cotenant.agent.columns.graph import Graph
@@ -21,6 +22,7 @@ from cotenant.agent.kernel_names import KernelNames, Nameless
 from cotenant.agent.layers import Layers
 from cotenant.agent.memory import Memory
 from cotenant.agent.process import Process
+from cotenant.agent.timings import Timings
 from cotenant.identity.ledger import Ledger
 
 FactHandler = Callable[[Any, bytes], None]
@@ -75,6 +77,7 @@ class GpuProcesses:
         self.graphs = Graphs(self.names, seed)
         self.devices = Devices()
         self.layers = Layers(layers)
+        self._timings = Timings(ledger)
         self._kernel = Kernel(self.names, self.graphs)
         self._pointers: dict[tuple[Process, int, str], list[Any]] = {}
         self._seen_pointers: dict[tuple[Process, int, str], None] = {}
@@ -108,6 +111,7 @@ class GpuProcesses:
             "DEVICE": lambda fact, text: self.devices.device(fact, _process(fact), text),
             "MEMORY": self._cuda_starts,
             "POINTER": self._pointer,
+            "ELAPSED": self._timings.elapsed,
         }
 
     def gone(self, process: Process) -> None:
@@ -167,20 +171,23 @@ class GpuProcesses:
             if text:
                 self.names.learn(Process(pid, start_ns), handle, text, 0)
 
-    def write(self, writer: Writer, now_ns: int, offset_ns: int) -> None:
+    def write(self, writer: Writer, now_ns: int, clock: WallClock) -> None:
         """Each second: tables of what processes hold and do."""
         if self._memory is not None:
             writer.append("gpu_memory", self._memory.read(now_ns))
         if self._in_flight is not None:
-            writer.append("in_flight", self._in_flight.read(now_ns, offset_ns))
+            writer.append("in_flight", self._in_flight.read(now_ns, clock.offset_ns))
         for ids, mode in self.devices.sharing().items():
             self._ledger.shared(self._tenant(*ids), mode)
         rows = self.graphs.take_rows()
         for row in rows:
             row["cgroup_id"] = self._tenant(*row.pop("cgroup"))
-            row["timestamp_ns"] += offset_ns
+            row["timestamp_ns"] += clock.offset_ns
         if rows:
             writer.append("graph_kernels", pa.Table.from_pylist(rows, schema=_GRAPH_SCHEMA))
+        timings = self._timings.take(clock)
+        if timings is not None:
+            writer.append("gpu_timings", timings)
 
     def _tenant(self, cgroup_id: int, cgroup_v1_id: int) -> int:
         ids = np.array([cgroup_id], np.uint64), np.array([cgroup_v1_id], np.uint64)

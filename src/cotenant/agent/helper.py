@@ -169,7 +169,7 @@ class Helper:
             spare = frozenset() if message["runtime"] else _RUNTIME
             self._discovery.do(partial(self._libraries.spare, spare))
         if message["type"] == "rest":
-            self._discovery.rest(frozenset(message["functions"]))
+            self._discovery.rest(frozenset(message["functions"]), message["number"])
         if message["type"] == "stop":
             self._naming.stop()
             self._discovery.stop()

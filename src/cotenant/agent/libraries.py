@@ -140,30 +140,34 @@ class Libraries:
     def _awake(self, found: Plan) -> list[Placed]:
         return [p for p in found.placed if p.function.id not in self._resting | self._spare]
 
-    def rest(self, functions: frozenset[int]) -> None:
+    def rest(self, functions: frozenset[int], number: int) -> None:
         """Leave these functions without probes; all others have theirs throughout.
 
         New probes come before the old ones go. A call that meets both is one call: the second
         entry replaces the frame of the first, and the second return finds none.
         """
         changed, self._resting = self._resting ^ functions, functions
-        self._attach_again(changed)
+        done = self._attach_again(changed)
+        self._tell({"type": "rested", "number": number, "whole": done and not functions})
 
     def spare(self, functions: frozenset[int]) -> None:
         """Leave these without probes, because another layer tells the same."""
         changed, self._spare = self._spare ^ functions, functions
         self._attach_again(changed)
 
-    def _attach_again(self, changed: frozenset[int]) -> None:
+    def _attach_again(self, changed: frozenset[int]) -> bool:
+        done = True
         for library in self._probed.values():
             if not any(p.function.id in changed for p in library.plan.placed):
                 continue
             try:
                 fresh = self._attacher.attach(held_path(library.fd), self._awake(library.plan))
             except ProbeError:
-                continue  # The old ones stay; the next change tries again.
+                done = False  # The old ones stay; the next change tries again.
+                continue
             old, library.attachment = library.attachment, fresh
             old.close()
+        return done
 
     def sweep(self, mapped: set[Inode], *, linger_ns: int) -> int:
         """Let go of libraries that nobody has mapped for a while; how many went."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 from cotenant.agent.allocation import keep_memory
 from cotenant.agent.budget import Budget
 from cotenant.agent.channel import Closed, Message
-from cotenant.agent.clock import wall_offset_ns
+from cotenant.agent.clock import WallClock, wall_offset_ns
 from cotenant.agent.columns import Columns, Maker
 from cotenant.agent.columns.communicator import CollectiveBytes, Membership
 from cotenant.agent.columns.endpoint import Address, Endpoint
@@ -104,7 +104,7 @@ class Recorder:
         )
         self._facts = Facts(self._ledger, self._gpus.names, self._communicators)
         self._facts.add(self._gpus.handlers(), self._gpus.gone)
-        self._time = Time()
+        self._clock = WallClock()
         self._session = SessionRow(
             node=self.node,
             boot_id=self.boot_id,
@@ -170,7 +170,7 @@ class Recorder:
     def _makers(self) -> dict[str, Maker]:
         return {
             "copy": Copy(),
-            "time": self._time,
+            "time": Time(self._clock),
             "cgroup": Tenant(self._ledger),
             "enum": Enum(),
             "address": Address(),
@@ -187,7 +187,7 @@ class Recorder:
         if before and abs(self._offset_ns - before) > _CLOCK_STEP_NS:
             self._session.clock_set(time.time_ns(), self._offset_ns - before)
             self._upkeep.clock_was_set()
-        self._time.offset_ns = self._offset_ns
+        self._clock.offset_ns = self._offset_ns
         self._facts.offset_ns = self._offset_ns
 
     def run(self, stop: threading.Event, show: Callable[[Progress], None]) -> None:
@@ -223,6 +223,7 @@ class Recorder:
     def _learn(self) -> None:
         """What the helper said. A name may overtake the birth it belongs to: it is told twice."""
         self._session.hear(self._heard)
+        self._control.hear(self._heard)
         named = [message for message in self._heard if message["type"] == "named"]
         for message in (*self._named_before, *named):
             names = Names.from_json(message["names"])
@@ -279,7 +280,7 @@ class Recorder:
         self._add("rollups", self._rollups.take(_END_NS if last else now_ns))
         self._add("host_events", self._throttle.sample(now_ns) if self._throttle else None)
         self._add("limits", self._limits.sample(now_ns))
-        self._gpus.write(self._keeper, now_ns, self._offset_ns)
+        self._gpus.write(self._keeper, now_ns, self._clock)
         self._control.divide(self._totals.tenants)
         self._spend()
         counters = self._totals.counters()
@@ -309,7 +310,7 @@ class Recorder:
         gone, back = self._budget.look(self._totals.calls, time.monotonic())
         if gone or back:
             self._resting = (self._resting | set(gone)) - set(back)
-            self._helper.channel.send({"type": "rest", "functions": sorted(self._resting)})
+            self._helper.channel.send(self._control.rest(self._resting))
             for function in (*gone, *back):
                 self._session.rested(function, time.time_ns(), resting=function in gone)
         self._session.over_budget(self._totals.unmeasured)
@@ -329,6 +330,7 @@ class Recorder:
             self._drain.catch_up()
             self._cycle(totals=False)
             self._stopping = True
+            self._control.blind()
             self._heard += self._helper.stop()
             self.notices += self._helper.notices
             self._drain.stop()

@@ -92,7 +92,11 @@ class Attacher:
         done = Attachment()
         try:
             for family in Family:
-                mine = [p for p in placed if p.function.family == family]
+                # Where a record is seen, so is what is queued before and after it: it comes last.
+                mine = sorted(
+                    (p for p in placed if p.function.family == family),
+                    key=lambda p: p.function.step == "EVENT_RECORD",
+                )
                 if mine and self.method is Method.PAIR:
                     self._attach_pairs(done, path, mine, pid)
                 elif mine:

@@ -14,6 +14,10 @@ from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import CALL_SPEC
 
 STRUCT: Final = 13  # Slot of the first word of the struct.
+# Operations of the driver that are queued on a stream, the default one if they name none.
+_QUEUED: Final = frozenset({"launch", "graph_launch", "memcpy", "memset", "prefetch", "host"})
+# Those that are if they name one.
+_QUEUED_IF_NAMED: Final = frozenset({"alloc", "free"})
 
 
 class Library(StrEnum):
@@ -45,6 +49,9 @@ class Flag(IntFlag):
     AT_ENTRY = 128
     CALLER = 256
     PER_THREAD = 512
+    QUEUES = 1024
+    SEVERAL = 2048
+    EVENT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,15 @@ def _all_flags(function: Function) -> Flag:
         flags |= Flag.CALLER
     if function.symbol.endswith(("_ptsz", "_ptds")):
         flags |= Flag.PER_THREAD
+    if _queues(function):
+        flags |= Flag.QUEUES
     return flags
+
+
+def _queues(function: Function) -> bool:
+    if function.library is not Library.CUDA or not function.flags & Flag.OPERATION:
+        return False
+    return function.op in _QUEUED or (function.op in _QUEUED_IF_NAMED and function.stream > 0)
 
 
 def encode(function: Function) -> bytes:

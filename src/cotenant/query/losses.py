@@ -10,7 +10,7 @@ from cotenant.store.manifest import Segment
 
 _EVENTS: Final = "_events"
 # Made from the rows of a family, and lacking what they lack. Totals are exact: they lack nothing.
-_MADE_FROM: Final = {"gpu_memory": "cuda", "graph_kernels": "cuda"}
+_MADE_FROM: Final = {"gpu_memory": "cuda", "graph_kernels": "cuda", "gpu_timings": "cuda"}
 
 
 def families_of(tables: Iterable[str]) -> list[str]:

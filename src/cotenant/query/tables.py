@@ -1,6 +1,6 @@
 """One view per table of the schema, over the segments that are current."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +9,8 @@ from cotenant.schema import TABLES, Column, Table
 from cotenant.store.manifest import Segment, schema_id
 
 TIME: Final = "timestamp_ns"
+_TIMED: Final = "cuda_events"
+_TIMINGS: Final = "gpu_timings"
 _SQL_TYPES: Final = {
     "int64": "BIGINT",
     "int32": "INTEGER",
@@ -117,11 +119,56 @@ def view(
     return f"SELECT {columns} FROM {scan}{where}"
 
 
+def _with_timings(rows: str, timings: str) -> str:
+    """Rows of ``cuda_events`` with what applications timed; asked about twice, the first counts."""
+    keys = "node, pid, tid, timestamp_ns"
+    told = f"SELECT {keys}, arg_min(gpu_ns, asked_ns) AS told_ns FROM ({timings}) GROUP BY ALL"
+    source = "CASE WHEN told_ns IS NULL THEN gpu_ns_source ELSE 'elapsed' END"
+    return (
+        "SELECT * EXCLUDE (told_ns) REPLACE "
+        f"(coalesce(told_ns, gpu_ns) AS gpu_ns, {source} AS gpu_ns_source) "
+        f"FROM ({rows}) LEFT JOIN ({told}) USING ({keys})"
+    )
+
+
+def _timed_view(
+    connection: Any, root: Path, by_table: Mapping[str, Sequence[Segment]], window: Window
+) -> str:
+    """The view of ``cuda_events``: joined with timings only where there may be any."""
+    rows = [s for s in by_table[_TIMED] if window.covers(s)]
+    timings = [s for s in by_table[_TIMINGS] if window.covers(s)]
+    spans = _spans(timings)
+    near = [s for s in rows if s.node in spans and spans[s.node].covers(s)]
+    if not near:
+        return view(connection, TABLES[_TIMED], root, rows, window)
+    select = _with_timings(
+        view(connection, TABLES[_TIMED], root, near, window),
+        view(connection, TABLES[_TIMINGS], root, timings, window),
+    )
+    far = [s for s in rows if s.node not in spans or not spans[s.node].covers(s)]
+    if not far:
+        return select
+    return f"{view(connection, TABLES[_TIMED], root, far, window)} UNION ALL {select}"
+
+
+def _spans(segments: Sequence[Segment]) -> dict[str, Window]:
+    """From when to when each node has rows."""
+    spans: dict[str, Window] = {}
+    for s in segments:
+        first, last = s.min_ns or 0, (1 << 62 if s.max_ns is None else s.max_ns) + 1
+        known = spans.get(s.node, Window(first, last))
+        spans[s.node] = Window(min(known.from_ns or 0, first), max(known.to_ns or 0, last))
+    return spans
+
+
 def create_views(connection: Any, root: Path, segments: Sequence[Segment], window: Window) -> None:
     """Make every table's view anew."""
     by_table: dict[str, list[Segment]] = {name: [] for name in TABLES}
     for segment in segments:
         by_table[segment.table].append(segment)
     for name, table in TABLES.items():
-        select = view(connection, table, root, by_table[name], window)
+        if name == _TIMED:
+            select = _timed_view(connection, root, by_table, window)
+        else:
+            select = view(connection, table, root, by_table[name], window)
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")

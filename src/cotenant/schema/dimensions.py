@@ -152,6 +152,19 @@ GRAPH_KERNELS: Final = Table(
     ),
 )
 
+GPU_TIMINGS: Final = Table(
+    "gpu_timings",
+    "What applications timed with events of their own; cuda_events shows it as gpu_ns.",
+    (
+        Column("timestamp_ns", "int64", "when the operation began, as in cuda_events", False),
+        Column("pid", "int32", "process id in the host's pid namespace", False),
+        Column("tid", "int32", "thread that began the operation", False),
+        Column("cgroup_id", "int64", "joins containers", False),
+        Column("gpu_ns", "int64", "time between the two events around it", False),
+        Column("asked_ns", "int64", "when the application asked how long it took, UTC", False),
+    ),
+)
+
 ROLLUPS: Final = Table(
     "rollups",
     "Per tenant, function and second; kept longer than rows.",
@@ -187,6 +200,7 @@ DIMENSIONS: Final = (
     IN_FLIGHT,
     GPU_MEMORY,
     GRAPH_KERNELS,
+    GPU_TIMINGS,
     ROLLUPS,
     LIMITS,
 )

@@ -36,9 +36,9 @@ CALL_SPEC: Final = np.dtype(
 
 CONTROL: Final = np.dtype(
     {
-        "names": ['window', 'excludes', 'paused', 'shed_above', 'share_bytes', 'tenants', 'budget_calls', 'reserved'],
-        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '2<u8'],
-        "offsets": [0, 8, 12, 16, 24, 32, 40, 48],
+        "names": ['window', 'excludes', 'paused', 'shed_above', 'share_bytes', 'tenants', 'budget_calls', 'blind', 'reserved'],
+        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56],
         "itemsize": 64,
     }
 )

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from cotenant.agent.batch import Batch, no_text
+from cotenant.agent.clock import WallClock
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
 
@@ -58,10 +58,10 @@ class Null:
 
 
 class Time:
-    """The kernel's clock into UTC, by the offset that holds now."""
+    """The kernel's clock into UTC."""
 
-    def __init__(self) -> None:
-        self.offset_ns = 0
+    def __init__(self, clock: WallClock) -> None:
+        self._clock = clock
 
     def needs(self, field: Field) -> Needs:
         """The field itself."""
@@ -69,7 +69,7 @@ class Time:
 
     def make(self, batch: Batch, field: Field) -> Any:
         """Nanoseconds since 1970."""
-        return pa.array(batch.plain(field.name).astype(np.int64) + self.offset_ns)
+        return pa.array(self._clock.utc(batch.plain(field.name)))
 
 
 def _text(value: bytes) -> str:

@@ -24,7 +24,9 @@ def _launches() -> tuple[Function, ...]:
     launch: dict[str, Any] = {"op": "launch", "flags": _OP}
     words: dict[str, Any] = {**launch, "shape": "WORDS", "stack": True, "handle": 1, "stream": 9}
     struct: dict[str, Any] = {**launch, "shape": "STRUCT", "struct": 1, "struct_words": 5}
-    several: dict[str, Any] = {**launch, "struct": 1, "struct_words": 6}
+    several: dict[str, Any] = {
+        **launch, "flags": _OP | Flag.SEVERAL, "struct": 1, "struct_words": 6,
+    }  # fmt: skip
     return (
         *_each(1, "cuLaunchKernel", "_ptsz", **words),
         *_each(3, "cuLaunchKernelEx", "_ptsz", handle=2, stream=STRUCT + 4, **struct),
@@ -175,33 +177,65 @@ def _waits() -> tuple[Function, ...]:
         *_each(130, "cuStreamSynchronize", "_ptsz", stream=1, **sync),
         *_each(132, "cuCtxSynchronize", **sync),
         *_each(133, "cuCtxSynchronize_v2", address=1, **sync),
-        *_each(134, "cuEventSynchronize", address=1, **sync),
+        *_each(134, "cuEventSynchronize", op="sync", flags=_OP | Flag.EVENT, address=1),
         *_each(135, "cuStreamQuery", "_ptsz", op="query", flags=Flag.READY, stream=1),
-        *_each(137, "cuEventQuery", op="query", flags=Flag.READY, address=1),
+        *_each(137, "cuEventQuery", op="query", flags=Flag.READY | Flag.EVENT, address=1),
     )
 
 
 def _events() -> tuple[Function, ...]:
     event: dict[str, Any] = {"op": "event", "flags": _ROW}
     record: dict[str, Any] = {**event, "address": 1, "stream": 2, "step": "EVENT_RECORD"}
-    stream: dict[str, Any] = {"op": "stream", "flags": _ROW}
+    destroy: dict[str, Any] = {**event, "address": 1, "step": "EVENT_DESTROY"}
+    elapsed: dict[str, Any] = {
+        **event, "out": 1, "other": 2, "address": 3, "step": "EVENT_ELAPSED",
+    }  # fmt: skip
+    wait: dict[str, Any] = {
+        "op": "event", "flags": _ROW | Flag.QUEUES, "stream": 1, "address": 2, "step": "EVENT_WAIT",
+    }  # fmt: skip
     return (
-        *_each(160, "cuEventCreate", out=1, **event),
-        *_each(161, "cuEventDestroy_v2", address=1, **event),
-        *_each(188, "cuEventDestroy", address=1, **event),
+        *_each(160, "cuEventCreate", out=1, other=2, step="EVENT_CREATE", **event),
+        *_each(161, "cuEventDestroy_v2", **destroy),
+        *_each(188, "cuEventDestroy", **destroy),
         *_each(162, "cuEventRecord", "_ptsz", **record),
         *_each(164, "cuEventRecordWithFlags", "_ptsz", **record),
-        *_each(
-            166, "cuStreamWaitEvent", "_ptsz", stream=1, address=2, step="EVENT_WAIT", **event
-        ),
-        *_each(168, "cuEventElapsedTime", address=3, **event),
-        *_each(169, "cuEventElapsedTime_v2", address=3, **event),
+        *_each(166, "cuStreamWaitEvent", "_ptsz", **wait),
+        *_each(168, "cuEventElapsedTime", **elapsed),
+        *_each(169, "cuEventElapsedTime_v2", **elapsed),
+    )
+
+
+def _streams() -> tuple[Function, ...]:
+    stream: dict[str, Any] = {"op": "stream", "flags": _ROW}
+    # Another stream may get the handle: what was queued on this one has nothing to do with it.
+    gone: dict[str, Any] = {"op": "stream", "flags": _ROW | Flag.QUEUES, "stream": 1}
+    # What makes a stream wait is no operation, and part of no operation's time.
+    waits: dict[str, Any] = gone
+    third: dict[str, Any] = {**waits, "stream": 3}
+    fourth: dict[str, Any] = {**waits, "stream": 4}
+    return (
         *_each(170, "cuStreamCreate", out=1, **stream),
         *_each(171, "cuStreamCreateWithPriority", out=1, **stream),
-        *_each(172, "cuStreamDestroy_v2", stream=1, **stream),
-        *_each(189, "cuStreamDestroy", stream=1, **stream),
+        *_each(172, "cuStreamDestroy_v2", **gone),
+        *_each(189, "cuStreamDestroy", **gone),
         *_each(173, "cuGreenCtxStreamCreate", out=1, **stream),
-    )  # fmt: skip
+        *_each(610, "cuStreamWaitValue32", "_ptsz", **waits),
+        *_each(612, "cuStreamWaitValue32_v2", "_ptsz", **waits),
+        *_each(614, "cuStreamWaitValue64", "_ptsz", **waits),
+        *_each(616, "cuStreamWaitValue64_v2", "_ptsz", **waits),
+        *_each(618, "cuStreamWriteValue32", "_ptsz", **waits),
+        *_each(620, "cuStreamWriteValue32_v2", "_ptsz", **waits),
+        *_each(622, "cuStreamWriteValue64", "_ptsz", **waits),
+        *_each(624, "cuStreamWriteValue64_v2", "_ptsz", **waits),
+        *_each(626, "cuStreamBatchMemOp", "_ptsz", **waits),
+        *_each(628, "cuStreamBatchMemOp_v2", "_ptsz", **waits),
+        *_each(630, "cuStreamAttachMemAsync", "_ptsz", **waits),
+        *_each(632, "cuStreamAddCallback", "_ptsz", **waits),
+        *_each(634, "cuWaitExternalSemaphoresAsync", "_ptsz", **fourth),
+        *_each(636, "cuSignalExternalSemaphoresAsync", "_ptsz", **fourth),
+        *_each(638, "cuGraphicsMapResources", "_ptsz", **third),
+        *_each(640, "cuGraphicsUnmapResources", "_ptsz", **third),
+    )
 
 
 def _contexts() -> tuple[Function, ...]:
@@ -257,6 +291,7 @@ FUNCTIONS: Final = (
     *_physical_memory(),
     *_waits(),
     *_events(),
+    *_streams(),
     *_contexts(),
     *_modules(),
 )

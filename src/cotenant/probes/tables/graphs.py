@@ -9,9 +9,10 @@ _RUNTIME: Final[dict[str, Any]] = {"op": "graph", "flags": Flag.ROW}
 # CUDA_KERNEL_NODE_PARAMS: the function first; since its second version also a CUkernel.
 _PARAMS: Final[dict[str, Any]] = {"struct_words": 1, "other": STRUCT}
 _PARAMS_V2: Final[dict[str, Any]] = {"struct_words": 8, "other": STRUCT, "alternate": STRUCT + 7}
-# CUgraphNodeParams: the node's type (0 is a kernel), then the above.
+# CUgraphNodeParams: the node's type (0 is a kernel), then the above; or an event to record.
 _ANY: Final[dict[str, Any]] = {
     "struct_words": 10, "guard": STRUCT, "other": STRUCT + 2, "alternate": STRUCT + 9,
+    "step": "EVENT_GRAPH",
 }  # fmt: skip
 
 
@@ -63,6 +64,9 @@ def _building() -> tuple[Function, ...]:
 def _running() -> tuple[Function, ...]:
     made: dict[str, Any] = {"out": 1, "handle": 2}
     node: dict[str, Any] = {"handle": 1, "address": 2, "struct": 3}
+    upload: dict[str, Any] = {
+        "handle": 1, "stream": 2, "fact": "", "flags": Flag.ROW | Flag.QUEUES,
+    }  # fmt: skip
     return (
         _one(260, "cuGraphInstantiate", "instantiate", **made),
         _one(261, "cuGraphInstantiate_v2", "instantiate", **made),
@@ -75,8 +79,17 @@ def _running() -> tuple[Function, ...]:
         _one(268, "cuGraphExecKernelNodeSetParams_v2", "exec_set", **node, **_PARAMS_V2),
         _one(269, "cuGraphExecNodeSetParams", "exec_set", **node, **_ANY),
         _one(270, "cuGraphExecDestroy", "exec_destroy", handle=1),
-        _one(271, "cuGraphUpload", "upload", handle=1, stream=2, fact=""),
-        _one(272, "cuGraphUpload_ptsz", "upload", handle=1, stream=2, fact=""),
+        _one(271, "cuGraphUpload", "upload", **upload),
+        _one(272, "cuGraphUpload_ptsz", "upload", **upload),
+    )
+
+
+def _recording() -> tuple[Function, ...]:
+    record: dict[str, Any] = {"fact": "", "step": "EVENT_GRAPH"}
+    return (
+        _one(273, "cuGraphAddEventRecordNode", "event", other=5, **record),
+        _one(274, "cuGraphEventRecordNodeSetEvent", "event", other=2, **record),
+        _one(275, "cuGraphExecEventRecordNodeSetEvent", "event", other=3, **record),
     )
 
 
@@ -101,4 +114,4 @@ def _of_runtime() -> tuple[Function, ...]:
     )  # fmt: skip
 
 
-FUNCTIONS: Final = (*_captures(), *_building(), *_running(), *_of_runtime())
+FUNCTIONS: Final = (*_captures(), *_building(), *_running(), *_recording(), *_of_runtime())

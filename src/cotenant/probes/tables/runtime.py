@@ -127,9 +127,9 @@ def _waits() -> tuple[Function, ...]:
         *_each(430, "cudaStreamSynchronize", "_ptsz", stream=1, **sync),
         *_each(432, "cudaDeviceSynchronize", **sync),
         *_each(433, "cudaThreadSynchronize", **sync),
-        *_each(434, "cudaEventSynchronize", address=1, **sync),
+        *_each(434, "cudaEventSynchronize", op="sync", flags=_OP | Flag.EVENT, address=1),
         *_each(435, "cudaStreamQuery", "_ptsz", op="query", flags=Flag.READY, stream=1),
-        *_each(437, "cudaEventQuery", op="query", flags=Flag.READY, address=1),
+        *_each(437, "cudaEventQuery", op="query", flags=Flag.READY | Flag.EVENT, address=1),
     )
 
 
