@@ -12,6 +12,7 @@ import pytest
 
 from tests.kernel.conftest import SIM, Recording, record
 from tests.kernel.containers import (
+    CGROUPS,
     PLACE,
     Container,
     brief_root,
@@ -89,10 +90,11 @@ def test_a_library_that_nobody_could_know_shows_its_gap(
         container.remove()
     before, after, *began = calls(container)
     seen = set(recorded(recording, container))
-    (told,) = [lib for lib in libraries(recording) if lib["path"] == "/data/engine.bin"]
-    gap = told["gap_ns"]
+    found = libraries(recording)
+    (gap,) = [lib["gap_ns"] for lib in found if lib["path"] == "/data/engine.bin"]
     assert gap > 0
-    assert recording.sql("select attach_gap_ns from sessions") == [{"attach_gap_ns": gap}]
+    longest = max(lib["gap_ns"] or 0 for lib in found)
+    assert recording.sql("select attach_gap_ns from sessions") == [{"attach_gap_ns": longest}]
     # It was mapped between ``before`` and ``after``; what was missed lies within the gap.
     missed = [when for number, when in enumerate(began, 1) if number not in seen]
     assert [when for when in missed if when >= after + gap] == []
@@ -101,13 +103,23 @@ def test_a_library_that_nobody_could_know_shows_its_gap(
     assert before <= after
 
 
-def held(pid: int) -> Counter[str]:
-    """Descriptors of a process, and what the kernel's BPF objects among them are."""
+def held(pid: int, mine: Path) -> Counter[str]:
+    """Descriptors of a process, and what the kernel's BPF objects among them are.
+
+    Libraries of others do not count: they may come and go meanwhile, too.
+    """
     found: Counter[str] = Counter()
     for info in Path(f"/proc/{pid}/fdinfo").iterdir():
         try:
             lines = info.read_text().splitlines()
+            path = Path(f"/proc/{pid}/fd/{info.name}").readlink()
         except OSError:
+            continue
+        for line in lines:
+            if line.startswith("path:"):  # Of a link on functions.
+                path = Path(line.removeprefix("path:").strip())
+        ours = path.is_relative_to(mine) or path.is_relative_to(f"/{PLACE}")
+        if ".so" in path.name and not ours:
             continue
         found["fd"] += 1
         found.update(word for line in lines if (word := line.partition(":")[0]) in HELD)
@@ -128,18 +140,23 @@ def test_containers_that_come_and_go_leave_nothing_behind(
     library = build_library(tmp_path / "libcuda.so.1", ["cuLaunchKernel", "cuMemFree_v2"])
     with record(store) as recording:
         pids = (helper_of(recording), recording.process.pid)
-        before = [held(pid) for pid in pids]
+        before = [held(pid, tmp_path) for pid in pids]
         for number in range(MANY):
             container = Container(base, tmp_path / f"c{number}")
             container.add(library, f"{PLACE}/libcuda.so.1")
             container.run("/brief", "/log/calls", "3", "0")
         # Each had an inode and a link of its own.
-        assert held(pids[0])["link_id"] > before[0]["link_id"]
+        assert held(pids[0], tmp_path)["link_id"] > before[0]["link_id"]
         deadline = time.monotonic() + 90
-        while (after := [held(pid) for pid in pids]) != before and time.monotonic() < deadline:
+        while (after := [held(pid, tmp_path) for pid in pids]) != before:
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.5)
         assert after == before
-    (rows,) = recording.sql("select count(*) as n from cuda_events where op = 'launch'")
+    (rows,) = recording.sql(
+        "select count(*) as n from cuda_events join containers using (cgroup_id) "
+        f"where cgroup_path like '%{CGROUPS}%' and op = 'launch'"
+    )
     told = [lib for lib in libraries(recording) if lib["gap_ns"] or not lib["attached"]]
     # Where a call was missed, its library says so.
     assert rows["n"] == 3 * MANY or told != []
