@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-
 from cotenant.agent.allocation import keep_memory
 from cotenant.agent.budget import Budget
 from cotenant.agent.channel import Closed, Message
@@ -24,6 +22,7 @@ from cotenant.agent.columns.plain import Copy, Enum, Null, Time
 from cotenant.agent.columns.tenant import Tenant
 from cotenant.agent.communicators import Communicators
 from cotenant.agent.config import as_message
+from cotenant.agent.containers import Containers
 from cotenant.agent.control import Control
 from cotenant.agent.drain import Drain
 from cotenant.agent.facts import Facts
@@ -93,7 +92,7 @@ class Recorder:
             preference=hierarchy.preference,
             rules=settings.config.rules,
         )
-        self._ledger_version = -1
+        self._containers = Containers(self._ledger, self._writer)
         self._communicators = Communicators()
         self._gpus = GpuProcesses(
             f"{self.node}/{self.boot_id}",
@@ -316,9 +315,7 @@ class Recorder:
         self._session.over_budget(self._totals.unmeasured)
 
     def _snapshots(self) -> None:
-        if self._ledger.version != self._ledger_version:
-            self._ledger_version = self._ledger.version
-            self._writer.replace("containers", pa.Table.from_pylist(self._ledger.rows()))
+        self._containers.write()
         if self._session.changed:
             self._writer.replace("sessions", self._session.table(self._offset_ns))
 

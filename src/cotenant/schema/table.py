@@ -25,6 +25,10 @@ class Table:
     columns: tuple[Column, ...]
     snapshot: bool = False
 
+    def __hash__(self) -> int:
+        """Names differ; hashing all columns would cost more than what is cached by table."""
+        return hash(self.name)
+
     def column(self, name: str) -> Column:
         """The column of this name; KeyError if there is none."""
         for column in self.columns:

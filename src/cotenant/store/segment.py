@@ -25,16 +25,19 @@ _DURATIONS: Final = frozenset({"duration_ns", "gpu_ns", "queue_ns", "rtt_ns"})
 _SKIP_BY: Final = (TIME, "cgroup_id", "duration_ns")
 
 
-def _arrow_type(column: Column) -> Any:
-    if column.type == "list<int64>":
+@cache
+def _arrow_type(name: str) -> Any:
+    if name == "list<int64>":
         return pa.list_(pa.int64())
-    return pa.bool_() if column.type == "bool" else getattr(pa, column.type)()
+    return pa.bool_() if name == "bool" else getattr(pa, name)()
 
 
 @cache
 def arrow_schema(table: Table) -> Any:
     """The table's columns as Arrow fields."""
-    return pa.schema(pa.field(c.name, _arrow_type(c), nullable=c.nullable) for c in table.columns)
+    return pa.schema(
+        pa.field(c.name, _arrow_type(c.type), nullable=c.nullable) for c in table.columns
+    )
 
 
 def _repaired(strings: Any) -> Any:
@@ -67,30 +70,37 @@ def _text(values: Any) -> Any:
     return pa.chunked_array(chunks, type=_TEXT)
 
 
-def _column(table: Table, column: Column, data: Any) -> Any:
-    if column.name not in data.column_names:
-        if not column.nullable:
-            raise StoreError(f"{table.name}.{column.name} is missing, and may not be NULL")
-        kind = _TEXT if column.type == "string" else _arrow_type(column)
-        return pa.chunked_array([pa.nulls(data.num_rows, kind)])
-    values = data.column(column.name)
+def _missing(table: Table, column: Column, rows: int) -> Any:
+    if not column.nullable:
+        raise StoreError(f"{table.name}.{column.name} is missing, and may not be NULL")
+    kind = _TEXT if column.type == "string" else _arrow_type(column.type)
+    return pa.chunked_array([pa.nulls(rows, kind)])
+
+
+def _column(table: Table, column: Column, values: Any) -> Any:
     if not column.nullable and values.null_count:
         raise StoreError(f"{table.name}.{column.name} is NULL in {values.null_count} rows")
     if column.type == "string":
         return _text(values)
     # A number that a tenant chose may not fit; it wraps rather than cost the batch.
-    return values.cast(_arrow_type(column), safe=False)
+    kind = _arrow_type(column.type)
+    return values if values.type == kind else values.cast(kind, safe=False)
 
 
 def conform(table: Table, data: Any) -> Any:
     """The rows with exactly the table's columns: in order, in type, NULL where not given."""
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
-    known = {column.name for column in table.columns}
-    if strangers := [name for name in data.column_names if name not in known]:
-        raise StoreError(f"{table.name} has no column {strangers[0]}; see cotenant.schema")
-    columns = [_column(table, column, data) for column in table.columns]
-    return pa.table(columns, names=[column.name for column in table.columns])
+    given = dict(zip(data.column_names, data.columns, strict=True))
+    if strangers := given.keys() - {column.name for column in table.columns}:
+        raise StoreError(f"{table.name} has no column {min(strangers)}; see cotenant.schema")
+    columns = [
+        _column(table, column, given[column.name])
+        if column.name in given
+        else _missing(table, column, data.num_rows)
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=_written_schema(table))
 
 
 @cache
@@ -128,7 +138,9 @@ def _written_schema(table: Table) -> Any:
 
 def write_rows(parquet: Any, table: Table, rows: Any) -> None:
     """Add rows to an open writer, as row groups of their own."""
-    rows = rows.unify_dictionaries().cast(_written_schema(table))
+    rows = rows.unify_dictionaries()
+    if rows.schema != _written_schema(table):
+        rows = rows.cast(_written_schema(table))
     parquet.write_table(rows, row_group_size=ROW_GROUP)
 
 

@@ -22,17 +22,22 @@ def snapshot_key(rows: Any, boot_id: str) -> str:
     return str(names[0])
 
 
-def merged_snapshot(table: Table, file: Path, rows: Any) -> Any:
-    """The rows, and those of the file whose cgroup is not among them.
+def merged_snapshot(table: Table, file: Path, rows: Any) -> Any | None:
+    """The rows, and those of the file that they do not replace; None if it cannot be read.
 
     A recorder forgets the cgroups that are gone, and one that starts later in the same boot never
     knew them; the events that name them are still there.
     """
-    if "session_id" in rows.column_names or not file.exists():
-        return rows
     try:
         before = pq.ParquetFile(file).read()
-    except pa.ArrowInvalid:
-        return rows  # Damaged, and about to be replaced.
-    forgotten = pc.invert(pc.is_in(before.column("cgroup_id"), rows.column("cgroup_id")))
-    return pa.concat_tables([conform(table, before.filter(forgotten)), rows])
+    except (FileNotFoundError, pa.ArrowInvalid):
+        return None
+    return with_others(conform(table, before), rows)
+
+
+def with_others(before: Any, rows: Any) -> Any:
+    """The rows, and those before them of other cgroups; a recording has but one row."""
+    if "session_id" in rows.column_names:
+        return rows
+    others = pc.invert(pc.is_in(before.column("cgroup_id"), rows.column("cgroup_id")))
+    return pa.concat_tables([before.filter(others), rows])

@@ -7,6 +7,7 @@ fails, the rows stay in memory up to a bound, and the next seal tries again.
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -39,7 +40,7 @@ from cotenant.store.manifest import (
 )
 from cotenant.store.manifest import write_manifest as _write_manifest
 from cotenant.store.segment import conform, encode, span
-from cotenant.store.snapshot import merged_snapshot, snapshot_key
+from cotenant.store.snapshot import merged_snapshot, snapshot_key, with_others
 
 MAX_BUFFERED_BYTES: Final = 64 << 20
 
@@ -69,6 +70,7 @@ class StoreWriter:
         self._max_bytes = max_buffered_bytes
         self._rows: dict[str, list[Any]] = {}
         self._snapshots: dict[tuple[str, str], Any] = {}
+        self._wholes: dict[tuple[str, str], Callable[[], Any] | None] = {}
         self._buffered = 0
         self._buffer_lock = threading.Lock()  # Held for moments: appending never waits for a disk.
         self._commit_lock = threading.RLock()
@@ -118,14 +120,27 @@ class StoreWriter:
             self._rows.setdefault(table_name, []).append(rows)
             self._buffered += rows.nbytes
 
-    def replace(self, table_name: str, rows: Any, *, key: str | None = None) -> None:
-        """Set a snapshot table's rows for this boot, or for the recording that they name."""
+    def replace(
+        self,
+        table_name: str,
+        rows: Any,
+        *,
+        key: str | None = None,
+        whole: Callable[[], Any] | None = None,
+    ) -> None:
+        """Set some rows of a snapshot table, for this boot or for the recording that they name.
+
+        ``whole`` gives all rows, for when those that were written before cannot be read.
+        """
         table = _table(table_name)
         if not table.snapshot:
             raise StoreError(f"{table_name} only grows; append to it")
         rows = conform(table, rows)
+        whose = table_name, key or snapshot_key(rows, self.boot_id)
         with self._buffer_lock:
-            self._snapshots[table_name, key or snapshot_key(rows, self.boot_id)] = rows
+            waiting = self._snapshots.get(whose)
+            self._snapshots[whose] = rows if waiting is None else with_others(waiting, rows)
+            self._wholes[whose] = whole
 
     def seal(self, now_ns: int) -> dict[str, int]:
         """Make everything appended so far visible; how many rows of each table that was."""
@@ -144,7 +159,11 @@ class StoreWriter:
         with self._buffer_lock:
             for name, batches in rows.items():
                 self._rows[name] = batches + self._rows.get(name, [])
-            self._snapshots = snapshots | self._snapshots
+            for whose, rows_before in snapshots.items():
+                later = self._snapshots.get(whose)
+                self._snapshots[whose] = (
+                    rows_before if later is None else with_others(rows_before, later)
+                )
             self._buffered += taken
 
     def _seal(self, rows: dict[str, Any], snapshots: dict[Any, Any], now_ns: int) -> dict[str, int]:
@@ -187,7 +206,11 @@ class StoreWriter:
             path = f"{partition(name, node=self.node, now_ns=now_ns)}/{now_ns}-{number}.parquet"
         else:
             path = before.path
-            rows = merged_snapshot(TABLES[name], self.root / path, rows)
+            merged = merged_snapshot(TABLES[name], self.root / path, rows)
+            whole = self._wholes.get((name, key))
+            if merged is None and whole is not None:
+                merged = with_others(conform(TABLES[name], whole()), rows)
+            rows = rows if merged is None else merged
         content = encode(TABLES[name], rows)
         self._write_part(path, content)
         schema = schema_id(TABLES[name])

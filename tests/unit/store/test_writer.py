@@ -82,6 +82,24 @@ def test_a_snapshot_has_one_file_per_boot_that_is_rewritten(store, stored, conta
     assert len(store.segments) == 1
 
 
+def test_rows_of_a_snapshot_that_wait_for_a_seal_add_up(store, stored, container):
+    store.replace("containers", container(1, "first"))
+    store.replace("containers", container(2, "second"))
+    store.replace("containers", container(1, "third"))
+    store.seal(NOW_NS)
+    assert sorted(row["tenant"] for row in stored("containers")) == ["second", "third"]
+
+
+@pytest.mark.parametrize("harm", [lambda file: file.unlink(), lambda file: file.write_bytes(b"x")])
+def test_a_snapshot_that_cannot_be_added_to_is_written_whole(store, stored, container, harm):
+    store.replace("containers", container(1, "old"))
+    store.seal(NOW_NS)
+    harm(store.root / store.segments[0].path)
+    store.replace("containers", container(2, "new"), whole=lambda: container(1, "old"))
+    store.seal(NOW_NS)
+    assert sorted(row["tenant"] for row in stored("containers")) == ["new", "old"]
+
+
 def test_a_container_that_the_recorder_forgot_keeps_its_row(store, stored, container):
     store.replace("containers", container(1, "gone"))
     store.seal(NOW_NS)

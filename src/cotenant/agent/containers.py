@@ -1,0 +1,33 @@
+"""The ``containers`` table of the running boot: what changed in the ledger, into the store."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from cotenant.identity.ledger import Ledger
+from cotenant.identity.rows import Row
+from cotenant.store.writer import StoreWriter
+
+
+class Containers:
+    """Writes rows that are not as they were last written, so that many old ones cost nothing."""
+
+    def __init__(self, ledger: Ledger, writer: StoreWriter) -> None:
+        self._ledger = ledger
+        self._writer = writer
+        self._version = -1
+        self._written: dict[object, Row] = {}
+
+    def write(self) -> None:
+        """Have the next seal show what is known now."""
+        if self._ledger.version == self._version:
+            return
+        self._version = self._ledger.version
+        rows = self._ledger.rows()
+        # The ledger makes a new row where something changed.
+        changed = [row for row in rows if self._written.get(row["cgroup_id"]) is not row]
+        self._writer.replace("containers", pa.Table.from_pylist(changed), whole=self._whole)
+        self._written = {row["cgroup_id"]: row for row in rows}
+
+    def _whole(self) -> Any:
+        return pa.Table.from_pylist(self._ledger.rows())
