@@ -6,9 +6,8 @@ cleared by the kernel page by page, and unmapped again, which costs as much as e
 
 import contextlib
 import ctypes
+import os
 from typing import Final
-
-import pyarrow as pa
 
 _M_TRIM_THRESHOLD: Final = -1  # <malloc.h>
 _M_MMAP_THRESHOLD: Final = -3
@@ -18,7 +17,9 @@ _KEPT_BYTES: Final = 64 << 20
 
 
 def keep_memory() -> None:
-    """Have freed columns kept for the next, up to a bound; once, before the first thread."""
+    """Have freed columns kept for the next, up to a bound; once, before Arrow is imported."""
+    # Arrow's own allocator returns memory by the clock, however soon it is needed again.
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:
@@ -26,7 +27,6 @@ def keep_memory() -> None:
     mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM)
     mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     mallopt(_M_ARENA_MAX, 2)
-    pa.set_memory_pool(pa.system_memory_pool())
 
 
 def give_back_memory() -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.agent.allocation import keep_memory
 from cotenant.agent.budget import Budget
 from cotenant.agent.channel import Closed, Message
 from cotenant.agent.clock import WallClock, wall_offset_ns
@@ -72,7 +71,6 @@ class Recorder:
 
     def __init__(self, settings: Settings) -> None:
         need_root()
-        keep_memory()
         self._settings = settings
         self.node = os.uname().nodename
         self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

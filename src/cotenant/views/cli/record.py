@@ -136,6 +136,9 @@ def _families(text: str) -> tuple[str, ...]:
 
 def run(args: argparse.Namespace) -> int:
     """Record until the time is up or a signal comes."""
+    from cotenant.agent.allocation import keep_memory
+
+    keep_memory()
     from cotenant.agent.config import load_config
     from cotenant.agent.record import Recorder
     from cotenant.agent.settings import Settings
