@@ -247,7 +247,7 @@ static __noinline int row(const struct followed *followed, const struct owner *o
 	total = owner_total(owner, KERNEL_FUNCTION(EVENT_IO, op));
 	if (total)
 		total_add(total, now - began, bytes);
-	event = row_reserve(total, sizeof(*event));
+	event = row_reserve(total, owner, EVENT_IO, sizeof(*event));
 	if (!event)
 		return 0;
 	head_of(&event->head, owner, EVENT_IO, sizeof(*event), began);

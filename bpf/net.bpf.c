@@ -105,7 +105,7 @@ static __always_inline void row(const struct sock *sock, const struct owner *own
 	total = owner_total(owner, KERNEL_FUNCTION(EVENT_NET, moved->op));
 	if (total)
 		total_add(total, moved->duration_ns, moved->bytes);
-	event = row_reserve(total, sizeof(*event));
+	event = row_reserve(total, owner, EVENT_NET, sizeof(*event));
 	if (!event)
 		return;
 	head_of(&event->head, owner, EVENT_NET, sizeof(*event), moved->began_ns);

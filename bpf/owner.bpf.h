@@ -17,9 +17,6 @@
 
 VALUES(attribution);
 
-/* Above this fill of the ring kernel events make room for GPU calls: they are shed, and counted. */
-const volatile __u64 shed_above = 8 << 20;
-
 /* Whether the tenant asked to be left alone; by version 2 id. */
 static __always_inline bool_t owner_excluded(__u64 cgroup_id)
 {
@@ -91,12 +88,25 @@ static __always_inline struct total *owner_total(const struct owner *owner, __u1
 	return total_at(&key);
 }
 
-/*
- * Room for a row, or NULL: then it is counted as shed or lost, and stays in the totals. These rows
- * get the part of the ring that is anybody's, and no tenant's own part above it.
- */
-static __always_inline void *row_reserve(struct total *total, __u32 size)
+/* Out of line: a probe's own frame stays small, see host_waking. */
+static __noinline int kernel_credit(__u64 cgroup_id, __u64 v1_id, __u32 hierarchy, __u32 kind,
+				    __u32 size)
 {
+	struct purse_key key = {
+		.cgroup_id = cgroup_id,
+		.cgroup_v1_id = v1_id,
+		.purse = kind,
+		.hierarchy = hierarchy,
+	};
+
+	return has_credit(&key, size + 8);
+}
+
+/* Room for a row of this owner, or NULL: then it is counted as shed or lost, in the totals. */
+static __always_inline void *row_reserve(struct total *total, const struct owner *owner,
+					 enum event_kind kind, __u32 size)
+{
+	struct control *now = control();
 	void *row;
 
 	if (!total) {
@@ -105,7 +115,10 @@ static __always_inline void *row_reserve(struct total *total, __u32 size)
 		return NULL;
 	}
 	row_seen(total);
-	if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > shed_above) {
+	if (now && now->kernel_above &&
+	    bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > now->kernel_above &&
+	    !kernel_credit(owner->cgroup_id, owner->cgroup_v1_id, owner->hierarchy, kind,
+			   size)) {
 		shed(total);
 		return NULL;
 	}

@@ -2,38 +2,49 @@
 /*
  * Who may put a row into the ring.
  *
- * The lower part of the ring is anybody's. Above the mark, each tenant spends credit: at most an
- * equal part of the upper part, and it gets an equal part of whatever the reader frees. So
+ * The lower part of the ring is anybody's. Above the mark, each tenant spends credit: at most its
+ * share of the upper part, and it gets the same share of whatever the reader frees. So
  *
  *     bytes in the ring + credit of all tenants <= size of the ring
  *
  * and a tenant with credit finds room, whatever others do. One without is shed: its events are
- * counted, and the next row of the same function says for how many it stands. Near the end of
- * its credit rows are left out at random, so that those which stay are spread over time.
+ * counted, and the next row of the same function says for how many it stands. Of a tenant that
+ * ran out before, rows are left out at random near the end of its credit, so that those which
+ * stay are spread over time.
+ *
+ * A tenant has one purse for its GPU calls, and one for each kind of event that the kernel raises
+ * for it: its switches cost it no I/O. The kernel's mark is lower and its shares are smaller, so
+ * that a storm of switches leaves GPU calls their room.
  */
 #ifndef COTENANT_SHARE_BPF_H
 #define COTENANT_SHARE_BPF_H
 
 #include "probe.bpf.h"
 
-struct tenant_key {
+#define PURSE_CALLS 0	/* else the kind of event */
+
+struct purse_key {
 	__u64 cgroup_id;
 	__u64 cgroup_v1_id;
+	__u16 purse;
+	__u16 hierarchy;	/* as in event_head */
+	__u32 reserved;
 };
 
 struct credit {
 	__s64 bytes;
 	__u64 consumed;		/* the reader's position up to which it was credited */
+	__u64 ran_out;		/* since it last had plenty */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
-	__type(key, struct tenant_key);
+	__type(key, struct purse_key);
 	__type(value, struct credit);
 } credits SEC(".maps");
 
-static __always_inline struct credit *credit_of(const struct tenant_key *key, __u64 consumed,
+static __always_inline struct credit *credit_of(const struct purse_key *key, __u64 consumed,
 						__u64 most)
 {
 	struct credit *credit = bpf_map_lookup_elem(&credits, key);
@@ -46,45 +57,51 @@ static __always_inline struct credit *credit_of(const struct tenant_key *key, __
 }
 
 /* Its part of what the reader freed since it was last credited; of several CPUs one wins. */
-static __always_inline void credit_refill(struct credit *credit, __u64 consumed,
-					  const struct control *now)
+static __always_inline void credit_refill(struct credit *credit, __u64 consumed, __u64 share,
+					  __u64 divided)
 {
 	__u64 before = credit->consumed;
 	__u64 freed = consumed - before;
-	__s64 bytes;
+	__s64 bytes = credit->bytes;
 
 	if (!freed || __sync_val_compare_and_swap(&credit->consumed, before, consumed) != before)
 		return;
-	bytes = credit->bytes + freed / (now->tenants ?: 1);
-	credit->bytes = bytes < (__s64)now->share_bytes ? bytes : (__s64)now->share_bytes;
+	if (bytes >= (__s64)(share / 2))
+		credit->ran_out = 0;
+	bytes += freed < divided ? freed * share / divided : share;
+	credit->bytes = bytes < (__s64)share ? bytes : (__s64)share;
 }
 
-static __noinline int has_credit(const struct tenant_key *key, __u32 size)
+static __noinline int has_credit(const struct purse_key *key, __u32 size)
 {
 	struct control *now = control();
 	struct credit *credit;
-	__u64 consumed;
+	__u64 consumed, share;
 
 	if (!now || !key)
 		return 1;
+	share = key->purse == PURSE_CALLS ? now->share_bytes : now->kernel_share_bytes;
 	consumed = bpf_ringbuf_query(&events, BPF_RB_CONS_POS);
-	credit = credit_of(key, consumed, now->share_bytes);
+	credit = credit_of(key, consumed, share);
 	if (!credit)
 		return 0;
-	credit_refill(credit, consumed, now);
-	if (credit->bytes < size)
+	credit_refill(credit, consumed, share, now->divided_bytes);
+	if (credit->bytes < size) {
+		credit->ran_out = 1;
 		return 0;
-	if (credit->bytes < now->share_bytes / 2 &&
-	    bpf_get_prandom_u32() % (__u32)(now->share_bytes / 2 + 1) > (__u32)credit->bytes)
+	}
+	if (credit->ran_out && credit->bytes < share / 2 &&
+	    bpf_get_prandom_u32() % (__u32)(share / 2 + 1) > (__u32)credit->bytes)
 		return 0;
 	__sync_fetch_and_add(&credit->bytes, -(__s64)size);
 	return 1;
 }
 
+/* Whether a GPU call of this tenant may become a row. */
 static __always_inline bool_t admitted(__u64 cgroup_id, __u64 v1_id, __u32 size)
 {
 	struct control *now = control();
-	struct tenant_key key = { .cgroup_id = cgroup_id, .cgroup_v1_id = v1_id };
+	struct purse_key key = { .cgroup_id = cgroup_id, .cgroup_v1_id = v1_id };
 
 	if (!now || !now->shed_above)
 		return 1;

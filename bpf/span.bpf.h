@@ -133,11 +133,11 @@ static __always_inline struct host_event *host_row(struct total *total,
 
 	if (owner_excluded(sched->cgroup_id))
 		return NULL;
-	row = row_reserve(total, sizeof(*row));
-	if (!row)
-		return NULL;
 	owner.cgroup_id = sched->cgroup_id;
 	owner.cgroup_v1_id = sched->v1_id;
+	row = row_reserve(total, &owner, EVENT_HOST, sizeof(*row));
+	if (!row)
+		return NULL;
 	owner_task(&owner, task);
 	head_of(&row->head, &owner, EVENT_HOST, sizeof(*row), began_ns);
 	row->op = op;

@@ -129,7 +129,7 @@ static __noinline int row(const struct owner *owner, const struct flow *flow, __
 	total = owner_total(owner, KERNEL_FUNCTION(EVENT_TCP, op));
 	if (total)
 		total_add(total, 0, 0);
-	event = row_reserve(total, sizeof(*event));
+	event = row_reserve(total, owner, EVENT_TCP, sizeof(*event));
 	if (!event)
 		return 0;
 	head_of(&event->head, owner, EVENT_TCP, sizeof(*event), bpf_ktime_get_ns());

@@ -59,11 +59,13 @@ struct control {
 	__u32 paused;
 	/* Rows are shed above this fill of the ring, by those who use more than their share. */
 	__u64 shed_above;
-	__u64 share_bytes;	/* of the ring above that mark, for each tenant */
-	__u64 tenants;		/* among how many it is divided */
+	__u64 share_bytes;	/* of the ring above that mark, for each tenant's GPU calls */
+	__u64 divided_bytes;	/* all shares together are at most this */
 	__u64 budget_calls;	/* calls of a thread recorded in full each second; 0 is all */
 	__u64 blind;		/* odd while a function has no probes; another each time */
-	__u64 reserved;
+	/* The same for what the kernel raises: it comes after GPU calls. */
+	__u64 kernel_above;
+	__u64 kernel_share_bytes;
 };
 
 #endif /* COTENANT_TOTAL_H */

@@ -119,7 +119,7 @@ static int sort_out(struct ring_object *self, const uint8_t *record, uint32_t le
 
 static PyObject *ring_drain(struct ring_object *self, PyObject *args)
 {
-	uint64_t start, position, released, step;
+	uint64_t start, position, released, step, release_every;
 	unsigned long long limit;
 	const uint8_t *record;
 	uint32_t length;
@@ -128,6 +128,7 @@ static PyObject *ring_drain(struct ring_object *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "K", &limit))
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
+	release_every = self->ring.size / 8 < RELEASE_EVERY ? self->ring.size / 8 : RELEASE_EVERY;
 	start = position = released = ring_consumed(&self->ring);
 	for (;;) {
 		step = 0;
@@ -139,7 +140,7 @@ static PyObject *ring_drain(struct ring_object *self, PyObject *args)
 		position += step;
 		if (!record)
 			break;
-		if (position - released >= RELEASE_EVERY) {
+		if (position - released >= release_every) {
 			ring_release(&self->ring, position);
 			released = position;
 		}

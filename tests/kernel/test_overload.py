@@ -1,19 +1,36 @@
 """More events than the ring takes: rows are shed by tenant, counts stay exact, all adds up."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment, truth
+from tests.kernel.conftest import ROOT, SIM, Cgroup, Recording, record, sim_environment, truth
+from tests.kernel.tenants import finish as ended
+from tests.kernel.tenants import python
 
 WORKLOAD = SIM / "workload"
 SMALL_RING = ("--ring-bytes", "65536")
-# Its part above the mark is more than the small tenant sends while the reader is kept waiting.
-MIDDLE_RING = ("--ring-bytes", str(1 << 20))
 LAUNCHES = 60_013
 MANY = 400_009
+ENDLESS = 1_000_000_007
+READS = 251
+SWITCHES = ROOT / "bench" / "clients" / "switches.c"
+
+# One block request and one send each time; the page cache has no part in it.
+AT_LEISURE = """
+import mmap, os, socket, time
+room = mmap.mmap(-1, 4096)
+disk = os.open({file!r}, os.O_RDONLY | os.O_DIRECT)
+here, there = socket.socketpair()
+done = 0
+for at in range({reads}):
+    done += os.preadv(disk, [room], at * 4096) == 4096 and here.send(b"7 bytes") == 7
+    time.sleep(0.004)
+print(done)
+"""
 
 
 def start(cgroup: Cgroup, *options: str, log: Path | None = None) -> "subprocess.Popen[str]":
@@ -35,12 +52,12 @@ def finish(process: "subprocess.Popen[str]") -> None:
     assert process.returncode == 0, errors
 
 
-def fate(recording: Recording, cgroup: Cgroup) -> dict[str, Any]:
-    """What became of a tenant's CUDA events."""
+def fate(recording: Recording, cgroup: Cgroup, family: str = "cuda") -> dict[str, Any]:
+    """What became of a tenant's events."""
     (row,) = recording.sql(
         "select sum(seen) as seen, sum(stored) as stored, sum(shed) as shed, sum(lost) as lost, "
         "sum(queued) as queued from losses join containers using (cgroup_id) "
-        f"where family = 'cuda' and cgroup_path = '/{cgroup.name}'"
+        f"where family = '{family}' and cgroup_path = '/{cgroup.name}'"
     )
     return {key: int(value) for key, value in row.items()}
 
@@ -100,16 +117,64 @@ def test_a_flood_is_shed_and_counted_exactly(
 
 def test_a_storm_costs_its_neighbour_no_row(cgroups: Callable[[], Cgroup], store: Path) -> None:
     storm, small, before = cgroups(), cgroups(), cgroups()
-    with record(store, *MIDDLE_RING, "--budget", "off") as recording:
+    with record(store, *SMALL_RING, "--budget", "off") as recording:
         warm(recording, before)
-        loud = start(storm, "--steps", str(MANY))
+        loud = start(storm, "--steps", str(ENDLESS))
         finish(start(small, "--steps", "4001", "--rate", "1000"))
+        assert loud.poll() is None
         loud.terminate()
         loud.communicate(timeout=60)
     assert fate(recording, storm)["shed"] > 0
     what = fate(recording, small)
     assert (what["shed"], what["lost"], what["queued"]) == (0, 0, 0)
     assert rows_of(recording, small) == {"rows": 4001, "weight": 4001}
+
+
+def spared(recording: Recording, cgroup: Cgroup, family: str) -> int:
+    """Rows of a tenant that lost none of this family, each of them standing for itself."""
+    what = fate(recording, cgroup, family)
+    assert what == {"seen": what["seen"], "stored": what["seen"], "shed": 0, "lost": 0, "queued": 0}
+    (rows,) = recording.sql(
+        f"select count(*) as rows, sum(weight)::bigint as weight from {family}_events "
+        f"join containers using (cgroup_id) where cgroup_path = '/{cgroup.name}'"
+    )
+    assert rows == {"rows": what["seen"], "weight": what["seen"]}
+    return what["seen"]
+
+
+def test_a_storm_of_switches_costs_its_neighbour_no_io_or_traffic(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    storm, small = cgroups(), cgroups()
+    switches, file = tmp_path / "switches", Path(f"/var/tmp/cotenant-test-{os.getpid()}")
+    subprocess.run(["gcc", "-O2", "-o", switches, SWITCHES], check=True)
+    try:
+        file.write_bytes(os.urandom(READS * 4096))
+        os.sync()
+        with record(
+            store, *SMALL_RING, "--events", "host,io,net", "--host-rows", "all"
+        ) as recording:
+            loud = storm.popen([switches, 0, 120, 0])
+            quiet = python(small, AT_LEISURE.format(file=str(file), reads=READS))
+            assert ended(quiet).strip() == str(READS)
+            assert loud.poll() is None
+            (storm.path / "cgroup.kill").write_text("1")
+            loud.communicate(timeout=60)
+    finally:
+        file.unlink(missing_ok=True)
+    flood = fate(recording, storm, "host")
+    assert flood["shed"] > 0
+    assert flood["queued"] == 0
+    assert flood["seen"] == flood["stored"] + flood["shed"] + flood["lost"]
+    assert spared(recording, small, "net") == READS
+    assert spared(recording, small, "io") > 0
+    (kept,) = recording.sql(
+        "select count(*) as rows, sum(weight)::bigint as weight from host_events "
+        f"join containers using (cgroup_id) where cgroup_path = '/{storm.name}'"
+    )
+    # All but those that were shed after the last row, of each function on each CPU.
+    assert kept["rows"] == flood["stored"] < kept["weight"] <= flood["seen"] - flood["lost"]
+    assert "imbalance" not in notes(recording)
 
 
 def test_a_thread_over_budget_is_counted_without_rows(

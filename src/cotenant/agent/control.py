@@ -9,8 +9,11 @@ import numpy as np
 from cotenant.agent.channel import Message
 from cotenant.schema.layouts import CONTROL
 
-# The part of the ring that is anybody's; the rest is divided among tenants.
-_COMMON_PART: Final = 1 / 2
+# At least this part of the ring is divided among tenants, and at most that; the rest is anybody's.
+_DIVIDED_PART: Final = (1 / 2, 3 / 4)
+_DIVIDED_EACH: Final = 64 << 10  # Where there is room: what comes while we are kept waiting.
+# Of what is divided, this part is for what the kernel raises; GPU calls have the rest.
+_KERNEL_PART: Final = 1 / 4
 # Room for tenants that come before they are counted.
 _NEWCOMERS: Final = 3
 
@@ -23,19 +26,24 @@ class Control:
         self._control = np.frombuffer(self._page, CONTROL, count=1)
         self._ring_bytes = ring_bytes
         self._rests = 0
-        self.divide(1)
+        self.divide(1, 1)
 
     def next_window(self) -> None:
         """Maxima of the totals start again."""
         self._control["window"] += 1
 
-    def divide(self, tenants: int) -> None:
-        """Give each tenant its part of the ring above the mark."""
-        among = max(tenants, 1) + _NEWCOMERS
-        mark = int(self._ring_bytes * _COMMON_PART)
-        self._control["tenants"] = among
-        self._control["share_bytes"] = (self._ring_bytes - mark) // among
-        self._control["shed_above"] = mark
+    def divide(self, calling: int, raising: int) -> None:
+        """Give each tenant that calls a GPU, and each kind of kernel event of each, its part."""
+        ring = self._ring_bytes
+        calling, raising = max(calling, 1) + _NEWCOMERS, max(raising, 1) + _NEWCOMERS
+        least, most = (int(ring * part) for part in _DIVIDED_PART)
+        divided = min(max(least, calling * _DIVIDED_EACH), most)
+        kernel = int(divided * _KERNEL_PART)
+        self._control["divided_bytes"] = divided
+        self._control["share_bytes"] = (divided - kernel) // calling
+        self._control["kernel_share_bytes"] = kernel // raising
+        self._control["shed_above"] = ring - divided
+        self._control["kernel_above"] = (ring - divided) // 2
 
     def budget(self, calls: int) -> None:
         """How many calls of a thread are recorded in full each second; 0 is all."""

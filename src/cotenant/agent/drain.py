@@ -12,7 +12,10 @@ from cotenant._native import Ring
 from cotenant.agent.batch import Batch
 from cotenant.agent.columns import Columns
 
+# Between two looks; shorter where more than an eighth of the ring came in that time, because what
+# a tenant may send until the next look is its share of the ring, and no more.
 _PAUSE_S: Final = 0.02
+_PAUSE_LEAST_S: Final = 0.001
 _KIND_OFFSET: Final = 56  # of event_head.kind
 _FACT_KIND_OFFSET: Final = 40
 # Rows that are not taken, because storing them is slow, are left in the ring from here on: there
@@ -27,7 +30,9 @@ class Drain:
         self._events = Ring(*events, _KIND_OFFSET)
         self._facts = Ring(*facts, _FACT_KIND_OFFSET)
         self._kept: list[bytes] = []
-        self._busy_bytes = min(1 << 18, events[1] // 4)
+        self._busy_bytes = 1 << 18
+        self._eighth = events[1] // 8
+        self._pause_s = _PAUSE_S
         self._held = 0  # Bytes of the ring that the rows held took up there.
         self._kinds: dict[int, Columns] = {}
         self._lock = threading.Lock()
@@ -61,7 +66,13 @@ class Drain:
                 moved = self._once()
             # A ring that fills faster than it is looked at is looked at again at once.
             if moved < self._busy_bytes:
-                self._stop.wait(_PAUSE_S)
+                self._stop.wait(self._pause(moved))
+
+    def _pause(self, moved: int) -> float:
+        """Until about an eighth of the ring has come, judged by what came since the last look."""
+        due = self._pause_s * self._eighth / max(moved, 1)
+        self._pause_s = min(max(due, _PAUSE_LEAST_S), _PAUSE_S)
+        return self._pause_s
 
     def _once(self) -> int:
         limit = self._events.position()

@@ -278,7 +278,7 @@ class Recorder:
         self._add("host_events", self._throttle.sample(now_ns) if self._throttle else None)
         self._add("limits", self._limits.sample(now_ns))
         self._gpus.write(self._keeper, now_ns, self._clock)
-        self._control.divide(self._totals.tenants)
+        self._control.divide(self._totals.calling, self._totals.raising)
         self._spend()
         counters = self._totals.counters()
         sent = counters.get("orphan_rows", 0) - counters.get("orphan_lost", 0)
@@ -379,7 +379,6 @@ def _told(settings: Settings, hierarchy: Hierarchy) -> Message:
             "every_call": int(settings.calls == "all"),
             "host_threshold_ns": settings.host_threshold_ns,
             "host_all": int(settings.host_rows == "all"),
-            "shed_above": settings.events_bytes // 2,
         },
     }
 

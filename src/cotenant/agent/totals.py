@@ -17,6 +17,7 @@ from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY
 
 _SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured")
+_KERNEL_FUNCTIONS: Final = 0x8000  # As KERNEL_FUNCTION in bpf/total.h.
 _IDLE_READINGS: Final = 30  # After so many without a change, and with its cgroup, a total goes.
 
 Values = npt.NDArray[np.int64]
@@ -45,7 +46,8 @@ class Totals:
         self.losses = Losses()
         # Per tenant and function, in the last window: calls, and those counted at entry only.
         self.calls: dict[tuple[Tally, int], tuple[int, int]] = {}
-        self.tenants = 0  # How many had events in the last window.
+        # How many tenants had GPU calls, and how many each kind of kernel event, in that window.
+        self.calling = self.raising = 0
         self.unmeasured: Counter[str] = Counter()  # Calls counted at entry only, by function.
 
     def counters(self) -> dict[str, int]:
@@ -96,7 +98,7 @@ class Totals:
     def _tell(self, entries: npt.NDArray[np.void], delta: dict[str, Values]) -> None:
         """What became of the events behind these totals."""
         self.calls = {}
-        self.tenants = len(np.unique(entries[list(OWNER)]))
+        self._count_purses(entries[delta["rows"] > 0])
         owner = list(zip(*(entries[name].tolist() for name in OWNER), strict=True))
         for at, function in enumerate(entries["function"].tolist()):
             about = counted(function)
@@ -109,6 +111,14 @@ class Totals:
             self.calls[tally, function] = (count, unmeasured)
             if unmeasured:
                 self.unmeasured[about[1]] += unmeasured
+
+    def _count_purses(self, entries: npt.NDArray[np.void]) -> None:
+        """How many purses of bpf/share.bpf.h were in use."""
+        raised = entries["function"] >= _KERNEL_FUNCTIONS
+        called, kinds = entries[~raised], entries["function"][raised] >> 8
+        self.calling = len(np.unique(called[list(OWNER)]))
+        owners_of = [entries[raised][kinds == kind][list(OWNER)] for kind in np.unique(kinds)]
+        self.raising = sum(len(np.unique(each)) for each in owners_of)
 
     def _table(
         self,

@@ -36,10 +36,10 @@ CALL_SPEC: Final = np.dtype(
 
 CONTROL: Final = np.dtype(
     {
-        "names": ['window', 'excludes', 'paused', 'shed_above', 'share_bytes', 'tenants', 'budget_calls', 'blind', 'reserved'],
-        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
-        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56],
-        "itemsize": 64,
+        "names": ['window', 'excludes', 'paused', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes'],
+        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64],
+        "itemsize": 72,
     }
 )
 
