@@ -14,7 +14,9 @@ packages=(
 	docker.io containerd podman runc
 )
 # Real tools as witnesses: what was sent, what was scraped, what a person sees.
-test_packages=(e2fsprogs iproute2 nftables iptables iperf3 chromium prometheus)
+test_packages=(e2fsprogs iproute2 nftables iptables iperf3 chromium debootstrap)
+# Programs of packages that would leave a service enabled: unpacked into build/, not installed.
+unpacked_packages=(prometheus)
 
 installed() {
 	[[ "$(dpkg-query -W -f='${Status}' "$1" 2>/dev/null)" == *'ok installed' ]] && return
@@ -55,6 +57,28 @@ install() {
 	touch "$stamp"
 }
 
+# unpack STAMP PACKAGE...: their programs into build/tools/, and nothing on the system.
+unpack() {
+	local stamp=build/.stamp-$1 p
+	shift
+	[ "$stamp" -nt tools/setup.sh ] && return
+	mkdir -p build/packages build/tools
+	for p in "$@"; do
+		available "$p" || apt-get update -qq >>build/apt.log 2>&1 || true
+		if ! available "$p"; then
+			say "no package $p here; going on without it"
+			continue
+		fi
+		say "unpacking $p into build/tools"
+		rm -f build/packages/"$p"_*.deb
+		(cd build/packages && apt-get download -qq -o APT::Sandbox::User=root "$p") \
+			>>build/apt.log 2>&1 || { say "apt-get failed; see build/apt.log"; exit 1; }
+		dpkg-deb --extract build/packages/"$p"_*.deb build/packages/"$p"
+		cp build/packages/"$p"/usr/bin/* build/tools/
+	done
+	touch "$stamp"
+}
+
 # install_python STAMP EXTRAS: the package itself, in place, with these extras.
 install_python() {
 	local stamp=build/.stamp-$1
@@ -72,6 +96,7 @@ case "${1:-}" in
 	;;
 tests)
 	install test-packages "${test_packages[@]}"
+	unpack test-tools "${unpacked_packages[@]}"
 	install_python test-python look,export,dev
 	;;
 *)

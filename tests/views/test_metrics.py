@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import time
 import urllib.request
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,12 @@ from cotenant.views import metrics
 from tests.serving import LAUNCHES, NOW_NS, SECOND_NS, TENANTS, serving, three_tenants
 
 TOKEN = "a-token-of-the-tests"
+
+
+def tool(name):
+    """A program that ``make setup-tests`` unpacked, or one that is installed."""
+    unpacked = Path(__file__).parents[2] / "build" / "tools" / name
+    return str(unpacked) if unpacked.exists() else name
 
 
 @pytest.fixture
@@ -92,7 +99,7 @@ def test_tenants_beyond_the_bound_share_one_name(monkeypatch, store):
 def test_promtool_finds_nothing_to_say(store):
     with serving(store) as served:
         body = served.request("/metrics").body
-    done = subprocess.run(["promtool", "check", "metrics"], input=body, capture_output=True,
+    done = subprocess.run([tool("promtool"), "check", "metrics"], input=body, capture_output=True,
                           timeout=60, check=False)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
@@ -120,7 +127,7 @@ def test_a_real_prometheus_scrapes_every_tenant(store, token_file, tmp_path):
         config = tmp_path / "prometheus.yml"
         config.write_text(CONFIG.format(token=token_file, port=served.port))
         port = _free_port()
-        command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/data",
+        command = [tool("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/data",
                    f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]  # fmt: skip
         prometheus = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
