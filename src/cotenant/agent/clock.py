@@ -1,11 +1,13 @@
 """The kernel's monotonic clock and UTC."""
 
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+_STEP_NS: Final = 1_000_000_000  # What is less is a clock that is being steered.
 _PART_BITS: Final = 28  # A part of the kernel's time is about a quarter of a second.
 _PARTS_KEPT: Final = 1 << 16  # Nearly five hours.
 _PARTS_AT_ONCE: Final = 64
@@ -31,9 +33,16 @@ class WallClock:
     when it was first asked about, and what is told of an operation later joins its row.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[], int] = wall_offset_ns) -> None:
+        self._read = read
         self.offset_ns = 0  # As sampled last.
         self._kept: dict[int, int] = {}
+
+    def sample(self) -> int:
+        """Look again; by how much the clock was set since, 0 if it was not."""
+        before, self.offset_ns = self.offset_ns, self._read()
+        step = self.offset_ns - before
+        return step if before and abs(step) > _STEP_NS else 0
 
     def utc(self, times: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Nanoseconds since 1970."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from cotenant.agent.budget import Budget
 from cotenant.agent.channel import Closed, Message
-from cotenant.agent.clock import WallClock, wall_offset_ns
+from cotenant.agent.clock import WallClock
 from cotenant.agent.columns import Columns, Maker
 from cotenant.agent.columns.communicator import CollectiveBytes, Membership
 from cotenant.agent.columns.endpoint import Address, Endpoint
@@ -50,7 +50,6 @@ from cotenant.store.writer import StoreWriter
 _TOTALS_EVERY_S: Final = 1.0
 _FORGET_EVERY: Final = 16  # Readings of the totals.
 _FORGET_AFTER_NS: Final = 60_000_000_000
-_CLOCK_STEP_NS: Final = 1_000_000_000
 _END_NS: Final = 1 << 62
 _NAMES_AT_ONCE: Final = 256
 
@@ -180,11 +179,11 @@ class Recorder:
         }
 
     def _sample_clock(self) -> None:
-        before, self._offset_ns = self._offset_ns, wall_offset_ns()
-        if before and abs(self._offset_ns - before) > _CLOCK_STEP_NS:
-            self._session.clock_set(time.time_ns(), self._offset_ns - before)
+        step = self._clock.sample()
+        self._offset_ns = self._clock.offset_ns
+        if step:
+            self._session.clock_set(time.time_ns(), step)
             self._upkeep.clock_was_set()
-        self._clock.offset_ns = self._offset_ns
         self._facts.offset_ns = self._offset_ns
 
     def run(self, stop: threading.Event, show: Callable[[Progress], None]) -> None:
