@@ -127,7 +127,8 @@ def test_a_real_prometheus_scrapes_every_tenant(store, token_file, tmp_path):
         config = tmp_path / "prometheus.yml"
         config.write_text(CONFIG.format(token=token_file, port=served.port))
         port = _free_port()
-        command = [tool("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/data",
+        command = [tool("prometheus"), f"--config.file={config}",
+                   f"--storage.tsdb.path={tmp_path}/data",
                    f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]  # fmt: skip
         prometheus = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
