@@ -28,9 +28,14 @@ record: setup ## record this host for 20 s and show what each tenant did
 
 .PHONY: test
 test: setup-tests lint ## everything that must hold, on the real kernel
-	@.venv/bin/python -m pytest -q -n 2 tests --ignore=tests/kernel --ignore=tests/browser
+	@.venv/bin/python -m pytest -q -n 2 tests \
+		--ignore=tests/kernel --ignore=tests/browser --ignore=tests/image
 	@.venv/bin/python -m pytest -q tests/browser # A browser's event loop is its own process's.
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests/kernel
+
+.PHONY: image-test
+image-test: setup-tests ## build the container image from an empty Debian and record with it (minutes)
+	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q --timeout=1200 tests/image
 
 .PHONY: lint
 lint: setup-tests ## style, types, the direction of imports, the shape of the tree

@@ -1,5 +1,6 @@
 """What deploy/ promises, as far as one machine can hold it to that."""
 
+import json
 import os
 import re
 import shutil
@@ -10,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests import daemonset
 from tests.kernel.conftest import COTENANT, ROOT, Cgroup, Recording
 from tests.kernel.test_overload import warm
 
 UNIT = ROOT / "deploy" / "systemd" / "cotenant.service"
-DAEMONSET = ROOT / "deploy" / "kubernetes" / "daemonset.yaml"
+README = ROOT / "deploy" / "README.md"
+DOCKERFILE = ROOT / "deploy" / "container" / "Dockerfile"
 
 
 def unit_capabilities() -> set[str]:
@@ -23,9 +26,10 @@ def unit_capabilities() -> set[str]:
 
 
 def test_the_capabilities_of_unit_and_daemonset_are_the_same() -> None:
-    (added,) = re.findall(r"add: \[(.*)\]", DAEMONSET.read_text())
-    assert {word.strip() for word in added.split(",")} == unit_capabilities()
+    assert daemonset.capabilities() == unit_capabilities()
     assert "SYS_ADMIN" not in unit_capabilities()
+    (told,) = re.findall(r"same capabilities and no more: (.*?)\.", README.read_text(), re.S)
+    assert set(re.findall(r"`(\w+)`", told)) == unit_capabilities()
 
 
 def test_it_records_with_the_capabilities_of_the_unit_and_tells_the_manager(
@@ -70,12 +74,22 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     assert complaints == []
 
 
-def test_the_daemonset_asks_for_no_more_than_it_needs() -> None:
-    lines = [line.split("#")[0].strip() for line in DAEMONSET.read_text().splitlines()]
-    assert "privileged: false" in lines
-    assert "readOnlyRootFilesystem: true" in lines
-    assert "drop: [ALL]" in lines
-    (added,) = [line for line in lines if line.startswith("add: [")]
-    assert set(added.removeprefix("add: [").rstrip("]").split(", ")) == {
-        "BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH", "CHECKPOINT_RESTORE", "SETPCAP",
-    }  # fmt: skip
+def test_the_daemonset_asks_for_no_more_than_it_needs(tmp_path: Path) -> None:
+    context = daemonset.container()["securityContext"]
+    assert context["privileged"] is context["allowPrivilegeEscalation"] is False
+    assert context["readOnlyRootFilesystem"] is True
+    assert daemonset.pod()["hostPID"] is True
+    assert daemonset.mounts() == {
+        "/var/lib/cotenant": ("/var/lib/cotenant", True),
+        "/sys/fs/cgroup": ("/sys/fs/cgroup", False),
+        "/sys/kernel/btf": ("/sys/kernel/btf", False),
+        "/run": ("/run", False),
+        "/tmp": (None, True),
+    }
+    assert "--privileged" not in daemonset.docker_options(tmp_path)
+
+
+def test_the_image_records_as_the_daemonset_says() -> None:
+    (command,) = re.findall(r"^CMD (.*)$", DOCKERFILE.read_text(), re.M)
+    said = " ".join(daemonset.container()["args"]).replace("=", " ")
+    assert " ".join(json.loads(command)) == said

@@ -1,5 +1,6 @@
 """Taking possession of a store: make it or open it, lock it, clear what a crash left behind."""
 
+import contextlib
 import fcntl
 import os
 import time
@@ -47,9 +48,13 @@ def prepare(root: Path, gid: int | None) -> None:
 
 
 def _give_to_group(root: Path, gid: int | None) -> None:
+    given = False
     if gid is not None:
-        os.chown(root, -1, gid)
-    root.chmod(DIRECTORY_MODE | (SET_GROUP_ID if gid is not None else 0))
+        # Without CAP_CHOWN nobody gives to a group that he is no member of: it stays our own's.
+        with contextlib.suppress(PermissionError):
+            os.chown(root, -1, gid)
+            given = True
+    root.chmod(DIRECTORY_MODE | (SET_GROUP_ID if given else 0))
 
 
 def lock(root: Path, node: str) -> int:
