@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -195,3 +196,50 @@ def test_a_thread_over_budget_is_counted_without_rows(
     said = notes(recording)
     assert said["budget_counted_only"]["cuLaunchKernel"] > 0
     assert "imbalance" not in said
+
+
+def detached(recording: Recording) -> list[tuple[str, bool]]:
+    """Functions that lost their probes or got them back, as sessions tells it so far."""
+    told = notes(recording).get("budget_detached", [])
+    return [(news["function"], news["probed"]) for news in told]
+
+
+def wait_until(recording: Recording, expected: list[tuple[str, bool]]) -> None:
+    deadline = time.monotonic() + 60
+    while detached(recording) != expected:
+        assert time.monotonic() < deadline, notes(recording)
+        time.sleep(0.2)
+
+
+def test_a_storm_loses_its_probes_for_a_while_and_no_call(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    storm, unseen, later, before = cgroups(), cgroups(), cgroups(), cgroups()
+    log = tmp_path / "unseen.log"
+    with record(store, "--budget", "0.1%", "--budget-rest", "4s") as recording:
+        warm(recording, before)
+        loud = start(storm, "--steps", str(ENDLESS))
+        wait_until(recording, [("cuLaunchKernel", False)])
+        finish(start(unseen, "--steps", "211", log=log))
+        assert loud.poll() is None
+        loud.terminate()
+        loud.communicate(timeout=60)
+        wait_until(recording, [("cuLaunchKernel", False), ("cuLaunchKernel", True)])
+        finish(start(later, "--steps", "101"))
+    assert sum(call["op"] == "launch" for call in truth(log)) == 211
+    assert 0 < rows_of(recording, storm)["rows"] < counted(recording, storm)
+    launches = [rows for rows in functions(recording, unseen) if rows[0] == "cuLaunchKernel"]
+    assert launches == []
+    # Its other functions kept their probes throughout.
+    assert ("cuMemAlloc_v2", 1) in functions(recording, unseen)
+    assert rows_of(recording, later) == {"rows": 101, "weight": 101}
+    assert "imbalance" not in notes(recording)
+
+
+def functions(recording: Recording, cgroup: Cgroup) -> list[tuple[str, int]]:
+    """Calls of a tenant by function, by the kernel's totals."""
+    rows = recording.sql(
+        "select function, sum(count)::bigint as n from totals join containers using (cgroup_id) "
+        f"where family = 'cuda' and cgroup_path = '/{cgroup.name}' group by all"
+    )
+    return [(row["function"], row["n"]) for row in rows]

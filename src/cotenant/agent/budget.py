@@ -17,8 +17,8 @@ SHARE: Final = 0.05
 # Without its return, without arguments and row, a call costs this much of a recorded one.
 ENTRY_PART: Final = 0.45
 _PATIENCE: Final = 5  # Seconds over budget before probes go.
-_REST_S: Final = 30.0
-_REST_MOST_S: Final = 480.0
+REST_S: Final = 30.0
+_REST_LONGER: Final = 16  # Each time twice as long, and no longer than this many times.
 
 Calls = dict[tuple[Tally, int], tuple[int, int]]
 
@@ -28,7 +28,7 @@ class _Site:
     """One function's standing."""
 
     over: int = 0  # Windows in a row in which everybody was over budget at entry, too.
-    rest_s: float = _REST_S
+    rests: int = 1  # For so many times the first rest it goes next.
     back_at: float | None = None  # When its probes come back; None while they are there.
 
 
@@ -38,6 +38,7 @@ class Budget:
 
     share: float
     cost_ns: float
+    rest_s: float = REST_S
     _sites: dict[int, _Site] = field(default_factory=lambda: defaultdict(_Site))
 
     @property
@@ -71,6 +72,6 @@ class Budget:
         if site.over < _PATIENCE:
             return False
         site.over = 0
-        site.back_at = now + site.rest_s
-        site.rest_s = min(2 * site.rest_s, _REST_MOST_S)
+        site.back_at = now + site.rests * self.rest_s
+        site.rests = min(2 * site.rests, _REST_LONGER)
         return True

@@ -132,7 +132,7 @@ class Recorder:
             )
             self._rollups = Rollups()
             self._control = Control(maps["controls"], ring_bytes=self._settings.events_bytes)
-            self._budget = Budget(self._settings.budget, cost_ns)
+            self._budget = Budget(self._settings.budget, cost_ns, self._settings.budget_rest_s)
             self._control.budget(self._budget.calls)
             self._session.note(call_cost_ns=round(cost_ns), budget=self._settings.budget)
             self._gpus.attach(maps)

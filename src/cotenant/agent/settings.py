@@ -34,6 +34,7 @@ class Settings:
     group: str = "cotenant"
     config: Config = field(default_factory=Config)
     budget: float = 0.05  # Of a thread's time that probes may cost it; 0 is no limit.
+    budget_rest_s: float = 30.0  # For how long those that cost more at entry, too, are detached.
     keep_ns: int | None = None  # None keeps rows for ever.
     max_bytes: int | None = None
 

@@ -124,6 +124,12 @@ def _add_limits(group: Any) -> None:
         metavar="PERCENT",
         help="what probes may cost a thread before its calls are only counted (default: 5%%; off)",
     )
+    group.add_argument(
+        "--budget-rest",
+        default="30s",
+        metavar="TIME",
+        help="how long probes stay away that cost everybody too much even so (default: 30s)",
+    )
 
 
 def _families(text: str) -> tuple[str, ...]:
@@ -157,6 +163,7 @@ def run(args: argparse.Namespace) -> int:
         host_rows=args.host_rows,
         config=load_config(args.config),
         budget=args.budget,
+        budget_rest_s=duration_ns(args.budget_rest) / 1e9,
         keep_ns=duration_ns(args.keep) if args.keep else None,
         max_bytes=args.max_bytes,
     )
