@@ -45,6 +45,7 @@ SCRIPTS = (
     Script("tenants", (), ("--seconds", "5")),
     Script("switches"),
     Script("naming", (), ("--containers", "11")),
+    Script("fresh", (), ("--seconds", "5")),
     Script("kills", ("--kills", "100"), ("--kills", "7")),
     Script("page"),
 )
@@ -183,6 +184,12 @@ TARGETS: tuple[Check, ...] = (
         ">= 20",
         lambda r: _at(r, "query", "result", "query", "sqlite_over_session"),
         lambda v: v >= 20,
+    ),
+    (
+        "age of the newest row that four readers see, seconds at most",
+        "<= 2",
+        lambda r: _at(r, "fresh", "result", 1, "max_s"),
+        lambda v: v <= 2,
     ),
     (
         "seconds of rows missing after kill -9, at most",
