@@ -62,18 +62,23 @@ def libraries(recording: Recording) -> list[dict[str, Any]]:
     return json.loads(recording.sql("select libraries from sessions")[0]["libraries"])
 
 
-def test_a_container_of_fifty_milliseconds_is_recorded_whole(
-    base: Path, store: Path, tmp_path: Path
-) -> None:
-    containers = [Container(base, tmp_path / f"c{n}") for n in range(3)]
-    with record(store) as recording:
-        for container in containers:
-            for name in LIBRARIES:
-                container.add(SIM / name, f"{PLACE}/{name}")
-            container.run("/brief", "/log/calls", "101", "490")
-    for container in containers:
-        assert recorded(recording, container) == list(range(1, 102))
-        assert len(calls(container)) == 2 + 101
+def test_a_container_of_fifty_milliseconds_is_recorded_whole(base: Path, tmp_path: Path) -> None:
+    # Where others leave us no CPU before it starts, a call may be missed; then the gap says so.
+    for attempt in range(3):
+        place = tmp_path / str(attempt)
+        place.mkdir()
+        containers = [Container(base, place / f"c{n}") for n in range(3)]
+        with record(place / "store") as recording:
+            for container in containers:
+                for name in LIBRARIES:
+                    container.add(SIM / name, f"{PLACE}/{name}")
+                container.run("/brief", "/log/calls", "101", "490")
+        assert [len(calls(container)) for container in containers] == [2 + 101] * 3
+        found = [recorded(recording, container) for container in containers]
+        if found == [list(range(1, 102))] * 3:
+            return
+        assert any(library["gap_ns"] for library in libraries(recording))
+    assert found == [list(range(1, 102))] * 3
 
 
 def test_a_library_that_nobody_could_know_shows_its_gap(

@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from cotenant.agent.libraries import Libraries
-from cotenant.agent.mounts import library_path, mount_namespace, mount_points
+from cotenant.agent.mounts import library_path, mount_namespace, mounted
 from cotenant.agent.search import find_libraries, looks_like_library
 from cotenant.agent.watch import Mapped
 from cotenant.probes.inodes import Inode, code_mappings
@@ -212,13 +212,19 @@ class Discovery:
         """Probe the libraries in the root of a process, and in what it has mounted.
 
         A runtime assembles the new root somewhere below the old one and moves into it last, so
-        every mount point that is not the host's own is searched as if it were a root.
+        every mount point that is not the host's own is searched as if it were a root. Of an
+        overlay the layers are searched: until the runtime has moved, a file that is open in the
+        mount keeps whoever mounted it from unmounting it.
         """
         root = open_root(pid)
         try:
             about = os.fstat(root)
             here = f"{mount_namespace(pid)} {about.st_dev} {about.st_ino}"
-            prefixes = [p for p in mount_points(pid) if p not in self._home_points and p != "/"]
+            there = [m for m in mounted(pid) if m.point not in self._home_points and m.point != "/"]
+            prefixes = [mount.point for mount in there if not mount.layers]
+            for mount in there:
+                if mount.layers and self._remember(self._looked, f"{here} {mount.point}"):
+                    self._search_layers(list(mount.layers))
             if (about.st_dev, about.st_ino) != self._home_root:
                 prefixes.append("")
             told = [p for p in library_path(pid) if self._remember(self._looked, f"{here} ld {p}")]
@@ -250,7 +256,7 @@ class Discovery:
 
     def _learn_home(self) -> None:
         """What the host itself has mounted: not the root of a container that starts now."""
-        self._home_points = frozenset(mount_points("self"))
+        self._home_points = frozenset(mount.point for mount in mounted("self"))
 
     def _sweep(self) -> None:
         mappings = code_mappings(self._code_program)

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
@@ -18,15 +19,27 @@ _NO_FILES = frozenset(
 )
 
 
-def mount_points(pid: int | str) -> list[str]:
-    """Where a process has mounted file systems with files, as it names them."""
-    points = []
-    for line in Path(f"/proc/{pid}/mountinfo").read_bytes().splitlines():
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """A file system with files, where a process has it."""
+
+    point: str
+    layers: tuple[str, ...] = ()  # What an overlay is made of, where all of it can be found.
+
+
+def mounted(pid: int | str) -> list[Mounted]:
+    """What a process has mounted, as it names it."""
+    mountinfo = Path(f"/proc/{pid}/mountinfo").read_bytes()
+    layers = overlay_layers(mountinfo)
+    found = []
+    for line in mountinfo.splitlines():
         about, _, kind = line.partition(b" - ")
         words, source = about.split(), kind.split()
         if len(words) > 4 and source and source[0] not in _NO_FILES:
-            points.append(_plain(words[4]))
-    return points
+            parts = layers.get(line, ())
+            whole = all(part.startswith("/") for part in parts)
+            found.append(Mounted(_plain(words[4]), parts if whole else ()))
+    return found
 
 
 def _plain(word: bytes) -> str:
@@ -34,7 +47,10 @@ def _plain(word: bytes) -> str:
 
 
 def overlay_layers(mountinfo: bytes) -> dict[bytes, tuple[str, ...]]:
-    """The directories that each overlay mount is made of, by its line."""
+    """The directories that each overlay mount is made of, by its line.
+
+    One that is not absolute lies where whoever mounted it was.
+    """
     found = {}
     for line in mountinfo.splitlines():
         kind = line.partition(b" - ")[2]
@@ -50,9 +66,7 @@ def _layers(options: bytes) -> Iterator[str]:
         if name in (b"lowerdir", b"lowerdir+", b"upperdir"):
             # Beyond "::" lies data that no path leads to.
             for layer in _LAYER_END.split(value.partition(b"::")[0]):
-                path = _plain(layer).replace("\\:", ":").replace("\\,", ",")
-                if path.startswith("/"):
-                    yield path
+                yield _plain(layer).replace("\\:", ":").replace("\\,", ",")
 
 
 class MountWatch:
@@ -74,7 +88,8 @@ class MountWatch:
         found = self._look()
         news = found.keys() - self._known
         self._known = found.keys()
-        return [layer for line in sorted(news) for layer in found[line]]
+        layers = [layer for line in sorted(news) for layer in found[line]]
+        return [layer for layer in layers if layer.startswith("/")]
 
 
 def mount_namespace(pid: int | str = "self") -> int:

@@ -1,6 +1,8 @@
 """Which directories the mounts of the host are made of."""
 
-from cotenant.agent.mounts import overlay_layers
+from pathlib import Path
+
+from cotenant.agent.mounts import Mounted, mounted, overlay_layers
 
 DOCKER = (
     b"712 29 0:52 / /var/lib/docker/overlay2/aa/merged rw,relatime shared:381 - overlay overlay "
@@ -33,8 +35,15 @@ def test_names_with_separators_in_them_are_whole() -> None:
     assert layers(line) == ("/a:b,c", "/d e")
 
 
-def test_a_layer_that_depends_on_who_mounted_it_is_left_out() -> None:
-    assert layers(b"1 2 0:5 / /m rw - overlay none ro,lowerdir=l/ONE:/a") == ("/a",)
+def test_an_overlay_is_searched_by_its_layers_where_all_can_be_found(monkeypatch) -> None:
+    lines = DOCKER + b"\n1 2 0:5 / /m rw - overlay none ro,lowerdir=l/ONE:/a\n"
+    lines += b"3 2 0:6 / /proc rw - proc proc rw\n4 2 0:7 / /d\\040e rw - ext4 /dev/vda rw\n"
+    monkeypatch.setattr(Path, "read_bytes", lambda _: lines)
+    assert mounted("self") == [
+        Mounted("/var/lib/docker/overlay2/aa/merged", layers(DOCKER)),
+        Mounted("/m"),
+        Mounted("/d e"),
+    ]
 
 
 def test_other_mounts_have_no_layers() -> None:
