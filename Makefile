@@ -30,7 +30,7 @@ record: setup ## record this host for 20 s and show what each tenant did
 test: setup-tests lint ## everything that must hold, on the real kernel
 	@.venv/bin/python -m pytest -q -n 2 tests \
 		--ignore=tests/kernel --ignore=tests/browser --ignore=tests/image
-	@.venv/bin/python -m pytest -q tests/browser # A browser's event loop is its own process's.
+	@.venv/bin/python -m pytest -q -n 2 tests/browser # A browser's event loop is its own process's.
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests/kernel
 
 .PHONY: image-test
