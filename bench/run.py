@@ -212,7 +212,7 @@ RESOLVES = 0.02
 
 def unresolved(results: dict[str, Any], what: str) -> str | None:
     """Why a figure decides nothing, where its own spread is wider than what it is to tell."""
-    if not what.startswith("slowdown"):
+    if not what.endswith("median of pairs"):
         return None
     sort = "cpu" if "processor" in what else "wall"
     spread = _at(results, "slowdown", "result", 1, f"{sort}_ratio_range")
