@@ -7,27 +7,12 @@ from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, milliseconds, percent
 
 TABLES: Final = ("nccl_events",)
-NEEDS: Final = ("nccl_events",)
+NEEDS: Final = ("collective_turns",)
 FEWEST: Final = 20  # Collectives, below which nothing is again and again.
 CHANCE: Final = 0.001
 
 _SQL: Final = """
-with calls as (
-    select
-        c.tenant,
-        n.comm_hash,
-        n.op,
-        n.rank,
-        n.nranks,
-        n.timestamp_ns,
-        row_number() over (partition by n.comm_hash, n.rank, n.op order by n.timestamp_ns) as turn
-    from nccl_events n
-    join containers c using (cgroup_id)
-    where n.comm_hash is not null and n.rank is not null
-      and n.op in ('AllReduce', 'Reduce', 'Broadcast', 'AllGather', 'ReduceScatter', 'AlltoAll',
-                   'Gather', 'Scatter')
-),
-turns as (
+with turns as (
     select
         comm_hash,
         op,
@@ -38,7 +23,7 @@ turns as (
         max(timestamp_ns)                           as began_ns,
         count(*)                                    as ranks,
         max(nranks)                                 as nranks
-    from calls
+    from collective_turns
     group by comm_hash, op, turn
     having count(*) > 1
 ),
@@ -51,7 +36,7 @@ paced as (
 ),
 members as (
     select comm_hash, rank, any_value(tenant) as tenant
-    from calls
+    from collective_turns
     group by comm_hash, rank
 )
 select
