@@ -114,19 +114,7 @@ ncclResult_t comm_wait(struct comm *comm)
 static ncclResult_t log_comm(const char *api, const char *op, int64_t began,
 			     const struct comm *comm, ncclResult_t result)
 {
-	struct nccl_record call = { .api = api,
-				    .op = op,
-				    .t_begin = began,
-				    .bytes = -1,
-				    .count = -1,
-				    .group = -1,
-				    .datatype = -1,
-				    .reduce_op = -1,
-				    .root = -1,
-				    .peer = -1,
-				    .rank = -1,
-				    .nranks = -1,
-				    .result = result };
+	struct nccl_record call = nccl_record_blank(api, op, began, result);
 
 	if (!private_table)
 		return result;

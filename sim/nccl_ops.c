@@ -259,20 +259,9 @@ EXPORT ncclResult_t ncclGroupStart(void)
 
 static void log_group(const char *api, int64_t began, ncclResult_t result)
 {
-	struct nccl_record call = { .api = api,
-				    .op = "GroupEnd",
-				    .t_begin = began,
-				    .bytes = -1,
-				    .count = -1,
-				    .group = mine.group,
-				    .datatype = -1,
-				    .reduce_op = -1,
-				    .root = -1,
-				    .peer = -1,
-				    .rank = -1,
-				    .nranks = -1,
-				    .result = result };
+	struct nccl_record call = nccl_record_blank(api, "GroupEnd", began, result);
 
+	call.group = mine.group;
 	call.t_end = private_table->now();
 	private_table->log_nccl(&call);
 }

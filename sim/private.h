@@ -38,6 +38,25 @@ struct nccl_record {
 	uint64_t comm, comm_hash, stream;
 };
 
+/* A call that is no operation on data: -1 is what it does not have. */
+static inline struct nccl_record nccl_record_blank(const char *api, const char *op, int64_t began,
+						   int result)
+{
+	return (struct nccl_record){ .api = api,
+				     .op = op,
+				     .t_begin = began,
+				     .bytes = -1,
+				     .count = -1,
+				     .group = -1,
+				     .datatype = -1,
+				     .reduce_op = -1,
+				     .root = -1,
+				     .peer = -1,
+				     .rank = -1,
+				     .nranks = -1,
+				     .result = result };
+}
+
 struct private_table {
 	uint64_t size;
 	/* Between these, driver calls of this thread belong to an outer call. */
