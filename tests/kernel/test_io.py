@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.conftest import Cgroup, Recording, record
-from tests.kernel.naive import READ, WRITE, naive
+from tests.kernel.naive import READ, WRITE, again_if_hidden, naive
 from tests.kernel.tenants import finish, python
 
 MIB = 1 << 20
@@ -104,6 +104,7 @@ def write(path: Path, cgroup: Cgroup, size: int = SIZE, *more: str) -> int:
     return dd(cgroup, "if=/dev/zero", f"of={path}", "bs=1M", f"count={size // MIB}", *more)
 
 
+@again_if_hidden
 def test_what_the_flusher_writes_belongs_to_who_dirtied_it(
     cgroups: Callable[[], Cgroup], store: Path, file: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -125,6 +126,7 @@ def test_what_the_flusher_writes_belongs_to_who_dirtied_it(
         )
 
 
+@again_if_hidden
 def test_an_fsync_by_another_tenant_does_not_make_the_bytes_its_own(
     cgroups: Callable[[], Cgroup], store: Path, file: Path
 ) -> None:
@@ -137,6 +139,7 @@ def test_an_fsync_by_another_tenant_does_not_make_the_bytes_its_own(
     assert found[f"/{a.name}"] == SIZE
 
 
+@again_if_hidden
 def test_a_page_that_another_tenant_cached_first_belongs_to_who_overwrites_it(
     cgroups: Callable[[], Cgroup], store: Path, file: Path
 ) -> None:
@@ -157,6 +160,7 @@ def test_a_page_that_another_tenant_cached_first_belongs_to_who_overwrites_it(
     assert reads == {f"/{b.name}": SIZE}
 
 
+@again_if_hidden
 def test_reads_belong_to_the_reader_whoever_has_the_cpu_when_they_complete(
     cgroups: Callable[[], Cgroup], store: Path, file: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -176,6 +180,7 @@ def test_reads_belong_to_the_reader_whoever_has_the_cpu_when_they_complete(
               f"{to_other / SIZE:.0%} charged to the other")  # fmt: skip
 
 
+@again_if_hidden
 def test_pages_of_one_file_belong_each_to_their_own_writer(
     cgroups: Callable[[], Cgroup], store: Path, file: Path
 ) -> None:
@@ -193,7 +198,7 @@ def test_pages_of_one_file_belong_each_to_their_own_writer(
 def loop_device(directory: Path) -> Iterator[tuple[str, Path]]:
     """A disk of our own: its name, and where a file system on it is mounted."""
     image, mount = directory / "disk.img", directory / "mnt"
-    mount.mkdir()
+    mount.mkdir(exist_ok=True)
     with image.open("wb") as stream:
         stream.truncate(128 * MIB)
     subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
@@ -217,6 +222,7 @@ def completed(device: str) -> tuple[int, int, int, int]:
     return words[0], words[2] * 512, words[4] + words[15], words[6] * 512
 
 
+@again_if_hidden
 def test_requests_and_bytes_are_those_that_the_disk_counts(
     cgroup: Cgroup, store: Path, tmp_path: Path
 ) -> None:
