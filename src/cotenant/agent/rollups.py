@@ -56,9 +56,10 @@ class Rollups:
         """A batch, and the rows that were made of it."""
         times = rows.column("timestamp_ns").to_numpy()
         first, last = int(times.min()) // _SECOND, int(times.max()) // _SECOND
-        # Any row of a sort tells what all rows of it are about.
-        example = np.zeros(batch.sorts, np.int64)
-        example[batch.codes] = np.arange(batch.rows)
+        groups = _grouped(family, batch, rows)
+        # Any row of a group tells what all rows of it are about.
+        example = np.zeros(len(groups.counts), np.int64)
+        example[groups.codes] = np.arange(batch.rows)
         chosen = rows.select(_columns(family)).take(pa.array(example))
         about = list(
             zip(*(chosen.column(name).to_pylist() for name in _columns(family)), strict=True)
@@ -67,7 +68,7 @@ class Rollups:
             within = None
             if first != last:
                 within = (times >= second * _SECOND) & (times < (second + 1) * _SECOND)
-            sums = (values.tolist() for values in _summed(batch, within))
+            sums = (values.tolist() for values in _summed(batch, groups, within))
             for (cgroup_id, op, weight, *name), (events, sum_ns, max_ns, size) in zip(
                 about, zip(*sums, strict=True), strict=True
             ):
@@ -103,20 +104,44 @@ def _columns(family: str) -> list[str]:
     return ["cgroup_id", "op", "weight", *names]
 
 
-def _summed(batch: Batch, within: Any | None) -> list[npt.NDArray[Any]]:
-    """Events, nanoseconds, the most of them, and bytes, by sort."""
-    codes = batch.codes if within is None else batch.codes[within]
-    counts = batch.counts if within is None else np.bincount(codes, minlength=batch.sorts)
+class _Groups(NamedTuple):
+    """Rows that are summed up together."""
+
+    codes: npt.NDArray[Any]
+    counts: npt.NDArray[np.int64]
+
+
+def _grouped(family: str, batch: Batch, rows: Any) -> _Groups:
+    """Rows of one sort; where its handle was given another name meanwhile, of one name."""
+    groups = _Groups(batch.codes, batch.counts)
+    if family not in _NAMES:
+        return groups
+    names = rows.column(_NAMES[family]).combine_chunks().dictionary_encode()
+    places = names.indices.fill_null(len(names.dictionary)).to_numpy()
+    of_sort = np.zeros(batch.sorts, places.dtype)
+    of_sort[batch.codes] = places
+    if (of_sort[batch.codes] == places).all():
+        return groups
+    pairs = batch.codes * np.int64(len(names.dictionary) + 1) + places
+    _, codes, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+    return _Groups(codes, counts)
+
+
+def _summed(batch: Batch, groups: _Groups, within: Any | None) -> list[npt.NDArray[Any]]:
+    """Events, nanoseconds, the most of them, and bytes, by group."""
+    size = len(groups.counts)
+    codes = groups.codes if within is None else groups.codes[within]
+    counts = groups.counts if within is None else np.bincount(codes, minlength=size)
     sums: list[npt.NDArray[Any]] = [counts]
-    most = np.zeros(batch.sorts, np.uint64)
+    most = np.zeros(size, np.uint64)
     for name in ("duration_ns", "bytes"):
         values = batch.varying(name)
         if values is None:
-            sums.append(np.zeros(batch.sorts))
+            sums.append(np.zeros(size))
             continue
         values = values if within is None else values[within]
-        sums.append(np.bincount(codes, _float(values), batch.sorts))
+        sums.append(np.bincount(codes, _float(values), size))
         if name == "duration_ns":
             np.maximum.at(most, codes, values)
-    events, sum_ns, size = sums
-    return [events, sum_ns, most, size]
+    events, sum_ns, moved = sums
+    return [events, sum_ns, most, moved]
