@@ -7,44 +7,22 @@ killed recorder is left in the kernel.
 """
 
 import argparse
-import contextlib
 import json
 import random
 import shutil
-import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import duckdb
-from agent import Agent, workload
+from agent import ROOT, Agent, workload
 
 from cotenant.errors import StoreError
 
-KINDS = ("link", "map", "prog")
-
-
-def held(pids: list[int]) -> set[tuple[str, int]]:
-    """BPF objects that processes have open."""
-    found = set()
-    for pid in pids:
-        for info in Path(f"/proc/{pid}/fdinfo").iterdir():
-            with contextlib.suppress(OSError):
-                for line in info.read_text().splitlines():
-                    kind, _, number = line.partition("_id:")
-                    if kind in KINDS:
-                        found.add((kind, int(number)))
-    return found
-
-
-def in_kernel() -> set[tuple[str, int]]:
-    """All BPF objects there are."""
-    found = set()
-    for kind in KINDS:
-        listed = subprocess.run(["/usr/sbin/bpftool", "-j", kind], capture_output=True, check=False)
-        found |= {(kind, each["id"]) for each in json.loads(listed.stdout or b"[]") if "id" in each}
-    return found
+sys.path.insert(0, str(ROOT))
+from tests.kernel.objects import held, in_kernel
 
 
 def kill_once(store: Path, moment: float) -> tuple[float | None, int]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from agent import ROOT, SIM, Agent, pss_kb
-from kills import held
 from tenants import groups, start
 
 sys.path.insert(0, str(ROOT))
@@ -29,6 +28,7 @@ from tests.kernel.containers import (
     copy_needed,
     runc_cgroups,
 )
+from tests.kernel.objects import held
 
 CALLS = 101
 GAP_US = 490

@@ -23,6 +23,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.agent import Agent
+from tests.kernel.objects import listed
 
 CLIENT = Path(__file__).parent / "clients" / "switches.c"
 RATE = 100_000
@@ -39,13 +40,9 @@ def build(directory: Path) -> Path:
 
 def spent() -> dict[str, tuple[int, int]]:
     """Runs and nanoseconds of our programs so far."""
-    path = f"{os.environ['PATH']}:/usr/sbin"
-    listed = subprocess.run(
-        ["bpftool", "-j", "prog"], capture_output=True, check=True, env={**os.environ, "PATH": path}
-    )
     return {
         p["name"]: (p.get("run_cnt", 0), p.get("run_time_ns", 0))
-        for p in json.loads(listed.stdout)
+        for p in listed("prog")
         if p.get("name", "").startswith(OURS)
     }
 

@@ -5,7 +5,6 @@ Expected values come from what the clients themselves logged, never from our own
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+
+from tests.kernel.objects import held, listed
 
 ROOT = Path(__file__).parents[2]
 SIM = ROOT / "sim" / "build"
@@ -231,27 +232,19 @@ def gone_within(before: set[int], seconds: float) -> set[int]:
 
 def bpf_programs() -> set[int]:
     """Programs in the kernel that are ours by name and that no other run's process holds."""
-    tool = shutil.which("bpftool", path=f"{os.environ['PATH']}:/usr/sbin")
-    assert tool is not None
-    listed = json.loads(
-        subprocess.run([tool, "-j", "prog"], capture_output=True, check=True).stdout
-    )
-    ours = {program["id"] for program in listed if program.get("name", "").startswith(OURS)}
+    ours = {each["id"] for each in listed("prog") if each.get("name", "").startswith(OURS)}
     return ours - _held_by_others()
 
 
 def _held_by_others() -> set[int]:
     """Programs that a process has open that this run did not start."""
-    held = set()
     mark = f"{RUN}={os.environ[RUN]}".encode()
+    others = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if mark in (process / "environ").read_bytes().split(b"\0"):
-                continue
-            for info in (process / "fdinfo").iterdir():
-                lines = info.read_text().splitlines()
-                held |= {int(line[8:]) for line in lines if line.startswith("prog_id:")}
-    return held
+            if mark not in (process / "environ").read_bytes().split(b"\0"):
+                others.append(int(process.name))
+    return {number for kind, number in held(others) if kind == "prog"}
 
 
 # The interpreter itself may lie where only root can go: what is needed is imported first.

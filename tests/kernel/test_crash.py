@@ -1,10 +1,8 @@
 """Killed, out of space, read-only, store gone, power cut: what was sealed stays, and it is said."""
 
 import contextlib
-import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment
+from tests.kernel.objects import held, in_kernel
 
 KILLS = 7
 
@@ -24,29 +23,10 @@ def load(cgroup: Cgroup, *, rate: int = 2000) -> "subprocess.Popen[str]":
     return cgroup.popen([*words, "--rate", str(rate)], env=sim_environment())
 
 
-def held(pid: int) -> set[tuple[str, int]]:
-    """BPF objects that a recorder and its helper have open."""
+def family(pid: int) -> list[int]:
+    """A recorder and its helper."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    found = set()
-    for process in (pid, *children):
-        for info in Path(f"/proc/{process}/fdinfo").iterdir():
-            with contextlib.suppress(OSError):
-                for line in info.read_text().splitlines():
-                    kind, _, number = line.partition("_id:")
-                    if kind in ("link", "map", "prog"):
-                        found.add((kind, int(number)))
-    return found
-
-
-def in_kernel() -> set[tuple[str, int]]:
-    """All BPF objects there are."""
-    tool = shutil.which("bpftool", path=f"{os.environ['PATH']}:/usr/sbin")
-    found = set()
-    for kind in ("link", "map", "prog"):
-        # Objects of others may go while they are listed.
-        listed = subprocess.run([str(tool), "-j", kind], capture_output=True, check=False)
-        found |= {(kind, each["id"]) for each in json.loads(listed.stdout or b"[]") if "id" in each}
-    return found
+    return [pid, *map(int, children)]
 
 
 def rows(recording: Recording) -> int:
@@ -78,7 +58,7 @@ def test_killed_at_any_moment_the_store_opens_and_no_probe_is_left(
     for _ in range(KILLS):
         with record(store, "--quiet") as recording:
             time.sleep(moments.uniform(0.05, 1.7))
-            ours = held(recording.process.pid)
+            ours = held(family(recording.process.pid))
             recording.process.kill()
             recording.process.wait()
             recording.stopped = True
