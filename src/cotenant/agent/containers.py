@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import pyarrow as pa
-
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.rows import Row
+from cotenant.schema.dimensions import CONTAINERS
+from cotenant.store.segment import rows_of
 from cotenant.store.writer import StoreWriter
 
 
@@ -26,8 +26,8 @@ class Containers:
         rows = self._ledger.rows()
         # The ledger makes a new row where something changed.
         changed = [row for row in rows if self._written.get(row["cgroup_id"]) is not row]
-        self._writer.replace("containers", pa.Table.from_pylist(changed), whole=self._whole)
+        self._writer.replace("containers", rows_of(CONTAINERS, changed), whole=self._whole)
         self._written = {row["cgroup_id"]: row for row in rows}
 
     def _whole(self) -> Any:
-        return pa.Table.from_pylist(self._ledger.rows())
+        return rows_of(CONTAINERS, self._ledger.rows())

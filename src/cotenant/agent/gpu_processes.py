@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from cotenant.agent.batch import Batch
 from cotenant.agent.channel import Message
@@ -24,22 +23,14 @@ from cotenant.agent.memory import Memory
 from cotenant.agent.process import Process
 from cotenant.agent.timings import Timings
 from cotenant.identity.ledger import Ledger
+from cotenant.schema.dimensions import GRAPH_KERNELS
+from cotenant.store.segment import rows_of
 
 FactHandler = Callable[[Any, bytes], None]
 
 _WAIT_S: Final = 0.5  # How long rows wait for a name that somebody has to look for.
 _AT_ONCE: Final = 256
 _POINTERS_MAX: Final = 65536
-_GRAPH_SCHEMA: Final = pa.schema(
-    [
-        ("timestamp_ns", pa.int64()),
-        ("cgroup_id", pa.int64()),
-        ("graph", pa.string()),
-        ("version", pa.int32()),
-        ("kernel_name", pa.string()),
-        ("nodes", pa.int64()),
-    ]
-)
 
 
 class HelperEnd(Protocol):
@@ -184,7 +175,7 @@ class GpuProcesses:
             row["cgroup_id"] = self._tenant(*row.pop("cgroup"))
             row["timestamp_ns"] += clock.offset_ns
         if rows:
-            writer.append("graph_kernels", pa.Table.from_pylist(rows, schema=_GRAPH_SCHEMA))
+            writer.append("graph_kernels", rows_of(GRAPH_KERNELS, rows))
         timings = self._timings.take(clock)
         if timings is not None:
             writer.append("gpu_timings", timings)

@@ -1,31 +1,17 @@
 """Calls that have not returned yet, looked at each second."""
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from cotenant.agent.communicators import Communicators
 from cotenant.agent.process import Process
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
 from cotenant.probes.tables import BY_ID
+from cotenant.schema.dimensions import IN_FLIGHT
 from cotenant.schema.layouts import FLIGHT
-
-_SCHEMA: Final = pa.schema(
-    [
-        ("timestamp_ns", pa.int64()),
-        ("pid", pa.int32()),
-        ("tid", pa.int32()),
-        ("cgroup_id", pa.int64()),
-        ("comm", pa.string()),
-        ("family", pa.string()),
-        ("function", pa.string()),
-        ("began_ns", pa.int64()),
-        ("comm_hash", pa.int64()),
-        ("stream", pa.int64()),
-    ]
-)
+from cotenant.store.segment import rows_of
 
 
 class InFlight:
@@ -46,7 +32,7 @@ class InFlight:
         for row in rows:
             row["timestamp_ns"] = now_ns
             row["began_ns"] += offset_ns
-        return pa.Table.from_pylist([r for r in rows if r["function"]], schema=_SCHEMA)
+        return rows_of(IN_FLIGHT, [r for r in rows if r["function"]])
 
     def _row(self, call: np.void, cgroup: int) -> dict[str, Any]:
         function = BY_ID.get(int(call["function"]))

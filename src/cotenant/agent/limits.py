@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from cotenant.identity.ids import V2
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.walk import Mount, mounts, walk
+from cotenant.schema.dimensions import LIMITS
+from cotenant.store.segment import rows_of
 
 _LOOK_EVERY: Final = 10  # Seconds.
 _UNLIMITED: Final = 1 << 60  # Version 1 writes no limit as a number near 2^63.
@@ -44,7 +45,7 @@ class Limits:
             if self._told.get(cgroup_id) != limits
         ]
         self._told |= found
-        return pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else None
+        return rows_of(LIMITS, rows) if rows else None
 
     def _read(self) -> Iterator[tuple[int, float | None, int | None]]:
         for mount in self._mounts:
@@ -82,13 +83,3 @@ def _words(file: Path) -> list[str]:
         return file.read_text().split()
     except OSError:
         return []
-
-
-_SCHEMA: Final = pa.schema(
-    [
-        ("timestamp_ns", pa.int64()),
-        ("cgroup_id", pa.int64()),
-        ("cpus", pa.float64()),
-        ("memory_bytes", pa.int64()),
-    ]
-)

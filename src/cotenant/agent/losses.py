@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cotenant.agent.columns.owner import OWNER
+from cotenant.schema.dimensions import LOSSES
+from cotenant.store.segment import arrow_schema
 
 RING_FULL: Final = "ring full"
 OVER_SHARE: Final = "over its share"
@@ -152,25 +154,10 @@ class Losses:
                 "queued": seen - stored - shed - lost,
                 "reason": [self._reason(t, *r[2:]) for t, r in zip(tallies, rows, strict=True)],
             },
-            schema=_SCHEMA,
+            schema=arrow_schema(LOSSES),
         )
 
     def _reason(self, tally: Tally, shed: int, lost: int) -> str | None:
         if lost:
             return STORE_FULL if self.dropped[tally] else RING_FULL
         return OVER_SHARE if shed else None
-
-
-_SCHEMA: Final = pa.schema(
-    [
-        ("timestamp_ns", pa.int64()),
-        ("family", pa.string()),
-        ("cgroup_id", pa.int64()),
-        ("seen", pa.int64()),
-        ("stored", pa.int64()),
-        ("shed", pa.int64()),
-        ("lost", pa.int64()),
-        ("queued", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)

@@ -1,28 +1,19 @@
 """GPU memory that tenants hold, over time, from what the kernel side counts."""
 
 from collections import defaultdict
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from cotenant.agent.devices import Devices
 from cotenant.agent.process import Process
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
+from cotenant.schema.dimensions import GPU_MEMORY
 from cotenant.schema.layouts import ALLOCATION, ALLOCATION_KEY, HOLDING, HOLDING_KEY
+from cotenant.store.segment import rows_of
 
 Holder = tuple[int, str | None]  # The tenant's stored id, and its GPU.
-
-_SCHEMA: Final = pa.schema(
-    [
-        ("timestamp_ns", pa.int64()),
-        ("cgroup_id", pa.int64()),
-        ("gpu", pa.string()),
-        ("bytes", pa.int64()),
-        ("allocations", pa.int64()),
-    ]
-)
 
 
 class Memory:
@@ -72,7 +63,7 @@ class Memory:
                 }
             )
         self._before = {**dict.fromkeys(self._before, (0, 0)), **held}
-        return pa.Table.from_pylist(rows, schema=_SCHEMA)
+        return rows_of(GPU_MEMORY, rows)
 
     def _sum(self, keys: Any, values: Any) -> dict[Holder, tuple[int | None, int]]:
         ids = self._ledger.translate(

@@ -8,6 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cotenant.agent.batch import Batch
+from cotenant.schema.dimensions import ROLLUPS
+from cotenant.store.segment import arrow_schema
 
 _SECOND: Final = 1_000_000_000
 _LATE_NS: Final = 2 * _SECOND  # Rows of a second come in until so long after its end.
@@ -86,16 +88,17 @@ class Rollups:
         rows = [(cell, self._cells.pop(cell)) for cell in over]
         return pa.table(
             {
-                "timestamp_ns": pa.array([c.second * _SECOND for c, _ in rows], pa.int64()),
-                "cgroup_id": pa.array([c.cgroup_id for c, _ in rows], pa.int64()),
-                "family": pa.array([c.family for c, _ in rows], pa.string()),
-                "op": pa.array([c.op for c, _ in rows], pa.string()),
-                "name": pa.array([c.name for c, _ in rows], pa.string()),
-                "count": pa.array([s.events for _, s in rows], pa.int64()),
-                "sum_ns": pa.array([s.sum_ns for _, s in rows], pa.int64()),
-                "max_ns": pa.array([s.max_ns for _, s in rows], pa.int64()),
-                "bytes": pa.array([s.bytes for _, s in rows], pa.int64()),
-            }
+                "timestamp_ns": [cell.second * _SECOND for cell, _ in rows],
+                "cgroup_id": [cell.cgroup_id for cell, _ in rows],
+                "family": [cell.family for cell, _ in rows],
+                "op": [cell.op for cell, _ in rows],
+                "name": [cell.name for cell, _ in rows],
+                "count": [sums.events for _, sums in rows],
+                "sum_ns": [sums.sum_ns for _, sums in rows],
+                "max_ns": [sums.max_ns for _, sums in rows],
+                "bytes": [sums.bytes for _, sums in rows],
+            },
+            schema=arrow_schema(ROLLUPS),
         )
 
 

@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-import pyarrow as pa
-
 from cotenant.agent.channel import Message
 from cotenant.agent.layers import Layers
 from cotenant.probes.kernel import counted
+from cotenant.schema.dimensions import SESSIONS
+from cotenant.store.segment import rows_of
 
 _EVENTS_NOTED: Final = 64
 
@@ -137,7 +137,7 @@ class SessionRow:
             "libraries": json.dumps(list(self._libraries.values())),
             "notes": json.dumps(self._notes),
         }
-        return pa.Table.from_pylist([row])
+        return rows_of(SESSIONS, [row])
 
 
 def _longer(one: Message, other: Message) -> int | None:

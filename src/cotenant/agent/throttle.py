@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from cotenant.agent.limits import cpu_limit
 from cotenant.identity.ids import V2
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.walk import Mount, mounts, walk
+from cotenant.schema.events import HOST_EVENTS
+from cotenant.store.segment import rows_of
 
 _SEARCH_EVERY: Final = 5  # Seconds between looks for new quotas.
 
@@ -53,7 +54,7 @@ class Throttle:
             if stopped_ns > quota.stopped_ns:
                 rows.append(_row(now_ns, quota.cgroup_id, stopped_ns - quota.stopped_ns))
                 quota.stopped_ns = stopped_ns
-        return pa.Table.from_pylist(rows) if rows else None
+        return rows_of(HOST_EVENTS, rows) if rows else None
 
     def _search(self, mount: Mount) -> None:
         for found in walk(mount):

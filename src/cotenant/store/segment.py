@@ -40,6 +40,14 @@ def arrow_schema(table: Table) -> Any:
     )
 
 
+def rows_of(table: Table, rows: list[dict[str, Any]]) -> Any:
+    """Rows that were made one by one, in the table's types.
+
+    Left to guess the types, Arrow looks for pandas on the disk, for each column again.
+    """
+    return pa.Table.from_pylist(rows, schema=arrow_schema(table))
+
+
 def _repaired(strings: Any) -> Any:
     """The same strings, readable: a tenant chooses its bytes, and a reader refuses bad UTF-8."""
     try:
