@@ -30,6 +30,7 @@ from tests.kernel.containers import (
 )
 from tests.kernel.objects import held
 
+TENANTS = 2  # One thread at the whole rate would be near its budget.
 CALLS = 101
 GAP_US = 490
 FIELDS = ("pss_mb", "fds", "links", "maps", "threads")
@@ -88,16 +89,18 @@ def main() -> None:
         with Agent(folder / "store", "--quiet", "--max-bytes", "2g") as agent:
             go = folder / "go"
             go.touch()
-            with groups(1) as (group,):
-                client = start(group, args.rate, go)
+            with groups(TENANTS) as tenants:
+                clients = [start(group, args.rate / TENANTS, go) for group in tenants]
                 containers, sizes = soak(folder, agent, args.minutes)
-                client.kill()
-                client.wait()
-        lost = agent.sql(
-            "select sum(lost), sum(shed), sum(seen) from losses join containers using (cgroup_id) "
-            f"where family = 'cuda' and regexp_matches(cgroup_path, '{CGROUPS}|{group.name}')"
+                for client in clients:
+                    client.kill()
+                    client.wait()
+        names = "|".join([CGROUPS, *(group.name for group in tenants)])
+        fates = agent.sql(
+            "select reason, sum(seen)::bigint, sum(shed)::bigint, sum(lost)::bigint from losses "
+            "join containers using (cgroup_id) where family = 'cuda' "
+            f"and regexp_matches(cgroup_path, '{names}') group by reason order by reason"
         )
-        fate = dict(zip(("lost", "shed", "seen"), map(int, lost[0]), strict=True))
         ((stored,),) = agent.sql(
             "select count(*) from cuda_events join containers using (cgroup_id) "
             f"where cgroup_path like '%{CGROUPS}%'"
@@ -109,7 +112,7 @@ def main() -> None:
             "containers": containers,
             "calls_made_in_containers": containers * CALLS,
             "calls_stored_of_them": stored,
-            "fate": fate,
+            "fate": [dict(zip(("reason", "seen", "shed", "lost"), f, strict=True)) for f in fates],
             "grown": {name: round(last[name] - warm[name], 1) for name in FIELDS},
             "sizes": sizes,
         }

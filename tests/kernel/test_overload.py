@@ -197,6 +197,12 @@ def test_a_thread_over_budget_is_counted_without_rows(
     assert what["seen"] == what["stored"] + what["shed"] + what["lost"]
     said = notes(recording)
     assert said["budget_counted_only"]["cuLaunchKernel"] > 0
+    assert sum(said["budget_counted_only"].values()) == what["shed"]
+    reasons = recording.sql(
+        "select distinct reason from losses join containers using (cgroup_id) "
+        f"where cgroup_path = '/{storm.name}' and shed > 0"
+    )
+    assert reasons == [{"reason": "over budget"}]
     assert "imbalance" not in said
 
 

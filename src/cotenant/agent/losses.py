@@ -21,10 +21,12 @@ from cotenant.schema.dimensions import LOSSES
 from cotenant.store.segment import arrow_schema
 
 RING_FULL: Final = "ring full"
-OVER_SHARE: Final = "over its share"
 STORE_FULL: Final = "store behind"
+OVER_SHARE: Final = "over its share"
+OVER_BUDGET: Final = "over budget"
 
 _TERMS: Final = ("seen", "stored", "shed", "lost")
+_PARTS: Final = ("over_budget", "dropped")
 _LEDGER_ENTRY: Final = np.dtype(
     [("cgroup_id", np.uint64), ("cgroup_v1_id", np.uint64), ("hierarchy", np.uint16)]
 )
@@ -45,6 +47,7 @@ class Fate(NamedTuple):
     seen: int
     shed: int
     lost: int
+    over_budget: int  # The part of shed whose thread had had its budget.
 
 
 Owners = Callable[[npt.NDArray[np.void]], npt.NDArray[np.int64]]
@@ -58,6 +61,7 @@ class Losses:
     shed: Counter[Tally] = field(default_factory=Counter)
     lost: Counter[Tally] = field(default_factory=Counter)
     stored: Counter[Tally] = field(default_factory=Counter)
+    over_budget: Counter[Tally] = field(default_factory=Counter)
     dropped: Counter[Tally] = field(default_factory=Counter)  # The part of lost that is ours.
     orphans: int = 0  # Rows sent for which the kernel had no room to keep a count.
     _waiting: Counter[Tally] = field(default_factory=Counter)
@@ -69,6 +73,7 @@ class Losses:
         self.seen[tally] += fate.seen
         self.shed[tally] += fate.shed
         self.lost[tally] += fate.lost
+        self.over_budget[tally] += fate.over_budget
 
     def appended(self, rows: Iterable[tuple[Tally, int]]) -> None:
         """Rows wait to be sealed."""
@@ -122,18 +127,18 @@ class Losses:
             if tuple(self._terms(tally)) != self._told[tally]:
                 continue
             del self._told[tally]
-            for term in (*_TERMS, "dropped"):
+            for term in (*_TERMS, *_PARTS):
                 self._past[term] += getattr(self, term).pop(tally, 0)
 
     def _terms(self, tally: Tally) -> tuple[int, ...]:
-        return tuple(getattr(self, term)[tally] for term in _TERMS)
+        return tuple(getattr(self, term)[tally] for term in (*_TERMS, *_PARTS))
 
     def table(self, now_ns: int, owners: Owners) -> Any:
         """Rows of ``losses`` for the window since they were last made."""
         tallies, rows = [], []
         for tally in {*self.seen, *self.stored, *self.lost}:
             terms = self._terms(tally)
-            before = self._told.get(tally, (0, 0, 0, 0))
+            before = self._told.get(tally, (0,) * len(terms))
             if terms != before:
                 tallies.append(tally)
                 rows.append([now - then for now, then in zip(terms, before, strict=True)])
@@ -141,7 +146,8 @@ class Losses:
         entries = np.zeros(len(tallies), _LEDGER_ENTRY)
         for at, name in enumerate(OWNER):
             entries[name] = [tally[at + 1] for tally in tallies]
-        seen, stored, shed, lost = np.array(rows, np.int64).reshape(-1, 4).T
+        columns = np.array(rows, np.int64).reshape(-1, len(_TERMS) + len(_PARTS)).T
+        seen, stored, shed, lost, *_ = columns
         return pa.table(
             {
                 "timestamp_ns": np.full(len(rows), now_ns, np.int64),
@@ -152,12 +158,17 @@ class Losses:
                 "shed": shed,
                 "lost": lost,
                 "queued": seen - stored - shed - lost,
-                "reason": [self._reason(t, *r[2:]) for t, r in zip(tallies, rows, strict=True)],
+                "reason": [_reason(*row[2:]) for row in rows],
             },
             schema=arrow_schema(LOSSES),
         )
 
-    def _reason(self, tally: Tally, shed: int, lost: int) -> str | None:
-        if lost:
-            return STORE_FULL if self.dropped[tally] else RING_FULL
-        return OVER_SHARE if shed else None
+
+def _reason(shed: int, lost: int, over_budget: int, dropped: int) -> str | None:
+    causes = {
+        RING_FULL: lost - dropped,
+        STORE_FULL: dropped,
+        OVER_SHARE: shed - over_budget,
+        OVER_BUDGET: over_budget,
+    }
+    return ", ".join(cause for cause, events in causes.items() if events) or None

@@ -104,10 +104,11 @@ class Totals:
             about = counted(function)
             if about is None:
                 continue
-            fate = Fate(*(int(delta[name][at]) for name in ("rows", "shed", "lost")))
-            tally = Tally(about[0], *owner[at])
-            self.losses.count(tally, fate)
             count, unmeasured = int(delta["count"][at]), int(delta["unmeasured"][at])
+            rows, shed, lost = (int(delta[name][at]) for name in ("rows", "shed", "lost"))
+            tally = Tally(about[0], *owner[at])
+            # A call over budget that was to become no row of its own is not shed.
+            self.losses.count(tally, Fate(rows, shed, lost, min(shed, unmeasured)))
             self.calls[tally, function] = (count, unmeasured)
             if unmeasured:
                 self.unmeasured[about[1]] += unmeasured

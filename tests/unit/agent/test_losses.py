@@ -14,7 +14,7 @@ def owners(entries):
 
 def balanced() -> Losses:
     losses = Losses()
-    losses.count(ONE, Fate(seen=101, shed=13, lost=5))
+    losses.count(ONE, Fate(seen=101, shed=13, lost=5, over_budget=2))
     losses.appended([(ONE, 83)])
     return losses
 
@@ -33,7 +33,9 @@ def test_rows_that_were_given_up_are_lost():
     assert losses.lost[ONE] == 88
     assert losses.imbalance() == {}
     table = losses.table(1, owners).to_pylist()
-    assert [(row["lost"], row["reason"]) for row in table] == [(88, "store behind")]
+    assert [(row["lost"], row["reason"]) for row in table] == [
+        (88, "ring full, store behind, over its share, over budget")
+    ]
 
 
 def test_a_hidden_drop_is_an_imbalance():
@@ -65,11 +67,11 @@ def test_each_window_adds_up_and_is_told_once():
     (row,) = losses.table(1, owners).to_pylist()
     assert row == {
         "timestamp_ns": 1, "family": "cuda", "cgroup_id": 7000, "seen": 101, "stored": 0,
-        "shed": 13, "lost": 5, "queued": 83, "reason": "ring full",
+        "shed": 13, "lost": 5, "queued": 83, "reason": "ring full, over its share, over budget",
     }  # fmt: skip
     losses.sealed()
     (row,) = losses.table(2, owners).to_pylist()
-    assert (row["seen"], row["stored"], row["queued"]) == (0, 83, -83)
+    assert (row["seen"], row["stored"], row["queued"], row["reason"]) == (0, 83, -83, None)
     assert losses.table(3, owners).num_rows == 0
 
 
