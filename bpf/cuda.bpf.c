@@ -34,13 +34,13 @@ static __always_inline bool_t countable(const struct thread *thread, const struc
 }
 
 /* The thread is over its budget: the call is counted, its time and arguments are not looked at. */
-static __always_inline void count_only(struct thread *thread, const struct call_spec *spec,
-				       __u32 function)
+static __always_inline void count_only(struct thread *thread, struct task_struct *task,
+				       const struct call_spec *spec, __u32 function)
 {
 	struct total *total;
 
-	refresh_v1(thread);
-	total = total_of(current_cgroup_id(), thread->v1_id, function);
+	refresh_v1(thread, task);
+	total = total_of(cgroup_id_of(task), thread->v1_id, function);
 	if (total) {
 		__sync_fetch_and_add(&total->count, 1);
 		__sync_fetch_and_add(&total->unmeasured, 1);
@@ -62,16 +62,18 @@ static __always_inline void overlook(struct thread *thread, const struct call_sp
 static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 {
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
+	struct task_struct *task;
 	struct thread *thread;
 	struct frame *frame;
 
 	if (!spec || tenant_excluded())
 		return SESSION_SKIP;
-	thread = thread_of_current();
+	task = current_task();
+	thread = thread_of(task);
 	if (!thread)
 		return SESSION_SKIP;
 	if (over_budget(&thread->budget) && countable(thread, spec)) {
-		count_only(thread, spec, function);
+		count_only(thread, task, spec, function);
 		overlook(thread, spec);
 		return SESSION_SKIP;
 	}
@@ -92,17 +94,17 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 	return SESSION_RETURN;
 }
 
-static __always_inline void emit(struct thread *thread, struct total *total, __u64 began_ns,
-				 const struct body *body)
+static __always_inline void emit(struct thread *thread, struct task_struct *task,
+				 struct total *total, __u64 began_ns, const struct body *body)
 {
 	struct cuda_event *event;
 
 	if (cuda_body((struct body *)body)->lane)
 		lane_row(thread, body, began_ns);
-	event = row_begin(total, current_cgroup_id(), thread->v1_id, sizeof(*event));
+	event = row_begin(total, cgroup_id_of(task), thread->v1_id, sizeof(*event));
 	if (!event)
 		return;
-	head_fill(&event->head, thread, EVENT_CUDA, sizeof(*event), began_ns);
+	head_fill(&event->head, thread, task, EVENT_CUDA, sizeof(*event), began_ns);
 	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
 	event->weight = row_weight(total);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
@@ -292,14 +294,14 @@ static __always_inline struct body *settle(struct frame *frame)
 }
 
 /* Hand the row to the call around it, or send it. */
-static __always_inline void pass_on(struct thread *thread, struct total *total, __u64 began_ns,
-				    struct body *body)
+static __always_inline void pass_on(struct thread *thread, struct task_struct *task,
+				    struct total *total, __u64 began_ns, struct body *body)
 {
 	struct frame *outer = frame_below(&thread->cuda);
 	__u16 api = thread->cuda.frames[0].function;
 
 	if (!outer) {
-		emit(thread, total, began_ns, body);
+		emit(thread, task, total, began_ns, body);
 		return;
 	}
 	if (outer->operations < 0xffff)
@@ -314,10 +316,10 @@ static __always_inline void pass_on(struct thread *thread, struct total *total, 
 	if (outer->waiting) {
 		outer->waiting = 0;
 		cuda_body(&outer->row.body)->api = api;
-		emit(thread, total, outer->row.began_ns, &outer->row.body);
+		emit(thread, task, total, outer->row.began_ns, &outer->row.body);
 	}
 	cuda_body(body)->api = api;
-	emit(thread, total, began_ns, body);
+	emit(thread, task, total, began_ns, body);
 }
 
 /* Whether the frame is a row of its own, or one with what happened inside it. */
@@ -349,22 +351,23 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 {
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
 	__u64 now = bpf_ktime_get_ns();
+	struct task_struct *task = current_task();
 	struct thread *thread;
 	struct frame *frame;
 	struct total *total;
 	__u64 duration_ns;
 	struct body *row;
 
-	thread = spec ? thread_of_current() : NULL;
+	thread = spec ? thread_of(task) : NULL;
 	frame = thread ? frame_pop(&thread->cuda, ctx->sp) : NULL;
 	if (!frame)
 		return 0;
 	duration_ns = now - frame->began_ns;
-	refresh_v1(thread);
+	refresh_v1(thread, task);
 	if (spec->step | spec->fact | spec->out)
 		take_effect(thread, frame, spec, ctx->ax);
 	finish(thread, frame, spec, ctx->ax, duration_ns);
-	total = total_of(current_cgroup_id(), thread->v1_id, function);
+	total = total_of(cgroup_id_of(task), thread->v1_id, function);
 	if (total)
 		total_add(total, duration_ns, cuda_body(&frame->own)->bytes);
 	row = is_row(thread, frame, spec, ctx->ax) ? settle(frame) : NULL;
@@ -376,7 +379,7 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 		return 0;
 	if (spec->flags & CALL_EVENT)
 		moment_stream(thread, frame);
-	pass_on(thread, total, frame->began_ns, row);
+	pass_on(thread, task, total, frame->began_ns, row);
 	return 0;
 }
 

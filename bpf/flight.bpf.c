@@ -82,9 +82,10 @@ int calls_under_way(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-static __always_inline struct total *count_row(struct thread *thread, __u16 function)
+static __always_inline struct total *count_row(struct thread *thread, struct task_struct *task,
+					       __u16 function)
 {
-	struct total *total = total_of(current_cgroup_id(), thread->v1_id, function);
+	struct total *total = total_of(cgroup_id_of(task), thread->v1_id, function);
 
 	count(COUNTER_DIED_INSIDE);
 	if (total)
@@ -114,28 +115,28 @@ static __always_inline struct body *last_words(struct stack *stack)
 }
 
 /* Room for the row of a call that never returned, with its head; NULL where it is lost. */
-static __always_inline void *last_row(struct thread *thread, struct stack *stack,
-				      enum event_kind kind, __u32 size)
+static __always_inline void *last_row(struct thread *thread, struct task_struct *task,
+				      struct stack *stack, enum event_kind kind, __u32 size)
 {
 	struct frame *outermost = &stack->frames[0];
-	struct total *total = count_row(thread, outermost->function);
+	struct total *total = count_row(thread, task, outermost->function);
 	void *event = bpf_ringbuf_reserve(&events, size, 0);
 
 	if (event)
-		head_fill(event, thread, kind, size, outermost->began_ns);
+		head_fill(event, thread, task, kind, size, outermost->began_ns);
 	else
 		lose_row(total);
 	return event;
 }
 
-static __always_inline void end_cuda(struct thread *thread)
+static __always_inline void end_cuda(struct thread *thread, struct task_struct *task)
 {
 	struct body *body = last_words(&thread->cuda);
 	struct cuda_event *event;
 
 	if (!body)
 		return;
-	event = last_row(thread, &thread->cuda, EVENT_CUDA, sizeof(*event));
+	event = last_row(thread, task, &thread->cuda, EVENT_CUDA, sizeof(*event));
 	if (!event)
 		return;
 	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
@@ -144,14 +145,14 @@ static __always_inline void end_cuda(struct thread *thread)
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void end_nccl(struct thread *thread)
+static __always_inline void end_nccl(struct thread *thread, struct task_struct *task)
 {
 	struct body *body = last_words(&thread->nccl);
 	struct nccl_event *event;
 
 	if (!body)
 		return;
-	event = last_row(thread, &thread->nccl, EVENT_NCCL, sizeof(*event));
+	event = last_row(thread, task, &thread->nccl, EVENT_NCCL, sizeof(*event));
 	if (!event)
 		return;
 	for (int i = 0; i < NCCL_BODY; i++)
@@ -168,8 +169,8 @@ int BPF_PROG(thread_exit, struct task_struct *task)
 
 	if (!thread)
 		return 0;
-	refresh_v1(thread);
-	end_nccl(thread);
-	end_cuda(thread);
+	refresh_v1(thread, task);
+	end_nccl(thread, task);
+	end_cuda(thread, task);
 	return 0;
 }

@@ -121,7 +121,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 
 	if (!spec || tenant_excluded())
 		return SESSION_SKIP;
-	thread = thread_of_current();
+	thread = thread_of(current_task());
 	frame = thread ? frame_push(&thread->names, ctx->sp, function) : NULL;
 	if (!frame)
 		return SESSION_SKIP;
@@ -142,7 +142,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 {
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
-	struct thread *thread = spec ? thread_of_current() : NULL;
+	struct thread *thread = spec ? thread_of(current_task()) : NULL;
 	struct frame *frame;
 
 	frame = thread ? frame_pop(&thread->names, ctx->sp) : NULL;

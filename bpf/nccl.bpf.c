@@ -143,7 +143,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 
 	if (!spec || tenant_excluded())
 		return SESSION_SKIP;
-	thread = thread_of_current();
+	thread = thread_of(current_task());
 	frame = thread ? frame_push(&thread->nccl, ctx->sp, function) : NULL;
 	if (!frame)
 		return SESSION_SKIP;
@@ -157,14 +157,15 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 	return SESSION_RETURN;
 }
 
-static __always_inline void emit(struct thread *thread, struct total *total, struct row *row)
+static __always_inline void emit(struct thread *thread, struct task_struct *task,
+				 struct total *total, struct row *row)
 {
 	struct nccl_event *event;
 
-	event = row_begin(total, current_cgroup_id(), thread->v1_id, sizeof(*event));
+	event = row_begin(total, cgroup_id_of(task), thread->v1_id, sizeof(*event));
 	if (!event)
 		return;
-	head_fill(&event->head, thread, EVENT_NCCL, sizeof(*event), row->began_ns);
+	head_fill(&event->head, thread, task, EVENT_NCCL, sizeof(*event), row->began_ns);
 	__builtin_memcpy((void *)event + sizeof(struct event_head), &row->body,
 			 sizeof(*event) - sizeof(struct event_head));
 	event->weight = row_weight(total);
@@ -183,8 +184,8 @@ static __always_inline bool_t group_leave(struct thread *thread)
 }
 
 /* A call within the same library is the call around it, with the arguments of the inner one. */
-static __always_inline void pass_on(struct thread *thread, struct total *total,
-				    struct frame *frame)
+static __always_inline void pass_on(struct thread *thread, struct task_struct *task,
+				    struct total *total, struct frame *frame)
 {
 	struct frame *outer = frame_below(&thread->nccl);
 	struct nccl_event *own = nccl_body(&frame->own);
@@ -208,20 +209,21 @@ static __always_inline void pass_on(struct thread *thread, struct total *total,
 		outer->waiting = 1;
 		return;
 	}
-	emit(thread, total, &frame->row);
+	emit(thread, task, total, &frame->row);
 }
 
 static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 {
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
 	__u64 now = bpf_ktime_get_ns();
+	struct task_struct *task = current_task();
 	bool_t inside_group = 0;
 	struct nccl_event *event;
 	struct thread *thread;
 	struct frame *frame;
 	struct total *total;
 
-	thread = spec ? thread_of_current() : NULL;
+	thread = spec ? thread_of(task) : NULL;
 	frame = thread ? frame_pop(&thread->nccl, ctx->sp) : NULL;
 	if (!frame)
 		return 0;
@@ -239,8 +241,8 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 		    !bpf_probe_read_user(&event->communicator, 8, (void *)frame->out))
 			event->known |= 1 << NCCL_KNOWN_COMM;
 	}
-	refresh_v1(thread);
-	total = total_of(current_cgroup_id(), thread->v1_id, function);
+	refresh_v1(thread, task);
+	total = total_of(cgroup_id_of(task), thread->v1_id, function);
 	if (total)
 		total_add(total, event->duration_ns, event->bytes);
 	if (spec->op == NCCL_OP_GroupEnd)
@@ -249,7 +251,7 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 		thread->nccl_op = 0;
 	if (inside_group || !(spec->flags & (CALL_ROW | CALL_OPERATION)))
 		return 0;
-	pass_on(thread, total, frame);
+	pass_on(thread, task, total, frame);
 	return 0;
 }
 

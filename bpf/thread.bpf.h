@@ -105,9 +105,9 @@ struct {
 	__type(value, __u64);
 } processes SEC(".maps");
 
-static __always_inline struct thread *thread_of_current(void)
+/* Of the current task: nobody else's thread is made. */
+static __always_inline struct thread *thread_of(struct task_struct *task)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	struct thread *thread = bpf_task_storage_get(&threads, (void *)task, 0, 0);
 
 	if (thread)
@@ -126,9 +126,8 @@ static __always_inline struct thread *thread_of_current(void)
 }
 
 /* The version 1 id costs five reads; a thread changes its cgroup about never. */
-static __always_inline void refresh_v1(struct thread *thread)
+static __always_inline void refresh_v1(struct thread *thread, struct task_struct *task)
 {
-	struct task_struct *task;
 	__u32 zero = 0;
 	__u64 *moved;
 
@@ -137,20 +136,18 @@ static __always_inline void refresh_v1(struct thread *thread)
 	moved = bpf_map_lookup_elem(&migrations, &zero);
 	if (!moved || (thread->v1_id && thread->migrations == *moved))
 		return;
-	task = (struct task_struct *)bpf_get_current_task_btf();
 	thread->migrations = *moved;
 	thread->v1_id = v1_cgroup_id(BPF_CORE_READ(task, cgroups));
 }
 
 static __always_inline void head_fill(struct event_head *head, struct thread *thread,
-				      enum event_kind kind, __u32 size, __u64 began_ns)
+				      struct task_struct *task, enum event_kind kind, __u32 size,
+				      __u64 began_ns)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-
 	head->timestamp_ns = began_ns;
 	head->pid = task->tgid;
 	head->tid = task->pid;
-	head->cgroup_id = task->cgroups->dfl_cgrp->kn->id;
+	head->cgroup_id = cgroup_id_of(task);
 	for (int i = 0; i < sizeof(head->comm); i++)
 		head->comm[i] = task->comm[i];
 	head->cgroup_v1_id = thread->v1_id;

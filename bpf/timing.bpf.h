@@ -94,8 +94,7 @@ static __u64 armings;
 
 static __always_inline struct timing *timing_of_process(__u64 flags)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-	struct task_struct *leader = task->group_leader;
+	struct task_struct *leader = current_task()->group_leader;
 
 	return leader ? bpf_task_storage_get(&timings, (void *)leader, 0, flags) : NULL;
 }
@@ -244,7 +243,7 @@ static __noinline int lane_row(struct thread *thread, const struct body *body, _
 		lane->stream = stream_of(event, spec);
 		lane->context = event->context;
 		lane->began_ns = runs_on_device(event->op) ? began_ns : 0;
-		lane->cgroup_id = current_cgroup_id();
+		lane->cgroup_id = cgroup_id_of(current_task());
 		lane->cgroup_v1_id = thread->v1_id;
 		lane->tid = (__u32)bpf_get_current_pid_tgid();
 	}
