@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import duckdb
@@ -81,12 +80,7 @@ class Agent:
             except OSError:
                 return
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         time.sleep(1.2)  # What was produced is sealed: its cost belongs to it.
         self._stop.set()
         self._watcher.join()

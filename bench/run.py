@@ -254,7 +254,7 @@ def plots(results: dict[str, Any]) -> list[str]:
     sizes = _at(results, "soak", "result", "sizes")
     if sizes:
         points = [(s["seconds"], s["pss_mb"]) for s in sizes]
-        svg.line(OUT / "soak.svg", "agent, MB of PSS, a new cgroup each second", points)
+        svg.line(OUT / "soak.svg", "agent, MB of PSS, a new container each second", points)
         drawn.append("soak")
     return drawn
 

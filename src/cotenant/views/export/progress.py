@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 from typing import Final, Self
 
 _EVERY_S: Final = 0.2
@@ -29,11 +28,6 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._watched and self._shown_at:
             sys.stderr.write("\r\x1b[K")
