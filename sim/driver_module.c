@@ -256,48 +256,47 @@ EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *out, size_t *bytes, CUlibrary li
 	DONE(global(out, bytes, library, name));
 }
 
-static unsigned enumerate(struct function **out, unsigned most, const struct module *module)
+static CUresult count(unsigned *out, const struct module *module)
+{
+	if (!arena_holds(&modules, module))
+		return CUDA_ERROR_INVALID_HANDLE;
+	*out = 0;
+	for (struct function *f = module->first; f; f = f->next_in_module)
+		++*out;
+	return CUDA_SUCCESS;
+}
+
+static CUresult enumerate(struct function **out, unsigned most, const struct module *module)
 {
 	unsigned n = 0;
 
-	for (struct function *f = module->first; f && n < most; f = f->next_in_module, n++)
-		if (out)
-			out[n] = f;
-	return n;
+	if (!arena_holds(&modules, module))
+		return CUDA_ERROR_INVALID_HANDLE;
+	for (struct function *f = module->first; f && n < most; f = f->next_in_module)
+		out[n++] = f;
+	return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuLibraryGetKernelCount(unsigned *count, CUlibrary library)
+EXPORT CUresult cuLibraryGetKernelCount(unsigned *out, CUlibrary library)
 {
-	if (!arena_holds(&modules, library))
-		return CUDA_ERROR_INVALID_HANDLE;
-	*count = enumerate(NULL, ~0u, library);
-	return CUDA_SUCCESS;
+	return count(out, library);
 }
 
 EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *out, unsigned n, CUlibrary library)
 {
 	CALL("name");
-	if (!arena_holds(&modules, library))
-		DONE(CUDA_ERROR_INVALID_HANDLE);
-	enumerate(out, n, library);
-	DONE(CUDA_SUCCESS);
+	DONE(enumerate(out, n, library));
 }
 
-EXPORT CUresult cuModuleGetFunctionCount(unsigned *count, CUmodule module)
+EXPORT CUresult cuModuleGetFunctionCount(unsigned *out, CUmodule module)
 {
-	if (!arena_holds(&modules, module))
-		return CUDA_ERROR_INVALID_HANDLE;
-	*count = enumerate(NULL, ~0u, module);
-	return CUDA_SUCCESS;
+	return count(out, module);
 }
 
 EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *out, unsigned n, CUmodule module)
 {
 	CALL("name");
-	if (!arena_holds(&modules, module))
-		DONE(CUDA_ERROR_INVALID_HANDLE);
-	enumerate(out, n, module);
-	DONE(CUDA_SUCCESS);
+	DONE(enumerate(out, n, module));
 }
 
 EXPORT CUresult cuKernelGetFunction(CUfunction *out, CUkernel kernel)

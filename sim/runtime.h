@@ -120,34 +120,23 @@ cudaError_t runtime_load(void);
 #define FINISH(result) return runtime_end(ready ? ready : (result))
 
 /* A function on a stream, and its twin for programs with per-thread default streams. */
-#define ON_STREAM(name, op, params, call) \
+#define TWINS(name, twin, op, params, call) \
 	EXPORT cudaError_t name params \
 	{ \
 		const struct driver *d = &driver[0]; \
 		BEGIN(op); \
 		FINISH(call); \
 	} \
-	EXPORT cudaError_t name##_ptsz params \
+	EXPORT cudaError_t twin params \
 	{ \
 		const struct driver *d = &driver[1]; \
 		BEGIN(op); \
 		FINISH(call); \
 	}
 
-/* The same for functions that wait: their twin is called otherwise. */
-#define ON_DEFAULT_STREAM(name, op, params, call) \
-	EXPORT cudaError_t name params \
-	{ \
-		const struct driver *d = &driver[0]; \
-		BEGIN(op); \
-		FINISH(call); \
-	} \
-	EXPORT cudaError_t name##_ptds params \
-	{ \
-		const struct driver *d = &driver[1]; \
-		BEGIN(op); \
-		FINISH(call); \
-	}
+#define ON_STREAM(name, op, params, call) TWINS(name, name##_ptsz, op, params, call)
+/* Functions that wait: their twin is called otherwise. */
+#define ON_DEFAULT_STREAM(name, op, params, call) TWINS(name, name##_ptds, op, params, call)
 
 /* runtime_launch.c */
 CUfunction kernel_of(const void *function, cudaError_t *error);
