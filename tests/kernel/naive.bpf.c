@@ -16,10 +16,9 @@ enum naive {
 	NAIVE_WRITE = 2,
 	NAIVE_RETRANSMIT = 3,
 	NAIVE_ESTABLISHED = 4,
-	NAIVE_TO_INIT = 5,
-	NAIVE_FROM_INIT = 6,
-	NAIVE_IN_INIT = 7,
-	NAIVE_UNFINISHED = 8,
+	NAIVE_FROM_INIT = 5,
+	NAIVE_IN_INIT = 6,
+	NAIVE_UNFINISHED = 7,
 };
 
 struct naive_key {
@@ -104,11 +103,8 @@ int BPF_PROG(naive_state, void *sock, int old, int new)
 
 /* The one that leaves is the current task. */
 SEC("?tp_btf/sched_switch")
-int BPF_PROG(naive_switch, bool_t preempted, struct task_struct *previous,
-	     struct task_struct *next)
+int BPF_PROG(naive_switch, bool_t preempted, struct task_struct *previous)
 {
-	if (next->tgid == 1)
-		charge(NAIVE_TO_INIT, 1);
 	if (previous->tgid == 1)
 		charge(NAIVE_FROM_INIT, 1);
 	return 0;
