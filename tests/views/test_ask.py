@@ -1,6 +1,7 @@
 """``cotenant ask``: the answer in words and units, what it covers, and what it lacks."""
 
 import json
+import shlex
 
 import pyarrow as pa
 import pytest
@@ -53,6 +54,13 @@ def test_the_sql_that_is_shown_can_be_asked_as_it_is(cotenant):
     code, again, _ = cotenant("sql", sql, "--format", "json")
     assert code == 0
     assert json.loads(again)[0]["tenant"] == "ml/train"
+
+
+def test_the_options_that_are_shown_with_the_sql_can_be_pasted(cotenant, store):
+    _, out, _ = cotenant("ask", "slow_calls", "--show-sql", "--from", "2026-09-21 14:13:20")
+    line = out.partition("\n")[0]
+    same = ["--store", str(store), "--from", "2026-09-21 14:13:20"]
+    assert shlex.split(line) == ["--", "cotenant", "sql", *same]
 
 
 def test_settings_may_stand_before_and_after_options(cotenant):

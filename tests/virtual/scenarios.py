@@ -141,9 +141,9 @@ class Scenario:
                 row |= {"remote_port": 5_001, "state": "ESTABLISHED", "attribution": "socket"}
                 self.store.add("tcp_events", tenant, row)
 
-    def memory(self, leak=0):
-        """Memory that goes up and down; ml/serve's may grow by ``leak`` bytes a second."""
-        for tenant, rate in (("ml/serve", leak), ("ml/train", 0)):
+    def memory(self, leak=0, leaking=("ml/serve",)):
+        """Memory that goes up and down; that of some may grow by ``leak`` bytes a second."""
+        for tenant, rate in (*((tenant, leak) for tenant in leaking), ("ml/train", 0)):
             for tick in range(2 * self.length // SECOND):
                 at = tick * SECOND // 2
                 held = (4 << 30) + rate * tick // 2 + self.dice.randrange(64 << 20)

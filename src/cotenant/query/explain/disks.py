@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, milliseconds, percent
 from cotenant.query.interference.slowdown import SHARED, Samples, Verdict, slowdown
@@ -97,5 +98,5 @@ def _finding(device: str, victim: _User, other: _User, verdict: Verdict) -> Find
             f"{other.tenant} moved {other.total_bytes / 2**20:,.0f} MiB, "
             f"it {victim.total_bytes / 2**20:,.0f} MiB",
         ),
-        next=f"cotenant ask io_delays --tenant {victim.tenant}",
+        next=command.ask("io_delays", victim.tenant),
     )

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, percent
 from cotenant.query.solve import groups_of
@@ -65,5 +66,5 @@ def _finding(tenant: str, gpu: str | None, rows: Any) -> Finding | None:
             f"{growth / 2**20 / seconds:.3g} MiB a second",
             f"it is still growing; a straight line explains {percent(fit)} of it",
         ),
-        next=f"cotenant ask memory_growth --tenant {tenant}",
+        next=command.ask("memory_growth", tenant),
     )

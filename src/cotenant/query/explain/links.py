@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, percent
 
@@ -114,5 +115,5 @@ def _finding(row: dict[str, Any], slower: dict[str, Any] | None) -> Finding | No
         confidence=0.6 + 0.35 * of_it,
         title=f"{row['tenant']} loses packets on {culprit}",
         evidence=tuple(evidence),
-        next=f"cotenant ask retransmits --tenant {row['tenant']}",
+        next=command.ask("retransmits", row["tenant"]),
     )

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, percent
 
@@ -49,7 +50,7 @@ def find(ask: Ask) -> list[Finding]:
                     f"both had work for {row['overlap_ns'] / 1e9:.3g} s, "
                     f"{percent(row['overlap_ns'] / max(row['seen_ns'], 1))} of its time",
                 ),
-                next=f"cotenant ask interference --tenant {row['victim']}",
+                next=command.ask("interference", row["victim"]),
             )
         )
     return found

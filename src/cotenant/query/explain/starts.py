@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, percent
 
@@ -83,5 +84,5 @@ def _finding(row: dict[str, Any]) -> Finding | None:
             f"that is {percent(share)} of the time that process {row['pid']} was seen",
             f"of it {spent}",
         ),
-        next=f"cotenant ask cold_start --tenant {row['tenant']}",
+        next=command.ask("cold_start", row["tenant"]),
     )

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, milliseconds, percent
 
@@ -93,7 +94,7 @@ def _waiting(row: dict[str, Any]) -> Finding | None:
             f"(the longest {milliseconds(row['longest_ns'])})",
             f"in {percent(of_it)} of that time the CPU was {row['culprit']}'s",
         ),
-        next=f"cotenant ask who_stole_cpu --tenant {row['tenant']}",
+        next=command.ask("who_stole_cpu", row["tenant"]),
     )
 
 
@@ -110,5 +111,5 @@ def _stopped(row: dict[str, Any]) -> Finding:
             f"stopped {row['times']:,} times for {milliseconds(row['stopped_ns'])} in all, "
             f"{percent(share)} of its time",
         ),
-        next=f"cotenant ask rightsize --tenant {row['tenant']}",
+        next=command.ask("rightsize", row["tenant"]),
     )

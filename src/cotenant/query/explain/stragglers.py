@@ -3,6 +3,7 @@
 import math
 from typing import Any, Final
 
+from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, milliseconds, percent
 
@@ -94,5 +95,5 @@ def _finding(row: dict[str, Any]) -> Finding | None:
             f"it came {milliseconds(row['usual_ns'])} after the next to last, of a period of "
             f"{milliseconds(row['period_ns'])}: {percent(share)} of their time",
         ),
-        next=f"cotenant ask timeline --tenant {row['late_tenant']}",
+        next=command.ask("timeline", row["late_tenant"]),
     )

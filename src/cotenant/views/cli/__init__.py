@@ -31,11 +31,16 @@ VERBS: Final = {
 }
 
 
+def default_store() -> str:
+    """The store where none is named."""
+    return os.environ.get("COTENANT_STORE", DEFAULT_STORE)
+
+
 def store_argument(parser: argparse.ArgumentParser) -> None:
     """The ``--store`` option that every verb shares."""
     parser.add_argument(
         "--store",
-        default=os.environ.get("COTENANT_STORE", DEFAULT_STORE),
+        default=default_store(),
         metavar="DIR",
         help=f"where the recording lies (default: $COTENANT_STORE, else {DEFAULT_STORE})",
     )
@@ -67,6 +72,13 @@ def _parser(verb: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def _one_line(error: CotenantError) -> str:
+    """What is wrong; names in it are tenants' own, and must not move our cursor."""
+    from cotenant.views.text import cell
+
+    return cell(" ".join(str(error).splitlines()))
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code is 0 done, 1 failed, 2 wrong usage, 3 host not capable."""
     words = sys.argv[1:] if argv is None else argv
@@ -75,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except CotenantError as error:
-        print(f"cotenant: {error}", file=sys.stderr)
+        print(f"cotenant: {_one_line(error)}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # The reader of our output has seen enough; that is no failure of ours.

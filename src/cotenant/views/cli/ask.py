@@ -11,6 +11,7 @@ from cotenant.query.questions import Question, find, questions
 from cotenant.query.session import Session
 from cotenant.views import text, units
 from cotenant.views.cli import store_argument
+from cotenant.views.cli.again import given
 from cotenant.views.window import add_window_arguments, window
 
 HELP = "Put a named question to a store; without a name, the questions there are."
@@ -96,10 +97,8 @@ def _list(*, as_json: bool) -> int:
 
 def _sql_shown(args: argparse.Namespace, sql: str) -> str:
     """What ran, and with which options it means the same to `cotenant sql`."""
-    options = [("--tenant", args.tenant), ("--since", args.since)]
-    options += [("--from", args.from_), ("--to", args.to)]
-    given = " ".join(f"{name} {value}" for name, value in options if value)
-    return f"-- cotenant sql {given}\n{sql}" if given else sql
+    options = given(args, tenant=True)
+    return f"-- cotenant sql {' '.join(options)}\n{sql}" if options else sql
 
 
 def _object(question: Question, answer: Answer, tenant: str | None) -> dict[str, Any]:

@@ -4,13 +4,14 @@ import argparse
 import json
 import sys
 import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from cotenant.query.explain import Explanation, explain
 from cotenant.query.explain.finding import Finding
 from cotenant.query.session import Session
 from cotenant.views import text
 from cotenant.views.cli import store_argument
+from cotenant.views.cli.again import given
 from cotenant.views.window import add_window_arguments, window
 
 HELP = "What is wrong, for whom, and because of whom: the costliest finding first."
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = window(args)
     tenants = _tenants(args.store, chosen) if args.tenant else None
     with Session(args.store, **(chosen | {"tenant": None})) as session:
-        found = explain(session, tenants)
+        found = _with_options(explain(session, tenants), given(args, tenant=False))
         empty = not session.segments
     if args.json:
         print(json.dumps(_object(found, args.tenant), ensure_ascii=False, indent=1))
@@ -51,6 +52,12 @@ def _tenants(store: str, chosen: dict[str, object]) -> frozenset[str]:
     with Session(store, tenant=str(chosen["tenant"])) as session:
         rows = session.ask("SELECT DISTINCT tenant FROM containers").rows()
     return frozenset(row["tenant"] for row in rows)
+
+
+def _with_options(found: Explanation, options: list[str]) -> Explanation:
+    """The same, each next command on the store and in the time that these are of."""
+    findings = (replace(f, next=" ".join([f.next, *options])) for f in found.findings)
+    return replace(found, findings=tuple(findings))
 
 
 def _object(found: Explanation, tenant: str | None) -> dict[str, object]:
@@ -89,16 +96,24 @@ def _standing(found: Explanation) -> str:
 
 
 def _paragraph(number: int, finding: Finding) -> list[str]:
-    width = text.width_of_output()
     sure = "high" if finding.confidence >= 0.9 else "fair" if finding.confidence >= 0.7 else "low"
-    head = f"{number}. {finding.title}"
-    lines = textwrap.wrap(head, width, subsequent_indent=_INDENT)
     facts = (
         f"victim {finding.victim}; culprit {finding.culprit or 'nobody else'}; costs it "
         f"{100 * finding.share:.3g} %; confidence {sure} ({finding.confidence:.2f})"
     )
-    for words in (facts, *finding.evidence, f"next: {finding.next}"):
-        lines += textwrap.wrap(
-            words, width, initial_indent=_INDENT, subsequent_indent=_INDENT + "  "
-        )
-    return lines
+    lines = _wrapped(f"{number}. {finding.title}", "", _INDENT)
+    for words in (facts, *finding.evidence):
+        lines += _wrapped(words, _INDENT, _INDENT + "  ")
+    # A command that is broken into lines cannot be pasted.
+    return [*lines, f"{_INDENT}next: {text.cell(finding.next)}"]
+
+
+def _wrapped(words: str, first: str, others: str) -> list[str]:
+    """Lines that fit, with names whole that have hyphens in them."""
+    return textwrap.wrap(
+        text.cell(words),
+        text.width_of_output(),
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+    )
