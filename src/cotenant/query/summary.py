@@ -10,19 +10,37 @@ with cuda as (
     select
         tenant,
         container_id,
-        count(*) filter (op in ('launch', 'graph_launch'))     as launches,
-        sum(bytes) filter (op = 'memcpy')                      as copied_bytes,
-        sum(duration_ns) filter (op = 'sync')                  as waited_ns,
-        mode(kernel_name) filter (op = 'launch')               as most_launched
+        sum(weight) filter (op in ('launch', 'graph_launch'))  as launches,
+        sum(bytes * weight) filter (op = 'memcpy')             as copied_bytes,
+        sum(duration_ns * weight) filter (op = 'sync')         as waited_ns
     from cuda_events
     join containers using (cgroup_id)
+    group by tenant, container_id
+),
+kernels as (
+    select
+        tenant,
+        container_id,
+        kernel_name,
+        sum(weight)                                            as times
+    from cuda_events
+    join containers using (cgroup_id)
+    where op = 'launch'
+    group by tenant, container_id, kernel_name
+),
+favourites as (
+    select
+        tenant,
+        container_id,
+        arg_max(kernel_name, times)                            as most_launched
+    from kernels
     group by tenant, container_id
 ),
 nccl as (
     select
         tenant,
         container_id,
-        count(*)                                               as nccl_calls
+        sum(weight)                                            as nccl_calls
     from nccl_events
     join containers using (cgroup_id)
     group by tenant, container_id
@@ -30,13 +48,14 @@ nccl as (
 select
     tenant,
     container_id,
-    coalesce(launches, 0)                                      as launches,
+    coalesce(launches, 0)::bigint                              as launches,
     coalesce(copied_bytes, 0)::bigint                          as copied_bytes,
     coalesce(waited_ns, 0)::bigint                             as waited_ns,
-    coalesce(nccl_calls, 0)                                    as nccl_calls,
+    coalesce(nccl_calls, 0)::bigint                            as nccl_calls,
     most_launched
 from cuda
 full join nccl using (tenant, container_id)
+left join favourites using (tenant, container_id)
 order by launches desc, tenant
 """
 

@@ -1,8 +1,10 @@
--- view: When a thread was ready to run and another had its CPU; and whose that other was.
+-- view: When a thread was ready to run and another had its CPU; and whose that other was. `waited_ns` is one
+-- wait, and `weight` how many such it stands for.
 -- from: host_events, containers
 select
     h.timestamp_ns                                  as waited_from_ns,
-    h.duration_ns * h.weight                        as waited_ns,
+    h.duration_ns                                   as waited_ns,
+    h.weight,
     h.pid,
     h.tid,
     h.cpu,

@@ -1,5 +1,6 @@
 -- view: Device time of every operation: elapsed where the application timed it, solved where the
--- spans can tell it, else span: its share by shape of the span it was in, an upper bound.
+-- spans can tell it, else span: its share by shape of the span it was in, an upper bound. It is
+-- that of one operation; the row stands for as many as its weight.
 -- from: gpu_work, spans, solved_times
 with placed as (
     select

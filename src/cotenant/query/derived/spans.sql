@@ -13,7 +13,8 @@ with grouped as (
         any_value(proof_end_ns)                     as proof_end_ns,
         any_value(proof_api)                        as proof_api,
         any_value(span)                             as span,
-        sum(greatest(coalesce(size, 1), 1)::double) as total_size,
+        -- Of every operation, those included that were shed: what each is a share of.
+        sum(greatest(coalesce(size, 1), 1)::double * weight) as total_size,
         min(timestamp_ns)                           as first_ns,
         max(queued_ns)                              as last_ns,
         sum(weight) filter (op in ('launch', 'graph_launch'))::bigint as launches,

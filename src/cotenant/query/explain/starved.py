@@ -25,8 +25,8 @@ by_peer as (
         w.pid,
         w.tid,
         coalesce(p.tenant, 'unknown')               as peer,
-        sum(w.waited_ns)::double                    as waited_ns,
-        count(*)                                    as waits,
+        sum(w.waited_ns * w.weight)::double         as waited_ns,
+        sum(w.weight)                               as waits,
         max(w.waited_ns)                            as longest_ns
     from cpu_waits w
     left join containers p on p.cgroup_id = w.peer_cgroup_id
@@ -39,7 +39,7 @@ by_thread as (
         pid,
         tid,
         sum(waited_ns)                              as waited_ns,
-        sum(waits)                                  as waits,
+        sum(waits)::bigint                          as waits,
         max(longest_ns)                             as longest_ns,
         arg_max(peer, waited_ns)                    as culprit,
         max(waited_ns)                              as culprit_ns
@@ -57,13 +57,13 @@ _QUOTA: Final = """
 select
     c.tenant,
     sum(h.duration_ns * h.weight)::double           as stopped_ns,
-    count(*)                                        as times,
+    sum(h.weight)::bigint                           as times,
     max(h.timestamp_ns + h.duration_ns) - min(h.timestamp_ns) as seen_ns
 from host_events h
 join containers c using (cgroup_id)
 where h.op = 'throttled'
 group by c.tenant
-having count(*) >= 5
+having times >= 5
 """
 
 

@@ -25,7 +25,7 @@ NETWORK: Final = "network"
 _MOSTLY: Final = 0.5
 _COPY_BYTES_PER_NS: Final = 25.0  # About what a PCIe link moves.
 _WAITS: Final = """
-select tenant, node, waited_from_ns, waited_ns
+select tenant, node, waited_from_ns, waited_ns * weight as waited_ns
 from cpu_waits
 order by tenant, node, waited_from_ns
 """

@@ -35,6 +35,7 @@ off_cpu as (
 waits as (
     select
         s.id,
+        -- Of this thread only: others' may be within the weight.
         sum(w.waited_ns)                            as cpu_wait_ns,
         arg_max(p.tenant, w.waited_ns)              as cpu_thief
     from slow s
@@ -49,7 +50,7 @@ disk as (
     select
         s.id,
         max(e.duration_ns) filter (c.tenant = s.tenant) as own_io_ns,
-        sum(e.bytes) filter (c.tenant <> s.tenant)      as other_io_bytes,
+        sum(e.bytes * e.weight) filter (c.tenant <> s.tenant) as other_io_bytes,
         arg_max(c.tenant, e.bytes) filter (c.tenant <> s.tenant) as other_io_tenant
     from slow s
     join io_events e
@@ -59,7 +60,7 @@ disk as (
     group by s.id
 ),
 wire as (
-    select s.id, count(*) as retransmits
+    select s.id, sum(e.weight) as retransmits
     from slow s
     join tcp_events e
       on e.node = s.node and e.op = 'retransmit' and e.cgroup_id = s.cgroup_id
@@ -79,7 +80,7 @@ select
     coalesce(d.own_io_ns, 0)::bigint                as own_io_ns,
     coalesce(d.other_io_bytes, 0)::bigint           as other_io_bytes,
     d.other_io_tenant,
-    coalesce(r.retransmits, 0)                      as retransmits
+    coalesce(r.retransmits, 0)::bigint              as retransmits
 from slow s
 left join off_cpu o using (id)
 left join waits w using (id)

@@ -9,8 +9,8 @@ select
     if(e.family = 'unix', e.remote, regexp_replace(e.remote, ':[0-9]+$', '')) as peer,
     sum(e.bytes * e.weight) filter (e.op = 'send')::bigint as sent_bytes,
     sum(e.bytes * e.weight) filter (e.op = 'recv')::bigint as received_bytes,
-    count(*) filter (e.op = 'connect')              as connected,
-    count(*) filter (e.op = 'accept')               as accepted,
+    coalesce(sum(e.weight) filter (e.op = 'connect'), 0)::bigint as connected,
+    coalesce(sum(e.weight) filter (e.op = 'accept'), 0)::bigint as accepted,
     max(e.duration_ns) filter (e.op = 'connect')    as slowest_connect_ns
 from net_events e
 join containers c using (cgroup_id)

@@ -16,9 +16,9 @@ lossy as (
     select
         cgroup_id,
         remote_ip,
-        count(*) filter (op = 'retransmit')         as retransmits,
-        count(*) filter (op = 'reset_sent')         as resets_sent,
-        count(*) filter (op = 'reset_received')     as resets_received,
+        coalesce(sum(weight) filter (op = 'retransmit'), 0) as retransmits,
+        coalesce(sum(weight) filter (op = 'reset_sent'), 0) as resets_sent,
+        coalesce(sum(weight) filter (op = 'reset_received'), 0) as resets_received,
         avg(rtt_ns)                                 as rtt_ns,
         max(rtt_ns)                                 as max_rtt_ns,
         max(timestamp_ns) filter (op = 'retransmit') as last_at_ns

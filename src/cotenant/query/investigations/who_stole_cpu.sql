@@ -8,8 +8,8 @@
 select
     w.tenant,
     coalesce(p.tenant, '(idle or unknown)')         as thief,
-    count(*)                                        as waits,
-    sum(w.waited_ns)::bigint                        as waited_ns,
+    sum(w.weight)::bigint                           as waits,
+    sum(w.waited_ns * w.weight)::bigint             as waited_ns,
     quantile_disc(w.waited_ns, 0.99)                as p99_ns,
     max(w.waited_ns)                                as max_ns,
     arg_max(w.waited_from_ns, w.waited_ns)          as worst_at_ns
