@@ -13,16 +13,19 @@ BOOT = "boot-1"
 class VirtualStore:
     """Collects rows of any table by tenant, then writes them all."""
 
-    def __init__(self, root):
+    def __init__(self, root, node=NODE, first_id=101):
         self.root = root
+        self.node = node
+        self._first_id = first_id
         self._tenants = {}
         self._rows = {}
 
     def tenant(self, name, **more):
         """The tenant's cgroup id; its row of containers may say more."""
         if name not in self._tenants:
-            who = {"cgroup_id": 101 + len(self._tenants), "tenant": name, "container_id": name}
-            self._tenants[name] = who | {"node": NODE, "boot_id": BOOT}
+            number = self._first_id + len(self._tenants)
+            who = {"cgroup_id": number, "tenant": name, "container_id": name}
+            self._tenants[name] = who | {"node": self.node, "boot_id": BOOT}
         self._tenants[name] |= more
         return self._tenants[name]["cgroup_id"]
 
@@ -52,7 +55,7 @@ class VirtualStore:
 
     def write(self):
         """Seal everything; the root of the store."""
-        with StoreWriter(self.root, node=NODE, boot_id=BOOT) as writer:
+        with StoreWriter(self.root, node=self.node, boot_id=BOOT) as writer:
             who = list(self._tenants.values())
             names = {name for row in who for name in row}
             whole = [{name: row.get(name) for name in names} for row in who]

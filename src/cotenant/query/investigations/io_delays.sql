@@ -34,6 +34,7 @@ alone as (
     group by all
 )
 select
+    r.node,
     r.device,
     r.tenant,
     m.neighbour,
@@ -47,6 +48,6 @@ select
 from met m
 join requests r using (id)
 left join alone a on a.node = r.node and a.device = r.device and a.tenant = r.tenant
-group by r.device, r.tenant, m.neighbour
-order by delayed_ns desc, r.device, r.tenant, m.neighbour
+group by r.node, r.device, r.tenant, m.neighbour
+order by delayed_ns desc, r.node, r.device, r.tenant, m.neighbour
 limit $limit

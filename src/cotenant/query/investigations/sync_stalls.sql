@@ -5,38 +5,46 @@
 -- were for. A tenant that waits most of the time is bound by the GPU; one that hardly waits is
 -- bound by its host. `cpu_wait` is how long threads of the process were ready to run in those
 -- waits and had no CPU: a part of the wait that is not the GPU's.
-with heaviest as (
+with waits as (
+    -- One call may wait for many streams; it is one wait.
     select
-        span,
+        tenant,
+        node,
+        pid,
+        proof_ns,
+        proof_end_ns - proof_ns                     as waited_ns,
+        proof_api                                   as api,
         arg_max(kernel_name, coalesce(size, 0))     as kernel_name,
-        count(*)                                    as operations
+        sum(weight)                                 as operations
     from gpu_work
     where span is not null
-    group by span
+    group by tenant, node, pid, proof_ns, proof_end_ns, proof_api
 ),
 starved as (
     select
-        s.span,
-        sum(w.waited_ns)::bigint                    as cpu_wait_ns
-    from spans s
+        s.tenant,
+        s.node,
+        s.pid,
+        s.proof_ns,
+        sum(w.waited_ns * w.weight)                 as cpu_wait_ns
+    from waits s
     join cpu_waits w
       on w.node = s.node and w.pid = s.pid
      and w.waited_from_ns >= s.proof_ns and w.waited_from_ns < s.proof_ns + s.waited_ns
-    group by s.span
+    group by s.tenant, s.node, s.pid, s.proof_ns
 )
 select
     s.tenant,
-    s.proof_api                                     as api,
-    h.kernel_name,
+    s.api,
+    s.kernel_name,
     count(*)                                        as waits,
     sum(s.waited_ns)::bigint                        as waited_ns,
     max(s.waited_ns)                                as longest_ns,
     arg_max(s.proof_ns, s.waited_ns)                as longest_at_ns,
     coalesce(sum(c.cpu_wait_ns), 0)::bigint         as cpu_wait_ns,
-    sum(h.operations)::bigint                       as operations
-from spans s
-join heaviest h on h.span = s.span
-left join starved c on c.span = s.span
-group by s.tenant, s.proof_api, h.kernel_name
-order by waited_ns desc, s.tenant, api, h.kernel_name
+    sum(s.operations)::bigint                       as operations
+from waits s
+left join starved c using (tenant, node, pid, proof_ns)
+group by s.tenant, s.api, s.kernel_name
+order by waited_ns desc, s.tenant, s.api, s.kernel_name
 limit $limit
