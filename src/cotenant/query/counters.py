@@ -25,7 +25,11 @@ NEWEST: Final = "SELECT max(timestamp_ns) AS newest_ns FROM totals"
 
 # A runtime call contains driver calls, which are counted themselves.
 _DRIVER: Final = "NOT (family = 'cuda' AND starts_with(function, 'cuda'))"
-_LAUNCH: Final = "family = 'cuda' AND regexp_matches(function, '^cu(Launch|GraphLaunch)')"
+# cuLaunchHostFunc queues a call on the host.
+_LAUNCH: Final = (
+    "family = 'cuda' AND regexp_matches(function, '^cu(Launch|GraphLaunch)') "
+    "AND NOT starts_with(function, 'cuLaunchHostFunc')"
+)
 
 
 @dataclass(slots=True)

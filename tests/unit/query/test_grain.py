@@ -1,5 +1,6 @@
 """What a row of an answer is about: one wait once, one host's disk alone."""
 
+from cotenant.query import counters
 from cotenant.query.questions import find
 from cotenant.query.session import Session
 from tests.virtual.device import START_NS
@@ -57,3 +58,18 @@ def test_a_disk_of_one_host_is_not_the_disk_of_that_name_of_another(tmp_path):
         ("node-b", "vda", 1, 10 * MS, 20 * MS, 2.0),
         ("node-a", "vda", 1, 2 * MS, 6 * MS, 3.0),
     ]
+
+
+def test_a_call_on_the_host_that_a_stream_queues_is_no_launch(tmp_path):
+    store = VirtualStore(tmp_path / "store")
+    for function in ("cuLaunchKernelEx", "cuGraphLaunch", "cuLaunchHostFunc_ptsz", "cuMemAlloc_v2"):
+        row = {"timestamp_ns": START_NS, "family": "cuda", "function": function, "count": 3}
+        store.add("totals", "train", row | {"sum_ns": 1, "max_ns": 1, "histogram": [3]})
+    with Session(store.write()) as session:
+        news = counters.since(session, counters.Cursor())
+    assert {row["function"]: row["launch"] for row in news.totals} == {
+        "cuGraphLaunch": True,
+        "cuLaunchHostFunc_ptsz": False,
+        "cuLaunchKernelEx": True,
+        "cuMemAlloc_v2": False,
+    }
