@@ -205,17 +205,25 @@ static __always_inline __u32 log2_of(__u64 value)
 	return bits + (value >> 1);
 }
 
-/* The longest call of a window: the agent opens a new one each second. */
-static __always_inline void total_max(struct total *total, __u64 duration_ns)
+/* The agent opens a new window each second, and then reads what was the longest of the last. */
+static __always_inline void total_turn(struct total *total)
 {
 	struct control *now = control();
-	__u64 longest = total->max_ns;
+	__u64 window = total->window;
 
-	if (now && total->window != now->window) {
-		total->window = now->window;
-		total->max_ns = 0;
-		longest = 0;
-	}
+	if (!now || window == now->window ||
+	    __sync_val_compare_and_swap(&total->window, window, now->window) != window)
+		return;
+	total->previous_ns = __sync_lock_test_and_set(&total->max_ns, 0);
+	total->previous_window = window;
+}
+
+static __always_inline void total_max(struct total *total, __u64 duration_ns)
+{
+	__u64 longest;
+
+	total_turn(total);
+	longest = total->max_ns;
 	for (int i = 0; i < 4 && duration_ns > longest; i++) {
 		__u64 seen = __sync_val_compare_and_swap(&total->max_ns, longest, duration_ns);
 

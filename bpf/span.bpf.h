@@ -85,17 +85,13 @@ static __always_inline struct sched_task *sched_of(struct task_struct *task)
 static __always_inline void total_add_alone(struct total *total, __u64 duration_ns)
 {
 	__u32 bucket = log2_of(duration_ns);
-	struct control *now = control();
 
 	if (bucket >= TOTAL_BUCKETS)
 		bucket = TOTAL_BUCKETS - 1;
 	total->count++;
 	total->sum_ns += duration_ns;
 	total->histogram[bucket]++;
-	if (now && total->window != now->window) {
-		total->window = now->window;
-		total->max_ns = 0;
-	}
+	total_turn(total);
 	if (duration_ns > total->max_ns)
 		total->max_ns = duration_ns;
 }

@@ -23,7 +23,9 @@ struct total {
 	__u64 sum_ns;
 	__u64 max_ns;
 	__u64 bytes;
-	__u64 window;
+	__u64 window;		/* that max_ns is of */
+	__u64 previous_ns;	/* the longest call of the window before, and which that was */
+	__u64 previous_window;
 	/* Events that were to become rows = those sent + shed + lost. */
 	__u64 rows;
 	__u64 shed;

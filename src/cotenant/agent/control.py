@@ -28,9 +28,11 @@ class Control:
         self._rests = 0
         self.divide(1, 1)
 
-    def next_window(self) -> None:
-        """Maxima of the totals start again."""
+    def next_window(self) -> int:
+        """Maxima of the totals start again; the window that is over."""
+        over = int(self._control["window"][0])
         self._control["window"] += 1
+        return over
 
     def divide(self, calling: int, raising: int) -> None:
         """Give each tenant that calls a GPU, and each kind of kernel event of each, its part."""

@@ -269,8 +269,8 @@ class Recorder:
 
     def _tell_totals(self, now_ns: int, *, last: bool = False) -> None:
         """What was counted and what became of it; visible with the next seal."""
-        self._control.next_window()
-        self._keeper.append("totals", self._totals.read(now_ns))
+        over = self._control.next_window()
+        self._keeper.append("totals", self._totals.read(now_ns, over))
         losses = self._totals.losses
         self._keeper.append("losses", losses.table(now_ns, self._owners))
         self._add("rollups", self._rollups.take(_END_NS if last else now_ns))

@@ -57,7 +57,9 @@ class Rollups:
     def add(self, family: str, batch: Batch, rows: Any) -> None:
         """A batch, and the rows that were made of it."""
         times = rows.column("timestamp_ns").to_numpy()
-        first, last = int(times.min()) // _SECOND, int(times.max()) // _SECOND
+        seconds = times // _SECOND
+        # Few, and possibly far apart: a call may have begun days ago.
+        during = np.unique(seconds).tolist()
         groups = _grouped(family, batch, rows)
         # Any row of a group tells what all rows of it are about.
         example = np.zeros(len(groups.counts), np.int64)
@@ -66,10 +68,8 @@ class Rollups:
         about = list(
             zip(*(chosen.column(name).to_pylist() for name in _columns(family)), strict=True)
         )
-        for second in range(first, last + 1):
-            within = None
-            if first != last:
-                within = (times >= second * _SECOND) & (times < (second + 1) * _SECOND)
+        for second in during:
+            within = seconds == second if len(during) > 1 else None
             sums = (values.tolist() for values in _summed(batch, groups, within))
             for (cgroup_id, op, weight, *name), (events, sum_ns, max_ns, size) in zip(
                 about, zip(*sums, strict=True), strict=True

@@ -37,6 +37,7 @@ class Throttle:
         self._mount = _controlled(mounts() if hierarchies is None else hierarchies)
         self._quotas: dict[int, _Quota] = {}
         self._looks = 0
+        self._old: set[int] = set()  # Cgroups that were there before the recording.
 
     def sample(self, now_ns: int) -> Any | None:
         """Rows for those who stood still since the last look; None if nobody did."""
@@ -57,7 +58,10 @@ class Throttle:
         return rows_of(HOST_EVENTS, rows) if rows else None
 
     def _search(self, mount: Mount) -> None:
-        for found in walk(mount):
+        there = list(walk(mount))
+        if self._looks == 0:
+            self._old = {found.kernel_id for found in there}
+        for found in there:
             if found.kernel_id in self._quotas or found.path == "/":
                 continue
             directory = mount.directory / found.path.removeprefix(mount.root).lstrip("/")
@@ -67,7 +71,7 @@ class Throttle:
             ids = np.array([found.kernel_id], np.uint64)
             cgroup_id = int(self._ledger.translate_in(mount.hierarchy, ids)[0])
             # A cgroup that was not there at the start has all its waiting inside the recording.
-            before = stopped_ns if self._looks == 0 else 0
+            before = stopped_ns if found.kernel_id in self._old else 0
             self._quotas[found.kernel_id] = _Quota(directory, cgroup_id, before)
 
 

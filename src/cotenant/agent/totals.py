@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from cotenant.agent.columns.owner import OWNER, owners
 from cotenant.agent.losses import Fate, Losses, Tally
+from cotenant.identity.ids import NOBODY, UNTOLD
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
 from cotenant.probes.kernel import counted
@@ -41,7 +42,7 @@ class Totals:
         self._cpus = _possible_cpus()
         self._places: dict[bytes, int] = {}
         self._sums: dict[str, Values] = {name: np.zeros(0, np.int64) for name in _SUMMED}
-        self._histogram = np.zeros((0, TOTAL["histogram"].shape[0]), np.int64)
+        self._histogram = np.zeros((0, TOTAL["histogram"].shape[0]), np.uint32)
         self._idle: dict[bytes, int] = {}
         self.losses = Losses()
         # Per tenant and function, in the last window: calls, and those counted at entry only.
@@ -64,12 +65,13 @@ class Totals:
                 found[name.lower()] = total
         return found
 
-    def read(self, now_ns: int) -> Any:
-        """Rows of ``totals`` for the time since the last reading."""
+    def read(self, now_ns: int, window: int) -> Any:
+        """Rows of ``totals`` for the time since the last reading: the window that is over."""
         entries, cpus, names = self._kept()
         before = np.array([self._places.get(name, -1) for name in names], np.int64)
         sums = {name: cpus[name].sum(axis=1).astype(np.int64) for name in _SUMMED}
-        histogram = cpus["histogram"].sum(axis=1, dtype=np.int64)
+        # Buckets wrap around, and so does what was added to them.
+        histogram = cpus["histogram"].sum(axis=1, dtype=np.uint32)
         known = before >= 0
         delta = {name: _since(sums[name], self._sums[name], before, known) for name in _SUMMED}
         buckets = _since(histogram, self._histogram, before, known)
@@ -78,7 +80,8 @@ class Totals:
         changed = np.flatnonzero((delta["count"] != 0) | (delta["rows"] != 0))
         self._tell(entries[changed], {name: delta[name][changed] for name in _SUMMED})
         self._forget(names, changed, entries)
-        return self._table(now_ns, entries, changed, delta, buckets, cpus)
+        longest = _longest(cpus, window)
+        return self._table(now_ns, entries, changed, delta, buckets, longest)
 
     def _kept(self) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void], list[bytes]]:
         """What the kernel keeps: keys, values per CPU, and a name for each entry.
@@ -128,7 +131,7 @@ class Totals:
         changed: Values,
         delta: dict[str, Values],
         buckets: Values,
-        cpus: npt.NDArray[np.void],
+        longest: Values,
     ) -> Any:
         about = {f: counted(f) for f in set(entries["function"].tolist())}
         functions = entries["function"][changed].tolist()
@@ -145,9 +148,10 @@ class Totals:
                 "function": pa.array([n[1] for n in names if n], pa.string()),
                 "count": delta["count"][rows],
                 "sum_ns": delta["sum_ns"][rows],
-                "max_ns": _longest(cpus[rows]),
+                "max_ns": longest[rows],
                 "histogram": pa.ListArray.from_arrays(
-                    np.arange(len(rows) + 1, dtype=np.int32) * per_row, buckets[rows].ravel()
+                    np.arange(len(rows) + 1, dtype=np.int32) * per_row,
+                    buckets[rows].ravel().astype(np.int64),
                 ),
                 "bytes": delta["bytes"][rows],
                 "unmeasured": pa.array(unmeasured, mask=unmeasured == 0),
@@ -165,13 +169,16 @@ class Totals:
             if self.gone(Tally("", *(int(entry[field]) for field in OWNER))):
                 fd = self._spare_fd if name.endswith(_SPARE) else self._totals_fd
                 syscalls.map_delete(fd, name[: TOTAL_KEY.itemsize])
-                del idle[name]
+                # Should it come back, it counts from nothing.
+                del idle[name], self._places[name]
             else:
                 idle[name] = 0
         self._idle = idle
 
     def gone(self, tally: Tally) -> bool:
         """Whether the tenant's cgroup was removed."""
+        if tally.cgroup_id in (NOBODY, UNTOLD):
+            return False
         asked = [(tally.hierarchy, tally.cgroup_id)]
         if self._ledger.v1_hierarchy is not None and tally.cgroup_v1_id:
             asked.append((self._ledger.v1_hierarchy, tally.cgroup_v1_id))
@@ -179,18 +186,18 @@ class Totals:
         return any(row is None or row["removed_ns"] is not None for row in rows)
 
 
-def _since(now: Values, then: Values, before: Values, known: npt.NDArray[np.bool_]) -> Values:
+def _since(
+    now: npt.NDArray[Any], then: npt.NDArray[Any], before: Values, known: npt.NDArray[np.bool_]
+) -> npt.NDArray[Any]:
     """What was added; all of it where there was nothing before."""
     delta = now.copy()
     delta[known] -= then[before[known]]
     return delta
 
 
-def _longest(cpus: npt.NDArray[np.void]) -> Values:
-    """The longest call of the latest window, over all CPUs."""
-    if not len(cpus):
-        return np.zeros(0, np.int64)
-    latest = cpus["window"].max(axis=1, keepdims=True)
-    current = np.where(cpus["window"] == latest, cpus["max_ns"], 0)
-    longest: Values = current.max(axis=1).astype(np.int64)
+def _longest(cpus: npt.NDArray[np.void], window: int) -> Values:
+    """The longest call of a window over all CPUs, some of which are in the next already."""
+    before = np.where(cpus["previous_window"] == window, cpus["previous_ns"], 0)
+    current = np.where(cpus["window"] == window, cpus["max_ns"], before)
+    longest: Values = current.max(axis=1, initial=0).astype(np.int64)
     return longest

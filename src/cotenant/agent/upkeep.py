@@ -59,3 +59,5 @@ class Upkeep:
                 self.trouble = None
             except StoreError as error:
                 self.trouble = str(error)
+            except Exception as error:  # noqa: BLE001 - told, and tried again: rows go on
+                self.trouble = f"{type(error).__name__}: {error}"

@@ -23,6 +23,7 @@ from cotenant.identity.translation import Preference, Told, choose, distinct_pai
 
 Ids = npt.NDArray[np.uint64]
 _AUTO: Final = Preference()
+_UNTOLD_MAX: Final = 3  # So often a cgroup without a path is passed over before it is dropped.
 
 
 class Ledger:
@@ -200,8 +201,11 @@ class Ledger:
                 self.removed(hierarchy, kernel_id, removed)
 
     def forget(self, before_ns: int) -> list[Row]:
-        """Drop cgroups removed before this time; their last rows, for the caller to keep."""
-        gone = [c for c in self._cgroups.values() if (c.removed_ns or before_ns) < before_ns]
+        """Drop cgroups removed before this time; their last rows, for the caller to keep.
+
+        One that only an event told of was forgotten before, or will be told of again.
+        """
+        gone = [c for c in self._cgroups.values() if _is_past(c, before_ns)]
         rows = [self._row(cgroup) for cgroup in gone if self._shown(cgroup)]
         for cgroup in gone:
             del self._cgroups[cgroup.hierarchy, cgroup.kernel_id]
@@ -362,6 +366,11 @@ class Ledger:
         return known_row(
             row, cgroup, subject, rules=self._rules, claimed_by=self._claimed_by(cgroup)
         )
+
+
+def _is_past(cgroup: Cgroup, before_ns: int) -> bool:
+    cgroup.untold += cgroup.path is None
+    return (cgroup.removed_ns or before_ns) < before_ns or cgroup.untold > _UNTOLD_MAX
 
 
 def _overlap(first: Cgroup, second: Cgroup) -> bool:

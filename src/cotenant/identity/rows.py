@@ -29,6 +29,7 @@ class Cgroup:
     owner_uid: int | None = None
     sharing_mode: str | None = None
     referenced: bool = False  # An event carries its id.
+    untold: int = 0  # How often it was passed over while nobody told its path.
 
 
 @dataclass(slots=True)

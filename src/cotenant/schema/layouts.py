@@ -90,10 +90,10 @@ MAPPING: Final = np.dtype(
 
 TOTAL: Final = np.dtype(
     {
-        "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'rows', 'shed', 'lost', 'waiting', 'unmeasured', 'histogram'],
-        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '40<u4'],
-        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80],
-        "itemsize": 240,
+        "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'previous_ns', 'previous_window', 'rows', 'shed', 'lost', 'waiting', 'unmeasured', 'histogram'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '40<u4'],
+        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96],
+        "itemsize": 256,
     }
 )
 

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,16 +31,28 @@ BIG_ROWS: Final = ROW_GROUP // 2  # and one of which a reader gets its fill.
 MERGED_BYTES: Final = 64 << 20
 
 
-def candidates(segments: tuple[Segment, ...], today: str) -> list[Segment]:
+class _Unreadable(Exception):
+    """A segment that cannot be merged with others."""
+
+    def __init__(self, segment: Segment, why: Exception) -> None:
+        super().__init__(str(why))
+        self.segment = segment
+
+
+def candidates(
+    segments: tuple[Segment, ...], today: str, without: Collection[str] = ()
+) -> list[Segment]:
     """The segments to merge next, oldest first; empty if there is nothing worth it.
 
     What a past day has left is merged too, however few files it is.
     """
     groups: dict[tuple[str, int], list[Segment]] = defaultdict(list)
     for segment in segments:
+        # A table that we do not know was written by a later version.
+        table = TABLES.get(segment.table)
         small = segment.bytes < BIG_BYTES and segment.rows < BIG_ROWS
-        small = small and not is_hidden(segment.path)
-        if small and not TABLES[segment.table].snapshot:
+        small = small and not is_hidden(segment.path) and segment.path not in without
+        if small and table is not None and not table.snapshot:
             past = f"/date={today}/" not in segment.path
             groups[segment.partition, -1 if past else segment.level].append(segment)
     for (_, level), group in sorted(groups.items()):
@@ -74,8 +87,11 @@ def _merge(root: Path, old: list[Segment], sink: Path) -> int:
     merged, waiting, count = 0, [], 0
     with writer(table, str(sink)) as parquet:
         for segment in old:
-            rows = pq.ParquetFile(root / segment.path, read_dictionary=strings).read()
-            waiting.append(conform(table, rows))
+            try:
+                rows = pq.ParquetFile(root / segment.path, read_dictionary=strings).read()
+                waiting.append(conform(table, rows))
+            except (OSError, pa.ArrowInvalid, StoreError) as error:
+                raise _Unreadable(segment, error) from error
             count += rows.num_rows
             if count >= ROW_GROUP:
                 write_rows(parquet, table, _ordered(pa.concat_tables(waiting)))
@@ -92,6 +108,7 @@ class Compactor:
         self._store = store
         self._share = share
         self._rest_until = 0.0
+        self._unreadable: set[str] = set()
         self._lock = threading.Lock()
 
     def step(self, now_ns: int) -> bool:
@@ -101,7 +118,7 @@ class Compactor:
                 return False
             buried = self._store.bury(now_ns)
             today = time.strftime("%Y-%m-%d", time.gmtime(now_ns // 1_000_000_000))
-            old = candidates(self._store.segments, today)
+            old = candidates(self._store.segments, today, self._unreadable)
             if not old:
                 return buried
             began = time.thread_time()
@@ -119,12 +136,15 @@ class Compactor:
         try:
             rows = _merge(self._store.root, old, part)
             self._publish(part, file)
+        except _Unreadable as error:
+            remove_quietly((part,))
+            # The others are merged without it next time.
+            self._unreadable.add(error.segment.path)
+            where = self._store.root / error.segment.path
+            raise StoreError(f"cannot merge {where}, which is left as it is: {error}") from error
         except OSError as error:
             remove_quietly((part,))
             raise store_error("merge segments in", file.parent, error) from error
-        except pa.ArrowInvalid as error:
-            remove_quietly((part,))
-            raise StoreError(f"a segment in {file.parent} is damaged: {error}") from error
         merged = Segment(
             old[0].table,
             path,

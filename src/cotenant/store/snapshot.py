@@ -30,14 +30,23 @@ def merged_snapshot(table: Table, file: Path, rows: Any) -> Any | None:
     """
     try:
         before = pq.ParquetFile(file).read()
-    except (FileNotFoundError, pa.ArrowInvalid):
+    except (OSError, pa.ArrowInvalid):
         return None
     return with_others(conform(table, before), rows)
 
 
 def with_others(before: Any, rows: Any) -> Any:
-    """The rows, and those before them of other cgroups; a recording has but one row."""
+    """The rows, and those before them of other cgroups; a recording has but one row.
+
+    A cgroup that was forgotten and is heard of once more has no path any more: it stays as it was.
+    """
     if "session_id" in rows.column_names:
         return rows
+    placed = before.filter(pc.is_valid(before.column("cgroup_path"))).column("cgroup_id")
+    anew = pc.or_(
+        pc.is_valid(rows.column("cgroup_path")),
+        pc.invert(pc.is_in(rows.column("cgroup_id"), placed)),
+    )
+    rows = rows.filter(anew)
     others = pc.invert(pc.is_in(before.column("cgroup_id"), rows.column("cgroup_id")))
     return pa.concat_tables([before.filter(others), rows])

@@ -68,3 +68,13 @@ def test_a_cgroup_that_goes_away_is_forgotten(tmp_path: Path) -> None:
     throttle.sample(1)
     (group / "cpu.stat").unlink()
     assert throttle.sample(2) is None
+
+
+def test_time_before_a_quota_was_set_is_not_told(tmp_path: Path) -> None:
+    old = write(tmp_path / "a", cpu__stat="throttled_usec 7\n")
+    throttle = Throttle(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
+    throttle.sample(1)
+    write(old, cpu__max="100000 100000")
+    write(tmp_path / "b", cpu__max="100000 100000", cpu__stat="throttled_usec 11\n")
+    tables = [table for n in range(2, 40) if (table := throttle.sample(n)) is not None]
+    assert [table.column("duration_ns").to_pylist() for table in tables] == [[11_000]]

@@ -210,6 +210,16 @@ def test_forgotten_cgroups_are_handed_over_once(ledger):
     assert [row["container_id"] for row in ledger.rows()] == ["kernel", "unknown", "host", B]
 
 
+def test_a_cgroup_that_nobody_tells_of_is_dropped_in_the_end(ledger):
+    ledger.translate(np.array([23], np.uint64))
+    ledger.forget(3000)
+    assert ledger.row(0, 23) is not None
+    for _ in range(5):
+        ledger.forget(3000)
+    assert ledger.row(0, 23) is None
+    assert ledger.row(0, 1) is not None
+
+
 def test_an_earlier_recordings_rows_are_taken_in(ledger):
     ledger.born(0, 23, f"/docker/{A}", 1000)
     ledger.removed(0, 23, 2000)

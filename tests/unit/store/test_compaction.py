@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.dataset import dataset
 
+from cotenant.errors import StoreError
 from cotenant.store import compaction
 from cotenant.store.compaction import Compactor
 from cotenant.store.graveyard import GRACE_NS, is_hidden
@@ -61,6 +62,24 @@ def test_many_small_segments_become_one_in_order_of_time(store, stored, fill, co
     assert (merged.rows, merged.level, len(rows)) == (made, 1, made)
     assert times == sorted(times)
     assert sorted(map(str, rows)) == before
+
+
+def test_one_damaged_segment_does_not_keep_the_others_from_being_merged(store, fill, compactor):
+    fill(FILES_MERGED + 1)
+    damaged = sorted(store.segments, key=lambda s: s.min_ns)[2]
+    file = store.root / damaged.path
+    file.write_bytes(b"PAR1" + bytes(damaged.bytes - 8) + b"PAR1")
+    with pytest.raises(StoreError, match="left as it is"):
+        compactor.step(NOW_NS)
+    assert compactor.step(NOW_NS) is True
+    assert sorted(s.rows for s in store.segments) == [ROWS, FILES_MERGED * ROWS]
+    assert list(store.root.rglob("*.part*")) == []
+
+
+def test_tables_of_a_later_version_are_left_alone(store, fill, compactor, monkeypatch):
+    fill(FILES_MERGED)
+    monkeypatch.setattr(compaction, "TABLES", {})
+    assert compactor.step(NOW_NS) is False
 
 
 def test_a_few_segments_of_today_are_left_alone(store, fill, compactor):

@@ -5,6 +5,7 @@ import json
 import os
 import stat
 
+import pyarrow as pa
 import pytest
 
 from cotenant.errors import StoreError
@@ -90,7 +91,14 @@ def test_rows_of_a_snapshot_that_wait_for_a_seal_add_up(store, stored, container
     assert sorted(row["tenant"] for row in stored("containers")) == ["second", "third"]
 
 
-@pytest.mark.parametrize("harm", [lambda file: file.unlink(), lambda file: file.write_bytes(b"x")])
+def damage_footer(file):
+    content = file.read_bytes()
+    file.write_bytes(content[:-40] + bytes(32) + content[-8:])
+
+
+@pytest.mark.parametrize(
+    "harm", [lambda file: file.unlink(), lambda file: file.write_bytes(b"x"), damage_footer]
+)
 def test_a_snapshot_that_cannot_be_added_to_is_written_whole(store, stored, container, harm):
     store.replace("containers", container(1, "old"))
     store.seal(NOW_NS)
@@ -98,6 +106,19 @@ def test_a_snapshot_that_cannot_be_added_to_is_written_whole(store, stored, cont
     store.replace("containers", container(2, "new"), whole=lambda: container(1, "old"))
     store.seal(NOW_NS)
     assert sorted(row["tenant"] for row in stored("containers")) == ["new", "old"]
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_cgroup_heard_of_after_it_was_forgotten_keeps_its_name(sealed, store, stored, container):
+    named = container(1, "train").append_column("cgroup_path", pa.array(["/docker/a"]))
+    store.replace("containers", named)
+    if sealed:
+        store.seal(NOW_NS)
+    store.replace("containers", container(1, "unknown"))
+    store.replace("containers", container(2, "unknown"))
+    store.seal(NOW_NS)
+    rows = [(row["cgroup_id"], row["tenant"], row["cgroup_path"]) for row in stored("containers")]
+    assert sorted(rows) == [(1, "train", "/docker/a"), (2, "unknown", None)]
 
 
 def test_a_container_that_the_recorder_forgot_keeps_its_row(store, stored, container):
