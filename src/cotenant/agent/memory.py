@@ -62,7 +62,7 @@ class Memory:
                     "allocations": now[1],
                 }
             )
-        self._before = {**dict.fromkeys(self._before, (0, 0)), **held}
+        self._before = held
         return rows_of(GPU_MEMORY, rows)
 
     def _sum(self, keys: Any, values: Any) -> dict[Holder, tuple[int | None, int]]:
