@@ -1,7 +1,8 @@
 """C++ names as people write them. The names come from tenants, so a child does the work.
 
 A name can be made such that its readable form has gigabytes, or that reading it overruns the
-stack. The child has little memory and time; a name that it does not survive stays as it is.
+stack. The child has little memory and time; a name that it does not survive stays as it is. Rows
+wait meanwhile, so all names together get a share of the time, and none beyond it.
 """
 
 import contextlib
@@ -9,12 +10,22 @@ import os
 import select
 import subprocess
 import sys
-from functools import lru_cache
+import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
+from cotenant.agent.process import Process
+
 _LONGEST: Final = 15871  # Longer ones reach us cut.
 _SECONDS: Final = 1.0
+_SHARE: Final = 0.1  # Of the time; what was not used adds up to the most at once.
+_AT_ONCE_S: Final = 1.0
+_SLOW_S: Final = 0.1
+_FAILURES_MAX: Final = 3  # Of one process.
+_FAILED_MAX: Final = 4096  # Processes.
+_KEPT_BYTES: Final = 32 << 20
 
 
 # Opened while files may still be opened for writing.
@@ -28,6 +39,7 @@ class _Child:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, name: str) -> str | None:
+        """The readable form; nothing if there is none, None if the child did not survive it."""
         process = self._started()
         if process is None or process.stdin is None or process.stdout is None:
             return None
@@ -40,7 +52,7 @@ class _Child:
         if line is None:
             self.close()
             return None
-        return line.decode("utf-8", "replace") or None
+        return line.decode("utf-8", "replace")
 
     def close(self) -> None:
         """End the child, if there is one."""
@@ -79,14 +91,72 @@ def _read_line(stream: IO[bytes], seconds: float) -> bytes | None:
 _child: Final = _Child()
 
 
-@lru_cache(maxsize=65536)
-def demangle(name: str) -> str:
-    """The readable form of a mangled name; any other name as it is, made printable."""
-    if len(name) >= _LONGEST:
-        name = f"{name[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"
-    elif name.startswith("_Z") and name.isascii() and name.isprintable():
-        name = _child.ask(name) or name
-    return "".join(c if c.isprintable() else "\ufffd" for c in name)
+class Demangler:
+    """Readable forms of names, each found once, within a share of the time."""
+
+    def __init__(
+        self,
+        ask: Callable[[str], str | None] = _child.ask,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._found: dict[str, str] = {}  # Used last, last.
+        self._bytes = 0
+        self._failures: Counter[Process] = Counter()
+        self._left_s = _AT_ONCE_S
+        self._then = clock()
+
+    def readable(self, name: str, process: Process) -> str:
+        """The readable form of a mangled name; any other name as it is, made printable.
+
+        A name for which there is no time now stays as it is for now.
+        """
+        if len(name) >= _LONGEST:
+            return printable(f"{name[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}")
+        if not (name.startswith("_Z") and name.isascii() and name.isprintable()):
+            return printable(name)
+        found = self._found.pop(name, None)
+        if found is not None:
+            self._found[name] = found
+            return found
+        if self._failures[process] >= _FAILURES_MAX or not self._has_time():
+            return name
+        found = printable(self._find(name, process) or name)
+        self._keep(name, found)
+        return found
+
+    def gone(self, process: Process) -> None:
+        """The process ended."""
+        self._failures.pop(process, None)
+
+    def _has_time(self) -> bool:
+        now = self._clock()
+        self._left_s = min(_AT_ONCE_S, self._left_s + _SHARE * (now - self._then))
+        self._then = now
+        return self._left_s > 0
+
+    def _find(self, name: str, process: Process) -> str | None:
+        found = self._ask(name)
+        took = self._clock() - self._then
+        self._left_s -= took
+        if found is None or (not found and took > _SLOW_S):
+            self._failures[process] += 1
+            while len(self._failures) > _FAILED_MAX:
+                del self._failures[next(iter(self._failures))]
+        return found
+
+    def _keep(self, name: str, found: str) -> None:
+        self._found[name] = found
+        self._bytes += len(name) + len(found)
+        while self._bytes > _KEPT_BYTES:
+            oldest = next(iter(self._found))
+            self._bytes -= len(oldest) + len(self._found.pop(oldest))
+
+
+def printable(name: str) -> str:
+    """The text without what would harm a terminal."""
+    return name if name.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in name)
 
 
 def stop() -> None:

@@ -153,11 +153,12 @@ class GpuProcesses:
 
     def _inspected(self, message: Message) -> None:
         for pid, start_ns, handle, stub, name, known in message["kernels"]:
-            process = Process(pid, start_ns)
-            if known:
-                self.names.learn(process, stub or handle, name, 0)
-            else:
-                self.names.call_unknown(Nameless(process, handle, stub), name)
+            nameless = Nameless(Process(pid, start_ns), handle, stub)
+            if not known:
+                self.names.call_unknown(nameless, name)
+            elif not self.names.learn(nameless.process, stub or handle, name, 0):
+                # Nobody needs to look for it again.
+                self.names.call_unknown(nameless, self.names.unknown(*nameless))
         for pid, start_ns, handle, text in message["texts"]:
             if text:
                 self.names.learn(Process(pid, start_ns), handle, text, 0)

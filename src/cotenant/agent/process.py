@@ -27,8 +27,11 @@ class Departed:
     def add(self, process: Process) -> Process | None:
         """This one ended; the one to forget now, if any."""
         self._processes[process] = None
-        if len(self._processes) <= self._kept:
-            return None
-        oldest = next(iter(self._processes))
-        del self._processes[oldest]
+        return self.oldest() if len(self._processes) > self._kept else None
+
+    def oldest(self) -> Process | None:
+        """The one that ended first, to be forgotten now; None if there is none."""
+        oldest = next(iter(self._processes), None)
+        if oldest is not None:
+            del self._processes[oldest]
         return oldest

@@ -288,6 +288,7 @@ class Recorder:
             upkeep=self._upkeep.trouble,
             untold=self._keeper.untold,
             strays=self._drain.strays(),
+            names_refused=self._gpus.names.refused,
         )
         self._readings += 1
         if self._readings % _FORGET_EVERY == 0:

@@ -3,14 +3,20 @@
 import pytest
 
 from cotenant.agent import demangle as module
-from cotenant.agent.demangle import demangle
+from cotenant.agent.demangle import Demangler
+from cotenant.agent.process import Process
+
+ONE, TWO = Process(7, 1000), Process(8, 1000)
+
+
+def demangle(name: str) -> str:
+    return Demangler().readable(name, ONE)
 
 
 @pytest.fixture(autouse=True)
 def _no_child_left() -> object:
     yield
     module.stop()
-    demangle.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -51,3 +57,61 @@ def test_a_child_that_dies_is_replaced() -> None:
     process.kill()
     process.wait()
     assert demangle("_Z6secondv") == "second()"
+
+
+class Slow:
+    """A child that takes its time, by a clock of its own."""
+
+    def __init__(self, seconds: float, answer: str | None) -> None:
+        self.seconds, self.answer = seconds, answer
+        self.now = 0.0
+        self.asked: list[str] = []
+        self.demangler = Demangler(self.ask, lambda: self.now)
+
+    def ask(self, name: str) -> str | None:
+        self.asked.append(name)
+        self.now += self.seconds
+        return self.answer
+
+
+def test_all_names_together_get_a_tenth_of_the_time() -> None:
+    slow = Slow(0.25, "readable")
+    found = [slow.demangler.readable(f"_Z{n}", Process(n, 1)) for n in range(101)]
+    # The share of the second that the first four took allows one more.
+    assert found == ["readable"] * 5 + [f"_Z{n}" for n in range(5, 101)]
+    assert slow.now == 1.25
+    slow.now += 10
+    again = [slow.demangler.readable(f"_Z{n}", Process(n, 1)) for n in range(101)]
+    assert again == ["readable"] * 9 + [f"_Z{n}" for n in range(9, 101)]
+    assert slow.asked == [f"_Z{n}" for n in range(9)]
+
+
+@pytest.mark.parametrize("answer", [None, ""])
+def test_names_of_a_process_whose_names_fail_stay_mangled(answer: str | None) -> None:
+    slow = Slow(0.125, answer)
+    for n in range(101):
+        slow.now += 100
+        assert slow.demangler.readable(f"_Z{n}", ONE) == f"_Z{n}"
+    assert slow.asked == ["_Z0", "_Z1", "_Z2"]
+    slow.answer = "readable"
+    assert slow.demangler.readable("_Z50", ONE) == "_Z50"
+    assert slow.demangler.readable("_Z50", TWO) == "readable"
+
+
+def test_names_that_mean_nothing_are_no_failures() -> None:
+    slow = Slow(0.0, "")
+    assert [slow.demangler.readable(f"_Z{n}", ONE) for n in range(5)] == [
+        f"_Z{n}" for n in range(5)
+    ]
+    slow.answer = "readable"
+    assert slow.demangler.readable("_Z5", ONE) == "readable"
+
+
+def test_readable_forms_are_kept_up_to_some_bytes() -> None:
+    slow = Slow(0.0, "x" * 65536)
+    for n in range(1009):
+        assert slow.demangler.readable(f"_Z{n}", ONE) == "x" * 65536
+    assert slow.demangler._bytes <= 32 << 20
+    assert len(slow.demangler._found) == 511
+    slow.demangler.readable("_Z1008", ONE)
+    assert len(slow.asked) == 1009

@@ -75,7 +75,10 @@ class Kernel:
         if len(eras) < 2:
             return []
         nameless = self._names.unknown(process, handle, stub)
-        return [(since, name or nameless) for since, name in eras]
+        return [
+            (since, self._names.readable(process, name) if name else nameless)
+            for since, name in eras
+        ]
 
 
 def _process(entry: np.void) -> Process:
