@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from cotenant.agent.libraries import Libraries
 from cotenant.errors import ProbeError
@@ -66,7 +67,7 @@ class Pointers:
         self._code_program = code_program
         self._tell = tell
         self._followed: dict[int, _Followed] = {}
-        self._starts: dict[Inode, frozenset[int]] = {}
+        self._starts: dict[Inode, npt.NDArray[np.uint64]] = {}
 
     def consider(self, pointers: list[list[Any]]) -> None:
         """Probe each of these pointers if it is safe; say why where it is not."""
@@ -109,7 +110,7 @@ class Pointers:
         offset = address - int(mapping["start"]) + int(mapping["offset"])
         try:
             with Elf(library.fd) as elf:
-                if elf.address_of(offset) not in self._function_starts(inode, elf):
+                if not self._starts_function(inode, elf, elf.address_of(offset)):
                     return "points into the middle of a function"
                 site = choose_site(elf, offset)
         except BadElf as error:
@@ -120,12 +121,16 @@ class Pointers:
             return None
         return self._attach(pid, inode, library.fd, Placed(function, site.offset))
 
-    def _function_starts(self, inode: Inode, elf: Elf) -> frozenset[int]:
+    def _starts_function(self, inode: Inode, elf: Elf, address: int | None) -> bool:
         if inode not in self._starts:
             if len(self._starts) > 16:
                 self._starts.clear()
-            self._starts[inode] = frozenset(elf.function_starts().tolist())
-        return self._starts[inode]
+            self._starts[inode] = elf.function_starts()
+        if address is None or not 0 <= address < 1 << 64:
+            return False
+        starts = self._starts[inode]
+        at = int(np.searchsorted(starts, np.uint64(address)))
+        return at < len(starts) and int(starts[at]) == address
 
     def _attach(self, pid: int, inode: Inode, fd: int, placed: Placed) -> str | None:
         followed = self._followed.setdefault(pid, _Followed())

@@ -36,7 +36,11 @@ _SEGMENT_EH_FRAME: Final = 0x6474E550
 _UDATA4: Final = 0x03
 _DATAREL_SDATA4: Final = 0x3B
 _MAX_VARIABLES: Final = 100_000
-_MAX_BYTES: Final = 1 << 29
+_MAX_BYTES: Final = 1 << 27
+_MAX_STRINGS: Final = 1 << 26
+_MAX_PLACES: Final = 64  # Of one name among the strings: linkers write each once, or a few times.
+_MAX_CODE: Final = 64
+_MAX_ALIASES: Final = 64
 
 
 class BadElf(ProbeError):
@@ -71,6 +75,7 @@ class Elf:
         if self._size < 64:
             raise BadElf("shorter than an ELF header")
         self._segments, self._sections = self._headers()
+        self._code = [s for s in self._segments if s.type == 1 and s.flags & 1][:_MAX_CODE]
 
     def __enter__(self) -> Self:
         return self
@@ -131,9 +136,9 @@ class Elf:
 
     def file_offset(self, address: int) -> int | None:
         """Where the code at this address lies in the file; None if it is no code of this file."""
-        for segment in self._segments:
+        for segment in self._code:
             inside = address - segment.address
-            if segment.type == 1 and segment.flags & 1 and 0 <= inside < segment.file_size:
+            if 0 <= inside < segment.file_size:
                 offset = segment.offset + inside
                 return offset if offset < self._size else None
         return None
@@ -146,16 +151,23 @@ class Elf:
                 return segment.address + inside
         return None
 
-    def _tables(self) -> Iterable[tuple[npt.NDArray[np.void], bytes]]:
-        """Symbol tables with their strings: what is exported first, then what is local."""
+    def _symbol_sections(self) -> Iterable[tuple[_Section, _Section]]:
+        """Symbols and their strings: what is exported, then what is local. A file has one each."""
         for wanted in (_SECTION_DYNSYM, _SECTION_SYMTAB):
             for section in self._sections:
                 if section.type != wanted or section.link >= len(self._sections):
                     continue
-                count = min(section.size // SYMBOL.itemsize, _MAX_SYMBOLS)
-                raw = self.bytes_at(section.offset, count * SYMBOL.itemsize)
                 strings = self._sections[section.link]
-                yield np.frombuffer(raw, SYMBOL), self.bytes_at(strings.offset, strings.size)
+                if strings.size <= _MAX_STRINGS:
+                    yield section, strings
+                    break
+
+    def _tables(self) -> Iterable[tuple[npt.NDArray[np.void], bytes]]:
+        """Symbol tables with their strings."""
+        for section, strings in self._symbol_sections():
+            count = min(section.size // SYMBOL.itemsize, _MAX_SYMBOLS)
+            raw = self.bytes_at(section.offset, count * SYMBOL.itemsize)
+            yield np.frombuffer(raw, SYMBOL), self.bytes_at(strings.offset, strings.size)
 
     def find(self, names: Iterable[str]) -> dict[str, int]:
         """File offsets of the functions of these names that the file defines."""
@@ -167,7 +179,8 @@ class Elf:
                 continue
             defined = symbols[(symbols["info"] & 15 == _FUNCTION) & (symbols["section"] != 0)]
             hits = defined[np.isin(defined["name"], list(places))]
-            for symbol in hits:
+            _, firsts = np.unique(hits["name"], return_index=True)
+            for symbol in hits[np.sort(firsts)]:
                 offset = self.file_offset(int(symbol["value"]))
                 if offset is not None:
                     found.setdefault(places[int(symbol["name"])].decode(), offset)
@@ -176,30 +189,17 @@ class Elf:
     def exports(self, markers: Iterable[str]) -> bool:
         """Whether any of these names may be in here: a quick look at the strings."""
         wanted = [name.encode() + b"\0" for name in markers]
-        for section in self._sections:
-            if section.type not in (_SECTION_DYNSYM, _SECTION_SYMTAB):
-                continue
-            if section.link >= len(self._sections):
-                continue
-            strings = self._sections[section.link]
+        for _, strings in self._symbol_sections():
             text = self.bytes_at(strings.offset, strings.size)
             if any(name in text for name in wanted):
                 return True
         return False
 
-    def functions(self) -> npt.NDArray[np.void]:
-        """Every function that the file defines, sorted by address; with name offsets dropped."""
-        parts = []
-        for symbols, _ in self._tables():
-            parts.append(symbols[(symbols["info"] & 15 == _FUNCTION) & (symbols["section"] != 0)])
-        joined = np.concatenate(parts) if parts else np.empty(0, SYMBOL)
-        return np.sort(joined, order="value")
-
     def name_at(self, address: int) -> str | None:
         """The function that starts at this address."""
         for symbols, strings in self._tables():
             hits = symbols[(symbols["value"] == address) & (symbols["info"] & 15 == _FUNCTION)]
-            for symbol in hits:
+            for symbol in hits[:_MAX_ALIASES]:
                 start = int(symbol["name"])
                 end = strings.find(b"\0", start, start + 65536)
                 if 0 < start < end:
@@ -208,10 +208,12 @@ class Elf:
 
     def function_starts(self) -> npt.NDArray[np.uint64]:
         """Addresses at which a function starts, by the symbols and by the table of unwinding."""
-        starts = [self.functions()["value"].astype(np.uint64)]
-        for segment in self._segments:
-            if segment.type == _SEGMENT_EH_FRAME:
-                starts.append(self._unwind_starts(segment))
+        starts = [np.empty(0, np.uint64)]
+        for symbols, _ in self._tables():
+            code = (symbols["info"] & 15 == _FUNCTION) & (symbols["section"] != 0)
+            starts.append(symbols["value"][code].astype(np.uint64))
+        for segment in [s for s in self._segments if s.type == _SEGMENT_EH_FRAME][:1]:
+            starts.append(self._unwind_starts(segment))
         return np.unique(np.concatenate(starts))
 
     def _unwind_starts(self, segment: _Segment) -> npt.NDArray[np.uint64]:
@@ -224,7 +226,8 @@ class Elf:
         if count > _MAX_SYMBOLS:
             return nothing
         raw = np.frombuffer(self.bytes_at(segment.offset + 12, count * 8), "<i4")
-        return (raw[::2].astype(np.int64) + np.int64(segment.address)).astype(np.uint64)
+        # Modulo 2**64, as the unwinder adds.
+        return raw[::2].astype(np.int64).view(np.uint64) + np.uint64(segment.address)
 
     def variables(self, ending: str) -> dict[int, str]:
         """Names that end so, by address: variables, however local."""
@@ -238,7 +241,7 @@ class Elf:
                 names[start] = strings[start : at + len(last) - 1].decode("utf-8", "replace")
                 at = strings.find(last, at + 1)
             hits = symbols[np.isin(symbols["name"], list(names)) & (symbols["section"] != 0)]
-            for symbol in hits:
+            for symbol in hits[:_MAX_VARIABLES]:
                 found[int(symbol["value"])] = names[int(symbol["name"])]
         return found
 
@@ -266,10 +269,12 @@ def _string_places(strings: bytes, wanted: set[bytes]) -> dict[int, bytes]:
     """Where each wanted string starts: also inside a longer one, whose end linkers share."""
     places = {}
     for name in wanted:
-        at = strings.find(name + b"\0")
-        while at >= 0:
-            places[at] = name
+        at = -1
+        for _ in range(_MAX_PLACES):
             at = strings.find(name + b"\0", at + 1)
+            if at < 0:
+                break
+            places[at] = name
     return places
 
 

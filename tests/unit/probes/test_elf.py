@@ -2,7 +2,9 @@
 
 import os
 import random
+import struct
 import tempfile
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,3 +110,83 @@ def test_a_table_that_claims_gigabytes_is_refused(good: bytes, tmp_path: Path) -
     os.truncate(place, 1 << 40)
     with place.open("rb") as file:
         exercise(file.fileno())
+
+
+def with_unwinding(good: bytes, address: int, starts: list[int]) -> bytes:
+    """The library with a table of unwinding at this address, relative to which its starts are."""
+    pairs = b"".join(struct.pack("<ii", start, 0) for start in starts)
+    table = b"\x01\x1b\x03\x3b" + struct.pack("<iI", 0, len(starts)) + pairs
+    data = bytearray(good + table)
+    (first,) = struct.unpack_from("<Q", good, 32)
+    (count,) = struct.unpack_from("<H", good, 56)
+    places = [first + 56 * at for at in range(count)]
+    place = next(at for at in places if struct.unpack_from("<I", good, at)[0] != 1)
+    struct.pack_into("<IIQQQQ", data, place, 0x6474E550, 4, len(good), address, address, len(table))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("address", [0x5000, 2**63 - 1, 2**63, 2**64 - 7])
+def test_a_table_of_unwinding_may_lie_at_any_address(good: bytes, address: int) -> None:
+    with opened(with_unwinding(good, address, [])) as fd, Elf(fd) as elf:
+        by_symbol = set(elf.function_starts().tolist())
+    with opened(with_unwinding(good, address, [-0x11, 0x101])) as fd, Elf(fd) as elf:
+        found = set(elf.function_starts().tolist())
+    assert found - by_symbol == {(address - 0x11) % 2**64, (address + 0x101) % 2**64}
+
+
+def with_strings(good: bytes, strings: bytes, sections: int = 1) -> bytes:
+    """The library with these strings behind its exports, and with so many tables of them."""
+    (start,) = struct.unpack_from("<Q", good, 40)
+    (count,) = struct.unpack_from("<H", good, 60)
+    table = bytearray(good[start : start + 64 * count])
+    kinds = [struct.unpack_from("<I", table, 64 * at + 4)[0] for at in range(count)]
+    exports = table[64 * kinds.index(11) :][:64]
+    (link,) = struct.unpack_from("<I", exports, 40)
+    struct.pack_into("<QQ", table, 64 * link + 24, len(good), len(strings))
+    data = bytearray(good + strings)
+    struct.pack_into("<Q", data, 40, len(data))
+    struct.pack_into("<H", data, 60, count + sections - 1)
+    return bytes(data + table + exports * (sections - 1))
+
+
+def test_a_name_that_is_repeated_a_million_times_costs_no_memory(good: bytes) -> None:
+    strings = b"\0" + b"cuLaunchKernel\0" * 1_000_003
+    with opened(with_strings(good, strings)) as fd, Elf(fd) as elf:
+        tracemalloc.start()
+        try:
+            elf.find(["cuLaunchKernel"])
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert most < 3 * len(strings)
+
+
+def test_each_table_is_read_once_however_many_sections_point_at_it(
+    good: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strings = b"\0" + b"nothing\0" * 101
+    read = []
+    with opened(with_strings(good, strings, sections=3001)) as fd, Elf(fd) as elf:
+        bytes_at = elf.bytes_at
+        monkeypatch.setattr(
+            elf, "bytes_at", lambda at, size: (read.append((at, size)), bytes_at(at, size))[1]
+        )
+        assert elf.exports(["cuLaunchKernel_nowhere"]) is False
+        assert elf.find(["cuLaunchKernel_nowhere"]) == {}
+    assert read.count((len(good), len(strings))) == 2
+
+
+def test_a_table_of_strings_beyond_all_measure_is_left_out(good: bytes, tmp_path: Path) -> None:
+    place = tmp_path / "sparse"
+    data = bytearray(with_strings(good, b"\0"))
+    (start,) = struct.unpack_from("<Q", data, 40)
+    (count,) = struct.unpack_from("<H", data, 60)
+    for at in range(count):
+        kind, size = struct.unpack_from("<I", data, start + 64 * at + 4)[0], 100 << 20
+        if kind == 3:
+            struct.pack_into("<Q", data, start + 64 * at + 32, size)
+    place.write_bytes(data)
+    os.truncate(place, 1 << 30)
+    with place.open("rb") as file, Elf(file.fileno()) as elf:
+        assert elf.find(["cuLaunchKernel"]) == {}
+        assert elf.exports(["cuLaunchKernel"]) is False
