@@ -17,12 +17,13 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
 
+from cotenant.agent.channel import Closed, Message, trouble
 from cotenant.agent.libraries import Libraries
 from cotenant.agent.mounts import library_path, mount_namespace, mounted
 from cotenant.agent.search import find_libraries, looks_like_library
@@ -57,10 +58,16 @@ class Discovery:
     """Feeds ``Libraries`` from what happens on the host."""
 
     def __init__(
-        self, libraries: Libraries, code_program: int, *, linger_ns: int = LINGER_NS
+        self,
+        libraries: Libraries,
+        code_program: int,
+        tell: Callable[[Message], None],
+        *,
+        linger_ns: int = LINGER_NS,
     ) -> None:
         self._libraries = libraries
         self._code_program = code_program
+        self._tell = tell
         self._linger_ns = linger_ns
         self._queue: queue.PriorityQueue[tuple[int, int, _Item]] = queue.PriorityQueue()
         self._order = itertools.count()
@@ -88,9 +95,9 @@ class Discovery:
             inode = Inode(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
             if inode not in seen and self._libraries.probed(inode) is None:
                 seen.add(inode)
-                self._consider_mapping(
-                    int(mapping["pid"]), int(mapping["start"]), int(mapping["end"]), "", now
-                )
+                place = int(mapping["pid"]), int(mapping["start"]), int(mapping["end"])
+                with self._surviving():
+                    self._consider_mapping(*place, "", now)
 
     def start(self) -> None:
         """Follow what comes, in the background."""
@@ -131,6 +138,10 @@ class Discovery:
         self._queue.put((priority, next(self._order), item))
 
     def _run(self) -> None:
+        with contextlib.suppress(Closed):
+            self._follow_all()
+
+    def _follow_all(self) -> None:
         swept = time.monotonic()
         while True:
             wait = min((due for due, _ in self._later), default=time.monotonic() + 1)
@@ -147,11 +158,23 @@ class Discovery:
                 self._handle(due[1])
             if now - swept > _SWEEP_EVERY_S:
                 swept = now
-                self._sweep()
+                with self._surviving():
+                    self._sweep()
+
+    @contextlib.contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """What one tenant's file or process does to us must not end the search for all others."""
+        try:
+            yield
+        except Closed:
+            raise
+        except OSError:
+            pass  # A process may be gone by now; then there is nothing to probe.
+        except Exception as error:  # noqa: BLE001 - a tenant may bring about any
+            self._tell(trouble("discovery", error))
 
     def _handle(self, item: _Look | Mapped | Callable[[], None]) -> None:
-        # A process may be gone by now; then there is nothing to probe.
-        with contextlib.suppress(OSError):
+        with self._surviving():
             if isinstance(item, Mapped):
                 self._follow(item)
                 return
@@ -250,7 +273,7 @@ class Discovery:
         self, root: int, prefix: str, extra: tuple[str, ...], *, host: bool = False
     ) -> None:
         for path in find_libraries(root, prefix, extra):
-            with contextlib.suppress(OSError):
+            with self._surviving():
                 fd = open_file(root, path)
                 self._libraries.consider(fd, path, mapped_ns=None, host=host)
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from cotenant.agent.batch import Batch
-from cotenant.agent.channel import Message
+from cotenant.agent.channel import Message, slices
 from cotenant.agent.clock import WallClock
 from cotenant.agent.columns import Columns, Maker
 from cotenant.agent.columns.gpu import Gpu
@@ -121,23 +121,19 @@ class GpuProcesses:
                 self.layers.see(batch, self.names)
                 nameless += self._kernel.nameless(batch)
         pointers, self._pointers = list(self._pointers.values()), {}
-        if pointers:
-            self._helper.ask({"type": "pointers", "pointers": pointers[:_AT_ONCE]})
+        for part in slices(pointers):
+            self._helper.ask({"type": "pointers", "pointers": part})
         if self.layers.take_decision():
             self._helper.ask({"type": "layers", "runtime": self.layers.runtime})
         devices = self.devices.take_questions()
         if not nameless and not devices:
             return
         self._questions += 1
-        self._helper.ask(
-            {
-                "type": "inspect",
-                "number": self._questions,
-                "devices": [list(process) for process in devices[:_AT_ONCE]],
-                "kernels": [[*n.process, n.handle, n.stub] for n in nameless[:_AT_ONCE]],
-                "texts": [],
-            }
-        )
+        for part in slices(devices):
+            self._helper.ask(_question(devices=part))
+        # The rest is asked for when it is launched again.
+        kernels = [[*n.process, n.handle, n.stub] for n in nameless[:_AT_ONCE]]
+        self._helper.ask(_question(self._questions, kernels=kernels))
         # A tenant whose files never answer must not slow everybody down again and again.
         wait = _WAIT_S / (1 + self._silent)
         heard = self._helper.hear_for("inspected", self._questions, wait)
@@ -204,6 +200,12 @@ class GpuProcesses:
             self._seen_pointers.pop(next(iter(self._seen_pointers)))
         version, flags = int(fact["other"]) & 0xFFFFFFFF, int(fact["rank"])
         self._pointers[key] = [*process, address, name[:256], version, flags]
+
+
+def _question(number: int = 0, **about: list[Any]) -> Message:
+    """For the helper; nobody waits for the answer to number 0."""
+    lists: Message = {"devices": [], "kernels": [], "texts": []}
+    return {"type": "inspect", "number": number, **lists, **about}
 
 
 def _process(fact: Any) -> Process:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from cotenant._native import Ring
-from cotenant.agent.channel import Channel, Closed, Message
+from cotenant.agent.channel import Channel, Closed, Message, TooLarge, trouble
 from cotenant.agent.config import from_message
 from cotenant.agent.discovery import Discovery
 from cotenant.agent.exclusion import Exclusion
@@ -99,7 +99,7 @@ class Helper:
             self._tell,
         )
         code_program = self._programs.programs["code_mappings"]
-        self._discovery = Discovery(self._libraries, code_program)
+        self._discovery = Discovery(self._libraries, code_program, self._tell)
         self._pointers = Pointers(
             self._libraries, attacher, self._functions, code_program, self._tell
         )
@@ -115,7 +115,10 @@ class Helper:
         self._newborn: dict[tuple[int, int], None] = {}
 
     def _tell(self, message: dict[str, Any]) -> None:
-        self._channel.send(message)
+        try:
+            self._channel.send(message)
+        except TooLarge as error:
+            self._channel.send(trouble("channel", error))
 
     def run(self) -> None:
         """Attach, announce, and follow until the recorder hangs up or says stop."""

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Final
 
-from cotenant.agent.channel import Channel, Closed, Message
+from cotenant.agent.channel import Channel, Closed, Message, TooLarge, trouble
 from cotenant.errors import CotenantError, Unsupported
 
 _START_S: Final = 60.0
@@ -80,7 +80,10 @@ class HelperProcess:
 
     def ask(self, message: Message) -> None:
         """Send a question; its answer, if any, is heard later."""
-        self.channel.send(message)
+        try:
+            self.channel.send(message)
+        except TooLarge as error:
+            self.messages.append(trouble("channel", error))
 
     def hear_for(self, kind: str, number: int, seconds: float) -> bool:
         """Listen until the answer with this number came; false if it did not in time."""

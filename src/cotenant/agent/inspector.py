@@ -1,24 +1,25 @@
 """Questions about a process that only the helper may look into, answered in a thread of its own."""
 
+import contextlib
 import os
 import queue
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.agent.channel import Message
+from cotenant.agent.channel import Closed, Message, slices, trouble
 from cotenant.agent.kernel_names import Nameless
-from cotenant.agent.process import Process
+from cotenant.agent.process import Process, environment
 from cotenant.agent.symbols import Symbols
 
 _NVIDIA_MAJOR: Final = 195
 _LAST_GPU: Final = 247  # Beyond are the control devices.
 _FDS_MAX: Final = 4096
 _TEXT_MAX: Final = 16384
-_CAPABILITY: Final = re.compile(r"/nvidia-caps/nvidia-cap(\d+)$")
+_CAPABILITY: Final = re.compile(r"/nvidia-caps/nvidia-cap(\d{1,9})$")
 _UUID: Final = re.compile(r"GPU UUID:\s+(\S+)")
 _MINOR: Final = re.compile(r"Device Minor:\s+(\d+)")
 _NO_INSTANCE: Final = frozenset({"config", "monitor"})
@@ -42,18 +43,29 @@ class Inspector:
         self._queue.put(message)
 
     def _run(self) -> None:
-        while True:
-            message = self._queue.get()
-            for pid, start_ns in message["devices"]:
-                self._tell({"type": "devices", **look_at_files(Process(pid, start_ns))})
-            self._tell(
-                {
-                    "type": "inspected",
-                    "number": message["number"],
-                    "kernels": [self._kernel(*one) for one in message["kernels"]],
-                    "texts": [self._text(*one) for one in message["texts"]],
-                }
-            )
+        with contextlib.suppress(Closed):
+            while True:
+                self._answer(self._queue.get())
+
+    def _answer(self, message: Message) -> None:
+        """Many small messages; the one with the question's number comes last."""
+        for devices in self._each(_devices, message["devices"]):
+            self._tell(devices)
+        for kernels in slices(self._each(self._kernel, message["kernels"])):
+            self._tell(_inspected(kernels=kernels))
+        for texts in slices(self._each(self._text, message["texts"])):
+            self._tell(_inspected(texts=texts))
+        self._tell(_inspected(number=message["number"]))
+
+    def _each(self, look: Callable[..., Any], questions: Iterable[list[int]]) -> Iterator[Any]:
+        """Answers; what cannot be answered for one process is no reason to leave the others."""
+        for question in questions:
+            try:
+                answer = look(*question)
+            except Exception as error:  # noqa: BLE001 - a tenant may bring about any
+                self._tell(trouble("inspector", error))
+            else:
+                yield answer
 
     def _kernel(self, pid: int, start_ns: int, handle: int, stub: int) -> list[Any]:
         name, known = self._symbols.kernel(Nameless(Process(pid, start_ns), handle, stub))
@@ -62,6 +74,15 @@ class Inspector:
     def _text(self, pid: int, start_ns: int, handle: int, address: int) -> list[Any]:
         text = self._symbols.text(Process(pid, start_ns), address)
         return [pid, start_ns, handle, text[:_TEXT_MAX] if text else None]
+
+
+def _inspected(number: int = 0, **found: list[Any]) -> Message:
+    """A part of an answer; number 0 is nobody's."""
+    return {"type": "inspected", "number": number, "kernels": [], "texts": [], **found}
+
+
+def _devices(pid: int, start_ns: int) -> Message:
+    return {"type": "devices", **look_at_files(Process(pid, start_ns))}
 
 
 def look_at_files(process: Process) -> Message:
@@ -144,7 +165,7 @@ class Driver:
 def _speaks_to_mps(pid: int) -> bool:
     """Whether the process was told where the MPS pipe is."""
     try:
-        entries = Path(f"/proc/{pid}/environ").read_bytes()[: 1 << 20].split(b"\0")
+        entries = environment(pid)
     except OSError:
         return False
     return any(entry.startswith(b"CUDA_MPS_PIPE_DIRECTORY=") for entry in entries)

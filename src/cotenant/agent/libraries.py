@@ -93,7 +93,11 @@ class Libraries:
             if known is not None and mapped_ns is not None:
                 self._mapped(known, mapped_ns)
             return known is not None
-        found = plan(fd, self._functions)
+        try:
+            found = plan(fd, self._functions)
+        except Exception:
+            self._turn_away(inode, fd)
+            raise
         if found is None or not found.placed:
             self._turn_away(inode, fd)
             if found is not None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cotenant.agent.process import environment
+
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 # Separators, where no backslash makes them part of a name.
 _OPTION_END = re.compile(rb"(?<!\\),")
@@ -99,7 +101,7 @@ def mount_namespace(pid: int | str = "self") -> int:
 
 def library_path(pid: int) -> tuple[str, ...]:
     """Directories that the process was told to search first."""
-    for entry in Path(f"/proc/{pid}/environ").read_bytes()[: 1 << 20].split(b"\0"):
+    for entry in environment(pid):
         if entry.startswith(b"LD_LIBRARY_PATH="):
             found = os.fsdecode(entry.removeprefix(b"LD_LIBRARY_PATH=")).split(":")
             return tuple(path.rstrip("/") for path in found if path.startswith("/"))[:64]

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 _KEPT: Final = 4096
+_ENVIRONMENT_MAX: Final = 1 << 20
 
 
 class Process(NamedTuple):
@@ -35,3 +36,9 @@ class Departed:
         if oldest is not None:
             del self._processes[oldest]
         return oldest
+
+
+def environment(pid: int) -> list[bytes]:
+    """What a process was started with, as far as it is of a sane size."""
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return file.read(_ENVIRONMENT_MAX).split(b"\0")

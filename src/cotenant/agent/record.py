@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.agent.budget import Budget
-from cotenant.agent.channel import Closed, Message
+from cotenant.agent.channel import Closed, Message, slices
 from cotenant.agent.clock import WallClock
 from cotenant.agent.columns import Columns, Maker
 from cotenant.agent.columns.communicator import CollectiveBytes, Membership
@@ -51,7 +51,6 @@ _TOTALS_EVERY_S: Final = 1.0
 _FORGET_EVERY: Final = 16  # Readings of the totals.
 _FORGET_AFTER_NS: Final = 60_000_000_000
 _END_NS: Final = 1 << 62
-_NAMES_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +228,8 @@ class Recorder:
     def _ask_for_names(self) -> None:
         """The helper asks about new cgroups by itself; here are those that were there before."""
         paths = [question.path for question in self._ledger.take_questions()]
-        for start in range(0, len(paths), _NAMES_AT_ONCE):
-            self._helper.channel.send(
-                {"type": "name", "paths": paths[start : start + _NAMES_AT_ONCE]}
-            )
+        for part in slices(paths):
+            self._helper.ask({"type": "name", "paths": part})
 
     def _cycle(self, *, totals: bool) -> None:
         """Everything that came since the last time, into the store."""
@@ -307,7 +304,7 @@ class Recorder:
         gone, back = self._budget.look(self._totals.calls, time.monotonic())
         if gone or back:
             self._resting = (self._resting | set(gone)) - set(back)
-            self._helper.channel.send(self._control.rest(self._resting))
+            self._helper.ask(self._control.rest(self._resting))
             for function in (*gone, *back):
                 self._session.rested(function, time.time_ns(), resting=function in gone)
         self._session.over_budget(self._totals.unmeasured)

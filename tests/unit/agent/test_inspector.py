@@ -1,9 +1,18 @@
 """Which GPU a process has open, by what the driver lists below /proc."""
 
+import json
+import os
+import queue
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from cotenant.agent import inspector
+from cotenant.agent.channel import Closed
 from cotenant.agent.devices import Devices
-from cotenant.agent.inspector import Driver
+from cotenant.agent.inspector import Driver, Inspector
+from cotenant.agent.mounts import library_path
 from cotenant.agent.process import Process
 
 FIRST = "GPU-11111111-2222-3333-4444-555555555555"
@@ -76,3 +85,87 @@ def test_capability_files_tell_the_innermost_instance(tmp_path: Path) -> None:
     assert found.instances([1, 2]) == []
     assert told(found.gpus([0]), found.instances([21, 22])) == "MIG-gpu0/gi3/ci0"
     assert told(found.gpus([0]), found.instances([1, 2])) == FIRST
+
+
+def answers(question: dict[str, Any], symbols: Any) -> list[dict[str, Any]]:
+    """What the inspector says to a question, and to an empty one after it."""
+    told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    asked = Inspector(told.put)
+    asked._symbols = symbols
+    asked.start()
+    empty: dict[str, Any] = {"devices": [], "kernels": [], "texts": []}
+    asked.ask({"number": 5, **empty, **question})
+    asked.ask({"number": 7, **empty})
+    found = []
+    while not found or found[-1].get("number") != 7:
+        found.append(told.get(timeout=20))
+    return found
+
+
+class LongTexts:
+    """A tenant with a long string at every address."""
+
+    def text(self, process: Process, address: int) -> str:
+        return "\N{REPLACEMENT CHARACTER}" * 20_000
+
+    def kernel(self, nameless: Any) -> tuple[str, bool]:
+        if nameless.handle == 13:
+            raise OverflowError("int too large")
+        return "k" * 20_000, True
+
+
+def test_long_answers_come_in_messages_that_each_can_be_sent() -> None:
+    texts = [[101, 7, handle, 0x1000] for handle in range(23)]
+    kernels = [[101, 7, handle, 0] for handle in range(12)]
+    found = answers({"texts": texts, "kernels": kernels}, LongTexts())
+    assert [text[2] for message in found for text in message["texts"]] == list(range(23))
+    assert [kernel[2] for message in found for kernel in message["kernels"]] == list(range(12))
+    assert max(len(json.dumps(message)) for message in found) < 1 << 18
+    numbers = [message["number"] for message in found]
+    assert numbers == [0] * (len(found) - 2) + [5, 7]
+
+
+def test_a_question_that_fails_leaves_the_others_answered(monkeypatch) -> None:
+    def look(process: Process) -> dict[str, Any]:
+        if process.pid == 3:
+            raise ValueError("no number")
+        return {"pid": process.pid}
+
+    monkeypatch.setattr(inspector, "look_at_files", look)
+    kernels = [[101, 7, handle, 0] for handle in (11, 13, 17)]
+    found = answers({"devices": [[2, 1], [3, 1], [5, 1]], "kernels": kernels}, LongTexts())
+    troubles = [message["text"] for message in found if message["type"] == "trouble"]
+    assert troubles == ["ValueError: no number", "OverflowError: int too large"]
+    assert [message["pid"] for message in found if message["type"] == "devices"] == [2, 5]
+    inspected = [message for message in found if message["type"] == "inspected"]
+    assert [kernel[2] for message in inspected for kernel in message["kernels"]] == [11, 17]
+
+
+def test_the_inspector_ends_when_the_recorder_is_gone() -> None:
+    def tell(_: dict[str, Any]) -> None:
+        raise Closed("the other process is gone")
+
+    asked = Inspector(tell)
+    asked.start()
+    asked.ask({"number": 1, "devices": [], "kernels": [], "texts": []})
+    asked._thread.join(timeout=20)
+    assert not asked._thread.is_alive()
+
+
+def test_an_environment_is_read_no_further_than_a_mebibyte(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    class Endless:
+        def __enter__(self) -> "Endless":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def read(self, size: int = -1) -> bytes:
+            read.append(size)
+            return b"LD_LIBRARY_PATH=/opt/lib/:relative\0"
+
+    monkeypatch.setattr("builtins.open", lambda *_: Endless())
+    assert library_path(os.getpid()) == ("/opt/lib",)
+    assert read == [1 << 20]
