@@ -1,11 +1,12 @@
 """CUDA graphs of every process: which kernels each one runs, through capture and update.
 
 A graph is built (or captured), instantiated, launched, and may be updated; what a launch runs is
-what its executable form held at that time. So an executable graph has eras, one per version.
+what its executable form held at that time. So the handle of an executable graph has eras: one per
+version, and after the graph is destroyed the versions of the next one at the same address.
 """
 
 import hashlib
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +15,11 @@ from cotenant.agent.process import Departed, Process
 from cotenant.probes.tables import BY_ID
 
 _GRAPHS_MAX: Final = 65536  # Per process.
+_MAKING: Final = frozenset({"begin", "create", "clone", "kernel", "child", "instantiate"})
+# Rows that need what was superseded come within this time.
+_KEPT_NS: Final = 30_000_000_000
+_SUPERSEDED_MAX: Final = 65536  # Of all processes.
+_NODES_MAX: Final = 262_144  # Per process.
 
 
 @dataclass(slots=True)
@@ -44,7 +50,10 @@ class Version:
 class _Exec:
     graph: _Graph
     name: str
-    versions: list[Version] = field(default_factory=list)
+    versions: list[Version]  # Of its handle: those of earlier graphs come first.
+    number: int = 0
+    destroyed_ns: int = 0
+    kernels: Counter[str] = field(default_factory=Counter)  # Of the last version.
 
 
 @dataclass(slots=True)
@@ -57,6 +66,12 @@ class _Known:
     node_kernels: dict[int, str] = field(default_factory=dict)
     made: int = 0
 
+    def call(self, node: int, kernel: str) -> None:
+        """The node runs this kernel."""
+        self.node_kernels[node] = kernel
+        while len(self.node_kernels) > _NODES_MAX:
+            del self.node_kernels[next(iter(self.node_kernels))]
+
 
 class Graphs:
     """Follows the calls that build, instantiate and update graphs."""
@@ -67,9 +82,12 @@ class Graphs:
         self._processes: dict[Process, _Known] = {}
         self._departed = Departed()
         self._new: list[dict[str, Any]] = []
+        # When, and of which handle: each stands for the first of the versions.
+        self._superseded: deque[tuple[int, list[Version]]] = deque()
+        self._destroyed: deque[tuple[int, dict[int, _Exec], int]] = deque()
 
     def versions(self, process: Process, handle: int) -> list[Version]:
-        """Every version of the executable graph behind a handle, oldest first."""
+        """Every version of what a handle stood for lately, oldest first."""
         known = self._processes.get(process)
         found = known.execs.get(handle) if known else None
         if found is None or not found.versions:
@@ -79,11 +97,14 @@ class Graphs:
 
     def take(self, fact: Any, process: Process) -> None:
         """A step in the life of a graph."""
+        self._forget(int(fact["timestamp_ns"]) - _KEPT_NS)
         known = self._processes.setdefault(process, _Known())
-        if len(known.graphs) + len(known.captures) + len(known.execs) > _GRAPHS_MAX:
-            return
         function = BY_ID.get(int(fact["function"]))
-        step = getattr(self, f"_{function.graph or function.op}", None) if function else None
+        name = (function.graph or function.op) if function else ""
+        full = len(known.graphs) + len(known.captures) + len(known.execs) > _GRAPHS_MAX
+        if full and name in _MAKING and int(fact["address"]) not in known.execs:
+            return
+        step = getattr(self, f"_{name}", None)
         if step is not None:
             step(known, process, fact)
 
@@ -96,6 +117,17 @@ class Graphs:
         """The process ended; its last rows may still be on their way."""
         if process in self._processes and (oldest := self._departed.add(process)):
             self._processes.pop(oldest, None)
+
+    def _forget(self, before_ns: int) -> None:
+        """Drop what no row can need any more."""
+        superseded, destroyed = self._superseded, self._destroyed
+        while superseded and (superseded[0][0] < before_ns or len(superseded) > _SUPERSEDED_MAX):
+            del superseded.popleft()[1][0]
+        while destroyed and (destroyed[0][0] < before_ns or len(destroyed) > _SUPERSEDED_MAX):
+            when, execs, handle = destroyed.popleft()
+            exec_ = execs.get(handle)
+            if exec_ is not None and exec_.destroyed_ns == when:
+                del execs[handle]
 
     # Capture.
 
@@ -133,7 +165,7 @@ class Graphs:
         graph = known.graphs.setdefault(int(fact["handle"]), _Graph())
         name = self._names.name(process, int(fact["other"]), 0)
         graph.nodes[int(fact["address"])] = name
-        known.node_kernels[int(fact["address"])] = name
+        known.call(int(fact["address"]), name)
 
     def _child(self, known: _Known, process: Process, fact: Any) -> None:
         graph = known.graphs.setdefault(int(fact["handle"]), _Graph())
@@ -143,7 +175,7 @@ class Graphs:
 
     def _node(self, known: _Known, process: Process, fact: Any) -> None:
         name = self._names.name(process, int(fact["address"]), 0)
-        known.node_kernels[int(fact["handle"])] = name
+        known.call(int(fact["handle"]), name)
 
     def _set(self, known: _Known, process: Process, fact: Any) -> None:
         name = self._names.name(process, int(fact["other"]), 0)
@@ -151,7 +183,7 @@ class Graphs:
         before = known.node_kernels.get(node)
         for graph in known.graphs.values():
             _replace(graph, node, before, name)
-        known.node_kernels[node] = name
+        known.call(node, name)
 
     def _drop(self, known: _Known, process: Process, fact: Any) -> None:
         for graph in known.graphs.values():
@@ -164,19 +196,21 @@ class Graphs:
 
     def _instantiate(self, known: _Known, process: Process, fact: Any) -> None:
         known.made += 1
-        source = known.graphs.get(int(fact["handle"]))
+        source, handle = known.graphs.get(int(fact["handle"])), int(fact["address"])
+        before = known.execs.get(handle)
         made = _Exec(
             source.copy() if source else _Graph(),
-            self._name(process, int(fact["address"]), known.made),
+            self._name(process, handle, known.made),
+            before.versions if before else [],
         )
-        known.execs[int(fact["address"])] = made
-        self._version(made, process, fact)
+        known.execs[handle] = made
+        self._version(made, fact)
 
     def _update(self, known: _Known, process: Process, fact: Any) -> None:
         exec_, source = known.execs.get(int(fact["handle"])), known.graphs.get(int(fact["other"]))
         if exec_ is not None and source is not None:
             exec_.graph = source.copy()
-            self._version(exec_, process, fact)
+            self._version(exec_, fact)
 
     def _exec_set(self, known: _Known, process: Process, fact: Any) -> None:
         exec_ = known.execs.get(int(fact["handle"]))
@@ -186,25 +220,34 @@ class Graphs:
         name = self._names.name(process, int(fact["other"]), 0)
         before = known.node_kernels.get(node)
         if _replace(exec_.graph, node, before, name):
-            self._version(exec_, process, fact)
+            self._version(exec_, fact)
 
     def _exec_destroy(self, known: _Known, process: Process, fact: Any) -> None:
         exec_ = known.execs.get(int(fact["handle"]))
-        if exec_ is not None:
+        if exec_ is not None and not exec_.destroyed_ns:
             exec_.graph = _Graph()
+            exec_.destroyed_ns = int(fact["timestamp_ns"])
+            self._destroyed.append((exec_.destroyed_ns, known.execs, int(fact["handle"])))
 
-    def _version(self, exec_: _Exec, process: Process, fact: Any) -> None:
-        number = len(exec_.versions) + 1
-        graph = f"{exec_.name}.{number}"
+    def _version(self, exec_: _Exec, fact: Any) -> None:
+        """Another version, unless it runs what the last one does."""
+        kernels = exec_.graph.kernels()
+        if exec_.number and kernels == exec_.kernels:
+            return
+        exec_.kernels = kernels
+        exec_.number += 1
+        graph = f"{exec_.name}.{exec_.number}"
         since = int(fact["timestamp_ns"])
-        exec_.versions.append(Version(since, number, graph, exec_.name))
-        for kernel, nodes in sorted(exec_.graph.kernels().items()):
+        if exec_.versions:
+            self._superseded.append((since, exec_.versions))
+        exec_.versions.append(Version(since, exec_.number, graph, exec_.name))
+        for kernel, nodes in sorted(kernels.items()):
             self._new.append(
                 {
                     "timestamp_ns": since,
                     "cgroup": (int(fact["cgroup_id"]), int(fact["cgroup_v1_id"])),
                     "graph": graph,
-                    "version": number,
+                    "version": exec_.number,
                     "kernel_name": kernel,
                     "nodes": nodes,
                 }

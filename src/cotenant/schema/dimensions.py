@@ -146,7 +146,7 @@ GRAPH_KERNELS: Final = Table(
         Column("timestamp_ns", "int64", "when it was learned, UTC", False),
         Column("cgroup_id", "int64", "joins containers", False),
         Column("graph", "string", "joins cuda_events.graph", False),
-        Column("version", "int32", "grows with each update of the graph", False),
+        Column("version", "int32", "grows with each update that changes its kernels", False),
         Column("kernel_name", "string", "the kernel", False),
         Column("nodes", "int64", "how many nodes of the graph run it", False),
     ),

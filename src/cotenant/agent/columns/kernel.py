@@ -1,5 +1,6 @@
 """What an operation is called: its kernel, or in brackets what else it did."""
 
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -61,13 +62,13 @@ class Kernel:
             way = ENUMS["cuda_direction"].get(int(entry["direction"]), "?") if known else "?"
             return f"[memcpy {way}]"
         if op == _GRAPH:
-            return (
-                f"[graph {self._graphs.versions(_process(entry), int(entry['handle']))[-1].name}]"
-            )
+            return self._graph_eras(entry)[-1][1]
         return f"[{ENUMS['cuda_op'].get(op, '?')}]"
 
     def _eras(self, entry: np.void) -> list[tuple[int, str | None]]:
         """Handles that were unloaded and used again: their rows are named by time."""
+        if int(entry["op"]) == _GRAPH:
+            return list(self._graph_eras(entry))
         if int(entry["op"]) != _LAUNCH:
             return []
         process, handle, stub = _process(entry), int(entry["handle"]), int(entry["stub"])
@@ -78,6 +79,14 @@ class Kernel:
         return [
             (since, self._names.readable(process, name) if name else nameless)
             for since, name in eras
+        ]
+
+    def _graph_eras(self, entry: np.void) -> list[tuple[int, str]]:
+        """What the handle was called: versions of one graph have one name."""
+        versions = self._graphs.versions(_process(entry), int(entry["handle"]))
+        return [
+            (first.since_ns, f"[graph {name}]")
+            for name, (first, *_) in groupby(versions, key=lambda version: version.name)
         ]
 
 
