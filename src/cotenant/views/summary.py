@@ -8,9 +8,9 @@ from cotenant.query.summary import summary
 from cotenant.views import text
 
 
-def print_summary(store: Path) -> None:
-    """Print the lines, and on stderr what they lack."""
-    with Session(store) as session:
+def print_summary(store: Path, from_ns: int) -> None:
+    """Print the lines of the recording that began then, and on stderr what they lack."""
+    with Session(store, from_ns=from_ns) as session:
         answer = summary(session)
     names = ("tenant", "container", "launches", "copied", "waited", "nccl", "most launched")
     rows = [

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.errors import CotenantError, Unsupported
+from cotenant.query.command import option
 from cotenant.query.promises import NAMES, promise
 from cotenant.query.session import Session
 from cotenant.sim.idle import gpu_processes
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         raise Unsupported("recording needs root; try sudo (looking at a store does not)")
     seconds = duration_ns(args.duration) / 1e9
     store = Path(args.store or tempfile.mkdtemp(prefix="cotenant-demo-")).absolute()
+    began_ns = time.time_ns()  # Before the first row: others may lie in this store already.
     users = gpu_processes() if args.if_idle else 0
     if users:
         _say(f"{users} processes use a GPU library: recording them for {seconds:g} s")
@@ -60,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         if args.if_idle:
             _say("no process uses a GPU library here: simulated tenants run beside")
         _simulate(store, seconds)
-    _answer(store)
+    _answer(store, began_ns)
     return 0
 
 
@@ -118,9 +120,9 @@ def _failed(code: int, said: str) -> CotenantError:
     return error
 
 
-def _answer(store: Path) -> None:
-    print_summary(store)
-    with Session(store) as session:
+def _answer(store: Path, began_ns: int) -> None:
+    print_summary(store, began_ns)
+    with Session(store, from_ns=began_ns) as session:
         for name in NAMES:
             answer = session.ask(promise(name))
             print("\n" + promise(name).rstrip())
@@ -129,6 +131,7 @@ def _answer(store: Path) -> None:
             print("", *text.table(columns, rows, text.width_of_output()), sep="\n")
             for missing in text.incompleteness(answer.standing):
                 print(missing)
-    print(f"\nNext: cotenant tenants --store {store}")
-    print(f'      cotenant sql --store {store} "from cuda_events limit 5"')
-    print(f"      cotenant ask --store {store}")
+    here = option("--store", str(store))
+    print(f"\nNext: cotenant tenants {here}")
+    print(f'      cotenant sql {here} "from cuda_events limit 5"')
+    print(f"      cotenant ask {here}")

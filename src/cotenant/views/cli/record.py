@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import UsageError
+from cotenant.query.command import option
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.amounts import share, size_bytes
 from cotenant.views.window import duration_ns
@@ -170,6 +171,7 @@ def run(args: argparse.Namespace) -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
+    began_ns = time.time_ns()  # Before the first row: others may lie in this store already.
     recorder = Recorder(settings)
     recorder.attach()
     print(f"recording into {args.store}; stop with Ctrl-C", file=sys.stderr, flush=True)
@@ -184,8 +186,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         from cotenant.views.summary import print_summary
 
-        print_summary(Path(args.store))
-        print(f"\nNext: cotenant tenants --store {args.store}")
+        print_summary(Path(args.store), began_ns)
+        print(f"\nNext: cotenant tenants {option('--store', args.store)}")
     return 0
 
 
