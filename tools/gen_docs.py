@@ -19,6 +19,7 @@ TYPES = {
     "VARCHAR": "text",
     "BOOLEAN": "true or false",
     "DURATION": "duration (`90s`, `5m`)",
+    "PERIOD": "duration (`90s`, `5m`)",
     "TIME": "time (`2026-09-21T14:13:20`)",
 }
 

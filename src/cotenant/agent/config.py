@@ -48,6 +48,8 @@ def load_config(path: Path | None) -> Config:
         read = tomllib.loads(path.read_text())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 text; write it anew") from error
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is no TOML: {error}") from error
     return _checked(path, read)

@@ -11,6 +11,7 @@ that what ``--show-sql`` prints is exactly what was asked.
 """
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.errors import QuestionError, UsageError
-from cotenant.query.moments import duration_ns, moment_ns
+from cotenant.query.moments import duration_ns, moment_ns, period_ns
 from cotenant.query.tables import quoted
 
 _PARAM: Final = re.compile(r"(\w+)\s+([A-Z]+)\s*=\s*('[^']*'|\S+)\s*(.*)")
@@ -32,13 +33,28 @@ def _truth(text: str) -> bool:
     return known[text.lower()]
 
 
+def _whole(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 1 << 63:
+        raise ValueError
+    return number
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
 # The type's name in a header, how a value is read, and how it is called in an error.
 _TYPES: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
-    "BIGINT": (int, "a whole number"),
-    "DOUBLE": (float, "a number"),
+    "BIGINT": (_whole, "a whole number from 0 on"),
+    "DOUBLE": (_finite, "a number"),
     "VARCHAR": (str, "a text"),
     "BOOLEAN": (_truth, "true or false"),
     "DURATION": (duration_ns, "a duration like 90s, 5m or 2h"),
+    "PERIOD": (period_ns, "a duration longer than nothing, like 90s, 5m or 2h"),
     "TIME": (moment_ns, "a time like 2026-09-21T14:13:20"),
 }
 
@@ -65,7 +81,7 @@ class Parameter:
     def literal(self, value: Any) -> str:
         """The value as SQL."""
         if value is None:
-            kind = {"DURATION": "BIGINT", "TIME": "BIGINT"}.get(self.type, self.type)
+            kind = "BIGINT" if self.type in ("DURATION", "PERIOD", "TIME") else self.type
             return f"NULL::{kind}"
         if isinstance(value, bool):
             return str(value).lower()

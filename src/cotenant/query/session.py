@@ -198,7 +198,10 @@ class Session:
             connection.execute("COMMIT")
         except duckdb.Error as error:
             connection.execute("ROLLBACK")
-            raise StoreError(f"cannot read {self.store}: {one_line(error)}") from error
+            what = f"cannot read {self.store}: {one_line(error)}"
+            if ".parquet" in what:
+                what += "; restore that file, or move it away and do without its rows"
+            raise StoreError(what) from error
         except BaseException:
             connection.execute("ROLLBACK")
             raise

@@ -4,9 +4,9 @@ import argparse
 from typing import Any
 
 from cotenant.errors import UsageError
-from cotenant.query.moments import duration_ns, moment_ns
+from cotenant.query.moments import duration_ns, moment_ns, period_ns
 
-__all__ = ["add_window_arguments", "duration_ns", "moment_ns", "window"]
+__all__ = ["add_window_arguments", "duration_ns", "moment_ns", "period_ns", "window"]
 
 
 def add_window_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,11 +19,15 @@ def add_window_arguments(parser: argparse.ArgumentParser) -> None:
 
 def window(args: argparse.Namespace) -> dict[str, Any]:
     """What the options mean to a session."""
-    if args.since and args.from_:
+    if args.since is not None and args.from_ is not None:
         raise UsageError("--since and --from both say where to begin; give one of them")
+    from_ns = moment_ns(args.from_) if args.from_ is not None else None
+    to_ns = moment_ns(args.to) if args.to is not None else None
+    if from_ns is not None and to_ns is not None and from_ns >= to_ns:
+        raise UsageError(f"--from {args.from_} is not before --to {args.to}; give a time between")
     return {
         "tenant": args.tenant,
-        "since_ns": duration_ns(args.since) if args.since else None,
-        "from_ns": moment_ns(args.from_) if args.from_ else None,
-        "to_ns": moment_ns(args.to) if args.to else None,
+        "since_ns": duration_ns(args.since) if args.since is not None else None,
+        "from_ns": from_ns,
+        "to_ns": to_ns,
     }

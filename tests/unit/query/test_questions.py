@@ -43,7 +43,7 @@ def test_parameters_are_filled_in_by_their_type():
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("limit=many", "limit is a whole number, not 'many'"),
+        ("limit=many", "limit is a whole number from 0 on, not 'many'"),
         ("longer=7", "longer is a duration like 90s, 5m or 2h, not '7'"),
         ("limit", "'limit' sets nothing; write name=value"),
         ("top=7", "slow has no parameter top; it has limit, longer, who"),

@@ -1,6 +1,6 @@
 -- title: Launch rate and latency
 -- question: How many kernels does each tenant launch, and how long does a launch take it?
--- param: step DURATION = 1s   length of a window
+-- param: step PERIOD = 1s   length of a window
 -- param: limit BIGINT = 200   how many rows to show
 -- reading: One row per tenant and window. A mean that stays and a peak that jumps is a queue that
 -- was full or a thread that lost its CPU; ask around_slow_call about that moment.

@@ -1,6 +1,6 @@
 -- title: GPU memory over time
 -- question: How much GPU memory does each tenant hold, and when?
--- param: step DURATION = 10s   length of a window
+-- param: step PERIOD = 10s   length of a window
 -- param: limit BIGINT = 200   how many rows to show
 -- reading: Physical bytes at the end of each window, and the most within it. NULL means that the
 -- process ran before the recording and its memory is not known yet.

@@ -9,9 +9,9 @@ import argparse
 import importlib
 import os
 import sys
-from typing import Final
+from typing import Final, NoReturn
 
-from cotenant.errors import CotenantError
+from cotenant.errors import CotenantError, UsageError
 
 DEFAULT_STORE: Final = "/var/lib/cotenant"
 
@@ -31,23 +31,38 @@ VERBS: Final = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and where it says what is right."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with the exit code of wrong usage."""
+        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+
+
+def _directory(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; name a directory")
+    return text
+
+
 def default_store() -> str:
     """The store where none is named."""
-    return os.environ.get("COTENANT_STORE", DEFAULT_STORE)
+    return os.environ.get("COTENANT_STORE") or DEFAULT_STORE
 
 
 def store_argument(parser: argparse.ArgumentParser) -> None:
     """The ``--store`` option that every verb shares."""
     parser.add_argument(
         "--store",
+        type=_directory,
         default=default_store(),
         metavar="DIR",
         help=f"where the recording lies (default: $COTENANT_STORE, else {DEFAULT_STORE})",
     )
 
 
-def _parser(verb: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser(verb: str | None) -> _Parser:
+    parser = _Parser(
         prog="cotenant",
         description="On a shared GPU host, ask which tenant did what.",
         epilog="cotenant VERB --help shows a verb's options, with examples.",
@@ -79,12 +94,32 @@ def _one_line(error: CotenantError) -> str:
     return cell(" ".join(str(error).splitlines()))
 
 
+def _check(verb: str, strangers: list[str], words: list[str]) -> None:
+    """Refuse options that the verb does not have, and text that no store can hold."""
+    if strangers:
+        unknown = " ".join(strangers)
+        raise UsageError(f"{verb} knows no {unknown}; see `cotenant {verb} --help`")
+    for word in words:
+        # What follows `sim run` is for a program of the user's own.
+        if verb != "sim" and not _is_utf8(word):
+            raise UsageError(f"{word!r} is not UTF-8 text; write it anew")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code is 0 done, 1 failed, 2 wrong usage, 3 host not capable."""
     words = sys.argv[1:] if argv is None else argv
     verb = next((word for word in words if not word.startswith("-")), None)
-    args = _parser(verb).parse_args(words)
+    args, strangers = _parser(verb).parse_known_args(words)
     try:
+        _check(args.verb, strangers, words)
         return int(args.run(args))
     except CotenantError as error:
         print(f"cotenant: {_one_line(error)}", file=sys.stderr)

@@ -5,14 +5,32 @@ import re
 from typing import Final
 
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SMALLEST_RING: Final = 4 << 10
+_LARGEST_RING: Final = 1 << 30
+_LAST_PORT: Final = 65_535
 
 
 def size_bytes(text: str) -> int:
     """``500m`` or ``10g`` in bytes."""
     found = re.fullmatch(r"(\d+)\s*([kmgt]?)(i?b)?", text.strip().lower())
-    if not found or int(found[1]) == 0:
+    if not found or not 0 < float(found[1]) < 1 << 63:
         raise argparse.ArgumentTypeError(f"{text} is no size; write 500m or 10g")
     return int(found[1]) * _UNITS[found[2]]
+
+
+def ring_bytes(text: str) -> int:
+    """``16m`` in bytes: what the kernel takes as the size of a ring."""
+    size = size_bytes(text)
+    if size & (size - 1) or not _SMALLEST_RING <= size <= _LARGEST_RING:
+        raise argparse.ArgumentTypeError(f"{text} is no power of two from 4k to 1g; write 16m")
+    return size
+
+
+def port(text: str) -> int:
+    """A TCP port; 0 is any that is free."""
+    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text} is no port; write one from 0 to {_LAST_PORT}")
+    return int(text)
 
 
 def share(text: str) -> float:

@@ -20,7 +20,7 @@ from cotenant.sim.tenant import Shared, demo_tenants
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.summary import print_summary
-from cotenant.views.window import duration_ns
+from cotenant.views.window import period_ns
 
 HELP = "Three GPU tenants share a simulated GPU; this records them and asks what each did."
 EXAMPLES = """
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     """Record, simulate, stop, ask."""
     if os.geteuid() != 0:
         raise Unsupported("recording needs root; try sudo (looking at a store does not)")
-    seconds = duration_ns(args.duration) / 1e9
+    seconds = period_ns(args.duration) / 1e9
     store = Path(args.store or tempfile.mkdtemp(prefix="cotenant-demo-")).absolute()
     began_ns = time.time_ns()  # Before the first row: others may lie in this store already.
     users = gpu_processes() if args.if_idle else 0

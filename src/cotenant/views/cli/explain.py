@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look, print the findings, and say what they rest on."""
     chosen = window(args)
-    tenants = _tenants(args.store, chosen) if args.tenant else None
+    tenants = _tenants(args.store, chosen) if args.tenant is not None else None
     with Session(args.store, **(chosen | {"tenant": None})) as session:
         found = _with_options(explain(session, tenants), given(args, tenant=False))
         empty = not session.segments

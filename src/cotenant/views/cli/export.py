@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             rows = export(session, args.format, output, args.table)
         except OSError as error:
-            raise CotenantError(f"cannot write {output}: {error.strerror or error}") from error
+            why = error.strerror or error
+            raise CotenantError(f"cannot write {output}: {why}; name another --output") from error
     if rows:
         print(f"{text.count(rows)} rows to {output}")
     else:

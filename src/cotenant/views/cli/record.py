@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from cotenant.errors import UsageError
 from cotenant.query.command import option
 from cotenant.views.cli import store_argument
-from cotenant.views.cli.amounts import share, size_bytes
-from cotenant.views.window import duration_ns
+from cotenant.views.cli.amounts import ring_bytes, share, size_bytes
+from cotenant.views.window import duration_ns, period_ns
 
 if TYPE_CHECKING:
     from cotenant.agent.record import Progress
@@ -99,9 +99,9 @@ def _add_how(group: Any) -> None:
     )
     group.add_argument(
         "--ring-bytes",
-        type=int,
+        type=ring_bytes,
         default=16 << 20,
-        metavar="N",
+        metavar="SIZE",
         help="size of the event ring, a power of two (default: 16 MiB)",
     )
 
@@ -152,7 +152,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings = Settings(
         store=Path(args.store),
-        seconds=duration_ns(args.duration) / 1e9 if args.duration else None,
+        seconds=period_ns(args.duration) / 1e9 if args.duration is not None else None,
         attach=args.attach,
         layers=args.layers,
         calls=args.calls,
@@ -165,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
         config=load_config(args.config),
         budget=args.budget,
         budget_rest_s=duration_ns(args.budget_rest) / 1e9,
-        keep_ns=duration_ns(args.keep) if args.keep else None,
+        keep_ns=period_ns(args.keep) if args.keep is not None else None,
         max_bytes=args.max_bytes,
     )
     stop = threading.Event()

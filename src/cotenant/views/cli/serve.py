@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 from cotenant.errors import CotenantError, UsageError
+from cotenant.store.layout import check_readable
 from cotenant.views.cli import store_argument
+from cotenant.views.cli.amounts import port
 
 HELP = "Serve the page: the tenants' timeline, tables, SQL and /metrics. Needs no privilege."
 EXAMPLES = """
@@ -24,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
     store_argument(parser)
     parser.add_argument("--tenant", metavar="NAME", help="serve what this tenant did, no more")
-    parser.add_argument("--port", type=int, default=7411, help="default: 7411; 0 is any free one")
+    parser.add_argument("--port", type=port, default=7411, help="default: 7411; 0 is any free one")
     parser.add_argument("--address", default="127.0.0.1", help="default: 127.0.0.1")
     parser.add_argument(
         "--name",
@@ -55,9 +57,13 @@ def run(args: argparse.Namespace) -> int:
         names=tuple(args.name),
     )
     listening = server.bound_socket(settings)
-    port = listening.getsockname()[1]
     host = f"[{args.address}]" if ":" in args.address else args.address
-    print(f"serving {args.store} at http://{host}:{port}/#token={settings.token}", flush=True)
+    at = f"http://{host}:{listening.getsockname()[1]}/#token={settings.token}"
+    print(f"serving {args.store} at {at}", flush=True)
+    try:
+        check_readable(settings.store)
+    except CotenantError as error:
+        print(f"nothing to show yet: {error}", file=sys.stderr)
     if not server.is_loopback(args.address):
         print(
             "anyone on the way can read this: it is not encrypted; an ssh tunnel is better",
@@ -71,7 +77,8 @@ def _token(file: Path) -> str:
     try:
         token = file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the token in {file}: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"cannot read the token in {file}: {why}; name another file") from error
     if not _TOKEN.fullmatch(token):
         raise UsageError(f"the token in {file} is no word of 16 to 256 letters, digits or -._~+/=")
     return token

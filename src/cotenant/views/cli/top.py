@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from cotenant.errors import CotenantError
-from cotenant.query.moments import duration_ns
+from cotenant.query.moments import period_ns
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     """Show until told to stop."""
     from cotenant.views.tui.sample import Source
 
-    source = Source(Path(args.store), args.tenant, duration_ns(args.window) / 1e9)
+    source = Source(Path(args.store), args.tenant, period_ns(args.window) / 1e9)
     if args.once or args.json or not sys.stdout.isatty():
         return _once(source, as_json=args.json)
     try:

@@ -1,5 +1,6 @@
 """The server: the page, its JSON and /metrics, on loopback unless told otherwise."""
 
+import errno
 import ipaddress
 import os
 import secrets
@@ -129,6 +130,8 @@ def application(settings: Settings, port: int, workers: tuple[Worker, Worker]) -
 
 def bound_socket(settings: Settings) -> socket.socket:
     """The listening socket; port 0 takes any that is free."""
+    if not settings.address:
+        raise UsageError("--address is empty; write 127.0.0.1, or 0.0.0.0 to listen everywhere")
     family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -136,9 +139,10 @@ def bound_socket(settings: Settings) -> socket.socket:
         listening.bind((settings.address, settings.port))
     except OSError as error:
         listening.close()
+        another = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--address"
         raise UsageError(
             f"cannot listen on {settings.address} port {settings.port}: {error.strerror}; "
-            "choose another with --port"
+            f"choose another with {another}"
         ) from error
     return listening
 

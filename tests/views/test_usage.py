@@ -1,0 +1,132 @@
+"""Wrong usage of any verb: one line that says what is wrong, and exit code 2."""
+
+import contextlib
+import io
+
+import pytest
+
+from cotenant.errors import UsageError
+from cotenant.query.moments import duration_ns, moment_ns
+from cotenant.views.cli import VERBS, main
+from cotenant.views.web import server
+
+MANY = "9" * 499
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("serve --port 70000", "70000 is no port; write one from 0 to 65535"),
+        ("serve --port -1", "-1 is no port"),
+        (f"serve --port {MANY}", "is no port"),
+        ("serve --address=", "--address is empty"),
+        ("serve --token-file /nowhere/token", "No such file or directory; name another file"),
+        ("top --once --window 0s", "'0s' is no time at all; write 90s, 5m or 2h"),
+        (f"top --once --window {MANY}s", "is longer than 292 years"),
+        (f"tenants --since {MANY}s", "is longer than 292 years"),
+        ("tenants --since=", "'' is no duration"),
+        ("tenants --from=", "'' is no time"),
+        (f"tenants --to {MANY}", "is after the year 2262"),
+        (f"tenants --to {MANY * 11}", "is after the year 2262"),
+        ("tenants --from 2026-09-22 --to 2026-09-21", "--from 2026-09-22 is not before --to"),
+        ("tenants --store=", "--store: is empty; name a directory"),
+        ("tenants --bogus", "tenants knows no --bogus; see `cotenant tenants --help`"),
+        ("ask top_kernels limit=-1", "limit is a whole number from 0 on, not '-1'"),
+        (f"ask top_kernels limit={MANY}", "limit is a whole number from 0 on"),
+        ("ask launch_rate step=0s", "step is a duration longer than nothing"),
+        (f"ask launch_rate step={MANY}s", "step is a duration longer than nothing"),
+        ("ask compare_tenants a=\udcff", "is not UTF-8 text"),
+        ("sql \udcff", "is not UTF-8 text"),
+        ("sql", "the following arguments are required: SQL; see `cotenant sql --help`"),
+        ("export bogus", "invalid choice: 'bogus'"),
+        ("record --for 0s", "'0s' is no time at all"),
+        ("record --for=", "'' is no duration"),
+        ("record --keep 0s", "'0s' is no time at all"),
+        ("record --ring-bytes 3", "3 is no power of two from 4k to 1g"),
+        ("record --ring-bytes -4096", "is no size"),
+        (f"record --max-bytes {MANY * 11}t", "is no size"),
+        ("record --budget nan", "nan is no percentage"),
+        (f"record --budget-rest {MANY}s", "is longer than 292 years"),
+        ("demo --for 0s", "'0s' is no time at all"),
+        ("sim bogus", "invalid choice: 'bogus'"),
+        ("rekord", "invalid choice: 'rekord'"),
+    ],
+    ids=lambda words: words[:40],
+)
+def test_what_cannot_be_meant_is_one_line_and_exit_code_2(words, said, store, monkeypatch, capsys):
+    monkeypatch.setenv("COTENANT_STORE", str(store))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("cotenant.agent.record.Recorder", None)  # Nothing gets that far.
+    code = _left(words.split())
+    out, err = capsys.readouterr()
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
+def _left(words):
+    try:
+        return main(words)
+    except SystemExit as left:
+        return left.code
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_examples(verb):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert _left([verb, "--help"]) == 0
+    assert f"usage: cotenant {verb}" in out.getvalue()
+    assert f"\n  cotenant {verb}" in out.getvalue().replace("  sudo cotenant", "  cotenant")
+
+
+def test_a_tenant_of_no_name_is_nobody(cotenant):
+    for words in (("explain",), ("ask", "top_kernels"), ("tenants",)):
+        code, out, err = cotenant(*words, "--tenant", "")
+        assert (code, out) == (1, "")
+        assert err == "cotenant: there is no tenant ; see `cotenant tenants`\n"
+
+
+def test_a_variable_that_is_empty_names_no_store(monkeypatch, capsys):
+    monkeypatch.setenv("COTENANT_STORE", "")
+    monkeypatch.setattr("cotenant.views.cli.DEFAULT_STORE", "/nowhere/store")
+    assert main(["tenants"]) == 1
+    assert capsys.readouterr().err.startswith("cotenant: no store at /nowhere/store; ")
+
+
+def test_the_longest_times_are_still_times():
+    assert duration_ns("106751d") == 106_751 * 86_400 * 10**9
+    assert moment_ns("9223372036854775807") == 9_223_372_036_854_775_807
+    with pytest.raises(UsageError):
+        moment_ns("9223372036854775808")
+
+
+@pytest.mark.parametrize(
+    ("address", "another"), [("127.0.0.1", "--port"), ("192.0.2.1", "--address")]
+)
+def test_where_nobody_can_listen_the_option_to_change_is_named(tmp_path, address, another):
+    with server.bound_socket(server.Settings(tmp_path, port=0)) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"choose another with {another}$"):
+            server.bound_socket(server.Settings(tmp_path, address=address, port=port))
+
+
+def test_a_file_that_is_torn_is_named_with_what_to_do(cotenant, store):
+    [file, *_] = sorted(store.glob("cuda_events/*/*/*.parquet"))
+    file.write_bytes(b"torn")
+    code, out, err = cotenant("tenants")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert str(file) in err
+    assert err.endswith("; restore that file, or move it away and do without its rows\n")
+    file.unlink()
+    code, _, err = cotenant("tenants")
+    assert code == 0
+    assert "incomplete: 1 segments are missing" in err
+
+
+def test_a_store_that_cannot_be_shown_yet_is_said_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(server, "serve", lambda settings, listening: listening.close())
+    (tmp_path / "file").write_text("no store")
+    assert main(["serve", "--port", "0", "--store", str(tmp_path / "file")]) == 0
+    said = f"nothing to show yet: {tmp_path / 'file'} is a file, not a store; "
+    assert capsys.readouterr().err == said + "name a directory with --store\n"
