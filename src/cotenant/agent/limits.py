@@ -23,6 +23,7 @@ class Limits:
         self._ledger = ledger
         self._mounts = mounts() if hierarchies is None else hierarchies
         self._told: dict[int, tuple[float | None, int | None]] = {}
+        self._limited: set[tuple[int, int]] = set()  # Hierarchy and kernel id.
         self._looks = 0
 
     def sample(self, now_ns: int) -> Any | None:
@@ -44,18 +45,23 @@ class Limits:
             for cgroup_id, limits in found.items()
             if self._told.get(cgroup_id) != limits
         ]
-        self._told |= found
+        self._told = {cgroup_id: at for cgroup_id, at in found.items() if at != (None, None)}
         return rows_of(LIMITS, rows) if rows else None
 
     def _read(self) -> Iterator[tuple[int, float | None, int | None]]:
+        """Every cgroup that has a limit, or had one at the last look."""
+        before, self._limited = self._limited, set()
         for mount in self._mounts:
             if mount.hierarchy != V2 and not {"cpu", "memory"} & set(mount.controllers):
                 continue
             for there in walk(mount):
                 directory = mount.directory / there.path.removeprefix(mount.root).lstrip("/")
                 cpus, memory = cpu_limit(directory), memory_limit(directory)
-                if cpus is None and memory is None:
-                    continue
+                key = (mount.hierarchy, there.kernel_id)
+                if cpus is not None or memory is not None:
+                    self._limited.add(key)
+                elif key not in before or not directory.exists():
+                    continue  # One that goes away had its limits to the end.
                 ids = np.array([there.kernel_id], np.uint64)
                 yield int(self._ledger.translate_in(mount.hierarchy, ids)[0]), cpus, memory
 

@@ -49,6 +49,35 @@ def test_limits_are_told_when_they_change(tmp_path: Path) -> None:
     assert [table.column("cpus").to_pylist() for table in changed] == [[3.0]]
 
 
+def test_a_limit_that_is_lifted_is_told_once_as_none(tmp_path: Path) -> None:
+    write(tmp_path / "a", cpu__max="100000 100000", memory__max="4096")
+    write(tmp_path / "b", cpu__max="max 100000", memory__max="max")
+    limits = Limits(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
+
+    def look() -> list[tuple[float | None, int | None]]:
+        tables = [table for n in range(10) if (table := limits.sample(n)) is not None]
+        rows = [row for table in tables for row in table.to_pylist()]
+        return [(row["cpus"], row["memory_bytes"]) for row in rows]
+
+    assert look() == [(1.0, 4096)]
+    write(tmp_path / "a", cpu__max="max 100000")
+    assert look() == [(None, 4096)]
+    write(tmp_path / "a", memory__max="max")
+    assert look() == [(None, None)]
+    assert look() == []
+    write(tmp_path / "a", memory__max="8192")
+    assert look() == [(None, 8192)]
+
+
+def test_a_cgroup_that_goes_away_keeps_the_limits_it_had(tmp_path: Path) -> None:
+    group = write(tmp_path / "a", cpu__max="100000 100000")
+    limits = Limits(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
+    assert limits.sample(1) is not None
+    (group / "cpu.max").unlink()
+    group.rmdir()
+    assert [limits.sample(n) for n in range(2, 22)] == [None] * 20
+
+
 @pytest.mark.parametrize("name", ["throttled_usec", "throttled_time"])
 def test_time_stood_still_is_what_was_added_since_the_last_look(name: str, tmp_path: Path) -> None:
     unit = 1000 if name == "throttled_usec" else 1
