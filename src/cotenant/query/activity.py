@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from cotenant.query.levels import recording_at
 from cotenant.query.tables import quoted
 from cotenant.schema import TABLES
 
@@ -13,7 +14,7 @@ class Part:
 
     table: str
     columns: dict[str, str]  # Name to SQL, over the window's rows of one cgroup.
-    source: str = ""  # SQL in place of the table's name.
+    level: str | None = None  # The key whose last row before the window's end counts.
 
 
 _LAUNCH: Final = "op IN ('launch', 'graph_launch')"
@@ -40,9 +41,8 @@ _PARTS: Final = (
     Part("tcp_events", {"retransmits": "sum(weight) FILTER (op = 'retransmit')"}),
     Part(
         "gpu_memory",
-        {"gpu_bytes": "sum(held)"},
-        source="(SELECT cgroup_id, gpu, max_by(bytes, timestamp_ns) AS held "
-        "FROM gpu_memory GROUP BY ALL)",
+        {"gpu_bytes": "sum(bytes)"},
+        level="cgroup_id, gpu",
     ),
     Part("losses", {"lost": "sum(lost)", "shed": "sum(shed)"}),
 )
@@ -66,8 +66,17 @@ def _part(part: Part, start_ns: int, end_ns: int) -> str:
         nothing = ", ".join(f"NULL::BIGINT AS {name}" for name in part.columns)
         return f"SELECT NULL::BIGINT AS cgroup_id, {nothing} WHERE false"
     window = f"WHERE timestamp_ns >= {start_ns} AND timestamp_ns < {end_ns}"
-    source = part.source or f"{part.table} {window}"
+    source = f"{part.table} {window}" if part.level is None else _last(part, end_ns)
     return f"SELECT cgroup_id, {columns} FROM {source} GROUP BY cgroup_id"
+
+
+def _last(part: Part, end_ns: int) -> str:
+    """The rows that hold when the window ends, however old; of the recording that goes on then."""
+    return (
+        f"(SELECT t.* FROM {part.table} t LEFT JOIN {recording_at(end_ns)} r USING (node) "
+        f"WHERE t.timestamp_ns < {end_ns} AND t.timestamp_ns >= coalesce(r.started_ns, 0) "
+        f"QUALIFY row_number() OVER (PARTITION BY {part.level} ORDER BY timestamp_ns DESC) = 1)"
+    )
 
 
 def tenants_sql(start_ns: int, end_ns: int, *, in_flight: bool = False) -> str:
@@ -81,7 +90,8 @@ def tenants_sql(start_ns: int, end_ns: int, *, in_flight: bool = False) -> str:
         else f"sum({name}) / {seconds:.9f} AS {name}"
         for name in COLUMNS
     )
-    anything = ", ".join(COLUMNS)
+    # Who holds nothing any more does nothing.
+    anything = ", ".join(f"nullif({name}, 0)" if name == "gpu_bytes" else name for name in COLUMNS)
     share = _in_flight(start_ns, end_ns) if in_flight else _in_flight_unknown()
     return f"""WITH {parts},
 in_flight_part AS ({share}),

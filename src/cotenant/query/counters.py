@@ -14,7 +14,8 @@ FATES: Final = {
 }
 MEMORY: Final = """
 SELECT tenant, gpu, sum(held)::BIGINT AS bytes
-  FROM (SELECT cgroup_id, gpu, max_by(bytes, timestamp_ns) AS held FROM gpu_memory GROUP BY ALL)
+  FROM (SELECT cgroup_id, gpu, arg_max_null(bytes, timestamp_ns) AS held
+          FROM gpu_memory GROUP BY ALL)
   JOIN containers USING (cgroup_id)
  GROUP BY ALL ORDER BY ALL"""
 INFO: Final = """

@@ -17,6 +17,7 @@ from cotenant.query.batches import Batches, FileGone
 from cotenant.query.catalog import Catalog
 from cotenant.query.connection import connect
 from cotenant.query.derived import with_sources
+from cotenant.query.levels import create_level_views
 from cotenant.query.losses import losses_of, span_of
 from cotenant.query.statement import Statement, one_line, read_only
 from cotenant.query.tables import Window, create_views
@@ -195,6 +196,7 @@ class Session:
                 create_views(connection, self.store, segments, Window())
                 select_tenant(connection, self._tenant)
             create_views(connection, self.store, segments, self._window)
+            create_level_views(connection, self.store, segments, self._window)
             connection.execute("COMMIT")
         except duckdb.Error as error:
             connection.execute("ROLLBACK")

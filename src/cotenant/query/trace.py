@@ -91,12 +91,11 @@ order by e.timestamp_ns
     Source(
         "gpu_memory",
         """
-select c.tenant, 'memory on ' || coalesce(m.gpu, 'its GPU') as track, 'bytes' as name,
-       m.timestamp_ns as start_ns, NULL::bigint as duration_ns, m.bytes as value
-from gpu_memory m
-join containers c using (cgroup_id)
-where m.bytes is not null
-order by m.timestamp_ns
+select tenant, 'memory on ' || coalesce(gpu, 'its GPU') as track, 'bytes' as name,
+       timestamp_ns as start_ns, NULL::bigint as duration_ns, bytes as value
+from held_memory
+where bytes is not null
+order by timestamp_ns
 """,
     ),
 )

@@ -129,7 +129,7 @@ IN_FLIGHT: Final = Table(
 
 GPU_MEMORY: Final = Table(
     "gpu_memory",
-    "Device bytes held per tenant and GPU over time.",
+    "Device bytes held per cgroup and GPU, whenever they changed.",
     (
         Column("timestamp_ns", "int64", "when it was so, UTC", False),
         Column("cgroup_id", "int64", "joins containers", False),

@@ -113,7 +113,8 @@ class Metrics:
         held: Counter[Labels] = Counter()
         for row in session.ask(counters.MEMORY).rows():
             labels = (("tenant", self._tenant(row["tenant"])), ("gpu", row["gpu"] or "unknown"))
-            held[labels] += row["bytes"] or 0
+            if row["bytes"] is not None:
+                held[labels] += row["bytes"]
         yield from _series(
             "cotenant_gpu_memory_bytes", "gauge", "Device memory that a tenant holds.", held
         )

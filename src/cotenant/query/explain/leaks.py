@@ -10,7 +10,7 @@ from cotenant.query.explain.finding import Finding, percent
 from cotenant.query.solve import groups_of
 
 TABLES: Final = ("gpu_memory",)
-NEEDS: Final = ("gpu_memory",)
+NEEDS: Final = ("held_memory",)
 FEWEST: Final = 20  # Changes, below which a growth is a start.
 GROWTH: Final = 0.2  # Of what is held in the end.
 LEAST_BYTES: Final = 64 << 20
@@ -18,11 +18,10 @@ RISES: Final = 0.8
 _THIRDS: Final = 3
 
 _SQL: Final = """
-select c.tenant, m.gpu, m.timestamp_ns, m.bytes
-from gpu_memory m
-join containers c using (cgroup_id)
-where m.bytes is not null
-order by c.tenant, m.gpu, m.timestamp_ns
+select tenant, gpu, timestamp_ns, bytes
+from held_memory
+where bytes is not null
+order by tenant, gpu, timestamp_ns
 """
 
 

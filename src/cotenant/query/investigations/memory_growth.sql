@@ -4,16 +4,13 @@
 -- level off is a leak, or a cache that has no limit. `unfreed` counts allocations minus frees.
 with held as (
     select
-        c.tenant,
-        m.gpu,
-        m.timestamp_ns,
-        m.bytes,
-        m.bytes - lag(m.bytes) over (
-            partition by m.cgroup_id, m.gpu order by m.timestamp_ns
-        )                                           as change
-    from gpu_memory m
-    join containers c using (cgroup_id)
-    where m.bytes is not null
+        tenant,
+        gpu,
+        timestamp_ns,
+        bytes,
+        bytes - lag(bytes) over (partition by tenant, gpu order by timestamp_ns) as change
+    from held_memory
+    where bytes is not null
 ),
 calls as (
     select

@@ -1,7 +1,8 @@
 -- title: Rightsize
 -- question: What does each tenant use at the median, at the 99th percentile and at most, of its limits?
--- reading: Per second, seconds without any use included. A limit of NULL is none, or one that was
--- not seen. `throttled_ns` is how long threads stood still because the CPU limit was used up: with
+-- reading: Per second, seconds without any use included; GPU memory on all GPUs, from its first byte
+-- on. Limits are those in the end, each on the outermost cgroup that has it; NULL is none, or one
+-- that was not seen. `throttled_ns` is how long threads stood still because the CPU limit was used up: with
 -- a `cpus_p99` near `cpus_limit`, raise it; with a peak far below, it can be lowered.
 with seconds as (
     select
@@ -45,30 +46,103 @@ host as (
     from each_second
     group by tenant
 ),
+ended as (
+    select max(timestamp_ns) as end_ns
+    from (
+        select timestamp_ns from totals
+        union all
+        select timestamp_ns from gpu_memory
+        union all
+        select timestamp_ns from limits
+    )
+),
+gpu_changes as (
+    select
+        tenant,
+        timestamp_ns,
+        coalesce(bytes, 0) - coalesce(lag(bytes) over each_gpu, 0) as change,
+        (bytes is null)::bigint
+            - coalesce(lag((bytes is null)::bigint) over each_gpu, 0) as unknown
+    from held_memory
+    window each_gpu as (partition by tenant, gpu order by timestamp_ns)
+),
+gpu_levels as (
+    select
+        tenant,
+        sum(sum(change)) over so_far                as bytes,
+        sum(sum(unknown)) over so_far               as unknown,
+        coalesce(lead(timestamp_ns) over so_far, any_value(end_ns)) - timestamp_ns as held_ns
+    from gpu_changes
+    cross join ended
+    group by tenant, timestamp_ns
+    window so_far as (partition by tenant order by timestamp_ns)
+),
+gpu_ranks as (
+    select
+        tenant,
+        bytes,
+        sum(held_ns) over (partition by tenant order by bytes) as up_to_ns,
+        sum(held_ns) over (partition by tenant)     as all_ns
+    from gpu_levels
+    where unknown = 0
+),
 gpu as (
     select
-        c.tenant,
-        quantile_disc(m.bytes, 0.5)                 as gpu_bytes_p50,
-        quantile_disc(m.bytes, 0.99)                as gpu_bytes_p99,
-        max(m.bytes)                                as gpu_bytes_peak
-    from gpu_memory m
-    join containers c using (cgroup_id)
-    where m.bytes is not null
-    group by c.tenant
+        tenant,
+        min(bytes) filter (up_to_ns >= 0.5 * all_ns)::bigint as gpu_bytes_p50,
+        min(bytes) filter (up_to_ns >= 0.99 * all_ns)::bigint as gpu_bytes_p99,
+        max(bytes)::bigint                          as gpu_bytes_peak
+    from gpu_ranks
+    group by tenant
 ),
-allowed as (
+there as (
     select
-        c.tenant,
-        sum(l.cpus)                                 as cpus_limit,
-        sum(l.memory_bytes)::bigint                 as memory_limit_bytes
+        * exclude (removed_ns),
+        -- Far away, for who is still there.
+        case when removed_ns <= end_ns then removed_ns else 9223372036854775807 end as until_ns,
+        max(until_ns) over (partition by tenant) = 9223372036854775807 as lives
+    from containers
+    cross join ended
+),
+limited as (
+    select t.*, l.cpus, l.memory_bytes
     from (
-        select cgroup_id, arg_max(cpus, timestamp_ns) as cpus,
-            arg_max(memory_bytes, timestamp_ns) as memory_bytes
+        select
+            cgroup_id,
+            arg_max_null(cpus, timestamp_ns)        as cpus,
+            arg_max_null(memory_bytes, timestamp_ns) as memory_bytes
         from limits
         group by cgroup_id
     ) l
-    join containers c using (cgroup_id)
-    group by c.tenant
+    join there t using (cgroup_id)
+    where l.cpus is not null or l.memory_bytes is not null
+    -- Of a tenant that is gone, what was there last.
+    qualify t.until_ns = if(
+        t.lives, 9223372036854775807, max(t.until_ns) over (partition by t.tenant)
+    )
+),
+outermost as (
+    select
+        i.cgroup_id,
+        any_value(i.tenant)                         as tenant,
+        any_value(i.cpus)                           as cpus,
+        any_value(i.memory_bytes)                   as memory_bytes,
+        count(o.cpus)                               as cpus_above,
+        count(o.memory_bytes)                       as memory_above
+    from limited i
+    left join limited o
+      on o.tenant = i.tenant and o.node = i.node and o.boot_id = i.boot_id
+     and o.hierarchy is not distinct from i.hierarchy
+     and starts_with(i.cgroup_path, o.cgroup_path || '/')
+    group by i.cgroup_id
+),
+allowed as (
+    select
+        tenant,
+        sum(cpus) filter (cpus_above = 0)           as cpus_limit,
+        sum(memory_bytes) filter (memory_above = 0)::bigint as memory_limit_bytes
+    from outermost
+    group by tenant
 ),
 stopped as (
     select c.tenant, sum(e.duration_ns)::bigint     as throttled_ns

@@ -1,0 +1,35 @@
+-- view: GPU memory that each tenant holds on each GPU, in all its cgroups; a row per change, which
+-- holds until the next. `bytes` is NULL while any part of it is not known.
+-- from: gpu_memory, containers
+with changes as (
+    select
+        c.tenant,
+        m.gpu,
+        m.timestamp_ns,
+        coalesce(m.bytes, 0) - coalesce(lag(m.bytes) over own, 0) as bytes,
+        coalesce(m.allocations, 0) - coalesce(lag(m.allocations) over own, 0) as allocations,
+        (m.bytes is null)::bigint
+            - coalesce(lag((m.bytes is null)::bigint) over own, 0) as unknown
+    from gpu_memory m
+    join containers c using (cgroup_id)
+    window own as (partition by m.cgroup_id, m.gpu order by m.timestamp_ns)
+),
+moments as (
+    select
+        tenant,
+        gpu,
+        timestamp_ns,
+        sum(bytes)                                  as bytes,
+        sum(allocations)                            as allocations,
+        sum(unknown)                                as unknown
+    from changes
+    group by tenant, gpu, timestamp_ns
+)
+select
+    tenant,
+    gpu,
+    timestamp_ns,
+    (case when sum(unknown) over so_far = 0 then sum(bytes) over so_far end)::bigint as bytes,
+    (sum(allocations) over so_far)::bigint          as allocations
+from moments
+window so_far as (partition by tenant, gpu order by timestamp_ns)
