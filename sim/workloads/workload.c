@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -349,22 +350,22 @@ static void take_option(int option, const char *value)
 {
 	switch (option) {
 	case O_API: options.api = api_find(value); break;
-	case O_STEPS: options.steps = strtoull(value, NULL, 10); break;
-	case O_SEED: options.seed = strtoull(value, NULL, 10); break;
-	case O_RATE: options.rate = strtod(value, NULL); break;
-	case O_KERNELS: options.kernels = atoi(value); break;
-	case O_THREADS: options.threads = atoi(value); break;
-	case O_STREAMS: options.streams = atoi(value); break;
-	case O_DEVICE: options.device = atoi(value); break;
-	case O_SPIN_US: options.spin_us = strtod(value, NULL); break;
-	case O_SPIN_LOOPS: options.spin_loops = strtoull(value, NULL, 10); break;
+	case O_STEPS: options.steps = whole(value, UINT64_MAX); break;
+	case O_SEED: options.seed = whole(value, UINT64_MAX); break;
+	case O_RATE: options.rate = positive(value); break;
+	case O_KERNELS: options.kernels = whole(value, INT_MAX); break;
+	case O_THREADS: options.threads = whole(value, INT_MAX); break;
+	case O_STREAMS: options.streams = whole(value, INT_MAX); break;
+	case O_DEVICE: options.device = whole(value, INT_MAX); break;
+	case O_SPIN_US: options.spin_us = positive(value); break;
+	case O_SPIN_LOOPS: options.spin_loops = whole(value, UINT64_MAX); break;
 	case O_CHECKPOINT: options.checkpoint = value; break;
 	case O_READY: options.ready = value; break;
 	case O_START_ON: options.start_on = value; break;
-	case O_PAUSE_AFTER: options.pause_after = strtoull(value, NULL, 10); break;
+	case O_PAUSE_AFTER: options.pause_after = whole(value, UINT64_MAX); break;
 	case O_RESUME_ON: options.pause_file = value; break;
-	case O_RANKS: options.ranks = atoi(value); break;
-	case O_RANK: options.rank = atoi(value); break;
+	case O_RANKS: options.ranks = whole(value, INT_MAX); break;
+	case O_RANK: options.rank = whole(value, INT_MAX); break;
 	case O_ID_FILE: options.id_file = value; break;
 	default: usage();
 	}

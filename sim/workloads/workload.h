@@ -96,6 +96,10 @@ void gpu_stream_wait(struct worker *w, void *stream);
 void gpu_device_wait(struct worker *w);
 void gpu_allreduce(struct worker *w, size_t floats, void *stream);
 void check(int error, const char *what);
+
+/* Of an option's value, from 0 on; what is no such number ends the workload. */
+uint64_t whole(const char *value, uint64_t most);
+double positive(const char *value);
 uint64_t random_next(struct worker *w);
 
 /* stories.c */

@@ -1,9 +1,12 @@
 """Workloads: what they say they did is what the libraries saw."""
 
 import itertools
+import subprocess
 from collections import Counter
 
 import pytest
+
+from cotenant import sim
 
 APIS = ("driver", "runtime12", "runtime13")
 STEPS = 1009
@@ -95,3 +98,25 @@ def test_a_kernel_takes_the_time_that_was_declared_for_it(truth):
         "_Z14softmax_kernelPKfPfi": 11_000,
         "_Z16layernorm_kernelPKfS0_S0_Pfi": 500,
     }
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--steps", "-1"),
+        ("--steps", "many"),
+        ("--steps", "18446744073709551616"),
+        ("--threads", "2147483648"),
+        ("--rate", "nan"),
+        ("--rate", "-1"),
+        ("--kernels", "3x"),
+        ("--seed", ""),
+    ],
+)
+def test_a_number_that_is_none_is_one_line_and_exit_code_2(option, value):
+    done = subprocess.run(
+        sim.command("launch", [option, value]),
+        env=sim.environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    said = f"workload: {value} is no number that this option takes\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
