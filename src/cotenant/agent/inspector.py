@@ -49,6 +49,7 @@ class Inspector:
 
     def _answer(self, message: Message) -> None:
         """Many small messages; the one with the question's number comes last."""
+        self._symbols.next_question()
         for devices in self._each(_devices, message["devices"]):
             self._tell(devices)
         for kernels in slices(self._each(self._kernel, message["kernels"])):

@@ -8,8 +8,9 @@ import os
 import re
 import struct
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,8 @@ from cotenant.probes.roots import open_mapping
 _MAPS_MAX: Final = 65536
 _FILES_MAX: Final = 512
 _VARIABLES_MAX: Final = 20_000
+_NAMES_BYTES_MAX: Final = 16 << 20  # Per process: a hostile one must not fill our memory.
+_ENTRY_BYTES: Final = 128
 _TEXT_MAX: Final = 65536
 _PAGE: Final = 4096
 _PRESENT: Final = 1 << 63
@@ -54,24 +57,45 @@ class Gone(OSError):
 class _Image:
     """What is known of one process's files."""
 
-    mappings: list[Mapping]
+    question: int  # The one for which it was looked at last.
+    mappings: list[Mapping] = field(default_factory=list)
+    variables: dict[int, str] = field(default_factory=dict)  # By address: no handle in them so far.
     handles: dict[int, str] = field(default_factory=dict)
+    names_bytes: int = 0
     build_id: str | None = None
 
 
 class Symbols:
-    """Looks for names in other processes; remembers a few processes' files."""
+    """Looks for names in other processes; remembers a few processes' files.
+
+    A process maps files as it runs. So what is remembered answers if it can; if it cannot, and is
+    older than the question, the process is looked at once more.
+    """
 
     def __init__(self) -> None:
         self._images: OrderedDict[Process, _Image] = OrderedDict()
         self._mapped_last: tuple[Process, list[Mapping]] | None = None
+        self._mapped_for = 0
+        self._question = 0
+
+    def next_question(self) -> None:
+        """What was looked at before may have changed by now."""
+        self._question += 1
 
     def kernel(self, nameless: Nameless) -> tuple[str, bool]:
         """The kernel's name and true; else what to call it, the same each time, and false."""
         try:
             image = self._image(nameless.process)
+            found = self._find(nameless, image)
+            if not (found and found[1]) and image.question != self._question:
+                self._look(nameless.process, image)
+                found = self._find(nameless, image)
         except OSError:
             return f"unknown@?+{nameless.stub or nameless.handle:#x}", False
+        place = nameless.stub or nameless.handle
+        return found or (f"unknown@{image.build_id or '?'}+{place:#x}", False)
+
+    def _find(self, nameless: Nameless, image: _Image) -> tuple[str, bool] | None:
         for value in (nameless.stub, nameless.handle):
             if not value:
                 continue
@@ -80,11 +104,17 @@ class Symbols:
             found = self._code(nameless.process, image, value)
             if found is not None:
                 return found
-        place = nameless.stub or nameless.handle
-        return f"unknown@{image.build_id or '?'}+{place:#x}", False
+        return None
 
     def text(self, process: Process, address: int) -> str | None:
         """The string at an address whose page was not there when it was first wanted."""
+        found = self._text(process, address)
+        if found is None and self._mapped_for != self._question:
+            self._mapped_last = None
+            found = self._text(process, address)
+        return found
+
+    def _text(self, process: Process, address: int) -> str | None:
         try:
             mapping = _at(self._mapped(process), address)
             if mapping is None:
@@ -98,27 +128,41 @@ class Symbols:
         """Where a process has what mapped; looked at again when it asks for another's."""
         if self._mapped_last is None or self._mapped_last[0] != process:
             _check(process)
-            self._mapped_last = (process, _mappings(process.pid))
+            self._mapped_last = (process, list(_read_maps(process.pid)))
+            self._mapped_for = self._question
         return self._mapped_last[1]
 
     def _image(self, process: Process) -> _Image:
         _check(process)
         if process in self._images:
             return self._images[process]
-        image = _Image(_mappings(process.pid))
-        self._images[process] = image
+        image = self._images[process] = _Image(self._question)
         while len(self._images) > _REMEMBERED:
             self._images.popitem(last=False)
+        self._look(process, image)
+        return image
+
+    def _look(self, process: Process, image: _Image) -> None:
+        """Read the files that are mapped by now, and the handles that are known by now."""
+        image.question = self._question
+        before = {mapping for mapping in image.mappings if mapping.is_file}
+        image.mappings = list(_read_maps(process.pid))
+        if before.isdisjoint(image.mappings):  # It runs another program by now.
+            image.variables, image.handles = {}, {}
+            image.names_bytes, image.build_id = 0, None
         firsts = [m for m in image.mappings if m.is_file and m.offset == 0]
         for mapping in firsts[:_FILES_MAX]:
+            if mapping in before:
+                continue
             try:
                 self._read_file(process, image, mapping)
             except (OSError, BadElf):
                 continue
-        return image
+        for address, value in _words(process.pid, image.variables):
+            image.handles[value] = image.variables.pop(address)
 
     def _read_file(self, process: Process, image: _Image, mapping: Mapping) -> None:
-        """The program's build, and the handles that its stubs keep."""
+        """The program's build, and where its stubs keep handles."""
         fd = open_mapping(process.pid, mapping.start, mapping.end)
         try:
             with Elf(fd) as elf:
@@ -128,9 +172,10 @@ class Symbols:
                 variables = list(elf.variables(_HANDLE).items())[:_VARIABLES_MAX]
                 for address, symbol in variables:
                     name = kernel_of_stub(symbol)
-                    value = _word(process.pid, bias + address) if name else None
-                    if name and value:
-                        image.handles[value] = name
+                    full = image.names_bytes >= _NAMES_BYTES_MAX
+                    if name and len(name) <= _TEXT_MAX and not full:
+                        image.variables[bias + address] = name
+                        image.names_bytes += len(name) + _ENTRY_BYTES
         finally:
             os.close(fd)
 
@@ -187,10 +232,6 @@ def _check(process: Process) -> None:
         raise Gone(f"process {process.pid} is another one now")
 
 
-def _mappings(pid: int) -> list[Mapping]:
-    return list(_read_maps(pid))
-
-
 def _read_maps(pid: int) -> Iterator[Mapping]:
     with open(f"/proc/{pid}/maps", "rb") as file:
         for _, line in zip(range(_MAPS_MAX), file, strict=False):
@@ -203,11 +244,19 @@ def _at(mappings: list[Mapping], address: int) -> Mapping | None:
     return next((m for m in mappings if m.start <= address < m.end), None)
 
 
-def _word(pid: int, address: int) -> int | None:
-    try:
-        return int(struct.unpack("<Q", _memory(pid, address, 8))[0])
-    except (OSError, struct.error):
-        return None
+def _words(pid: int, addresses: Iterable[int]) -> list[tuple[int, int]]:
+    """Words that are there and are not zero, by address."""
+    found = []
+    for page, inside in groupby(sorted(addresses), lambda address: address // _PAGE):
+        try:
+            raw = _memory(pid, page * _PAGE, _PAGE)
+        except (OSError, OverflowError):
+            continue
+        for address in inside:
+            word = raw[address % _PAGE :][:8]
+            if len(word) == 8 and any(word):
+                found.append((address, int.from_bytes(word, "little")))
+    return found
 
 
 def _string(pid: int, address: int, count: int) -> bytes:

@@ -105,6 +105,9 @@ def answers(question: dict[str, Any], symbols: Any) -> list[dict[str, Any]]:
 class LongTexts:
     """A tenant with a long string at every address."""
 
+    def next_question(self) -> None:
+        pass
+
     def text(self, process: Process, address: int) -> str:
         return "\N{REPLACEMENT CHARACTER}" * 20_000
 
