@@ -19,6 +19,7 @@ class VirtualStore:
         self._first_id = first_id
         self._tenants = {}
         self._rows = {}
+        self._recordings = []
 
     def tenant(self, name, **more):
         """The tenant's cgroup id; its row of containers may say more."""
@@ -42,6 +43,12 @@ class VirtualStore:
         for row in process.rows:
             self.add("cuda_events", process.tenant, row | {"gpu": gpu})
 
+    def recording(self, at, node=NODE):
+        """Say that a recording began then."""
+        row = {"session_id": f"{node}-{at}", "node": node, "boot_id": BOOT, "kernel": "6.1"}
+        row |= {"started_ns": START_NS + at, "wall_offset_ns": 0, "attach_method": "multi"}
+        self._recordings.append(row | {"layers": "auto", "hierarchy": "v2"})
+
     def complete(self, *families):
         """Say that nothing of these families was lost."""
         for family in families:
@@ -60,6 +67,8 @@ class VirtualStore:
             names = {name for row in who for name in row}
             whole = [{name: row.get(name) for name in names} for row in who]
             writer.replace("containers", pa.Table.from_pylist(whole))
+            for recording in self._recordings:
+                writer.replace("sessions", pa.Table.from_pylist([recording]))
             for table, rows in self._rows.items():
                 columns = [c.name for c in TABLES[table].columns]
                 have = [c for c in columns if any(c in row for row in rows)]

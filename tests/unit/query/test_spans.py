@@ -107,6 +107,19 @@ def test_each_thread_has_a_stream_of_its_own_by_that_name(calls):
     assert calls.spans("stream", "proven") == [(-11, True), (-12, False)]
 
 
+def test_a_later_recording_proves_nothing_of_an_earlier_one(calls):
+    calls.store.recording(0)
+    calls.store.recording(3_600_000 * MS)
+    calls("launch", 1, 1, stream=5)
+    calls("sync", 3_600_001, 1, stream=5)
+    calls("sync", 3_600_003, 1, api="cuCtxSynchronize")
+    calls("launch", 3_600_005, 2, stream=5)
+    assert calls.spans("start_ms", "end_ms", "proven") == [
+        (1, 2, False),
+        (3_600_005, 3_600_007, False),
+    ]
+
+
 def test_a_launch_that_failed_is_no_work(calls):
     calls("launch", 1, stream=5, result=700)
     calls("sync", 2, 1, stream=5)

@@ -1,6 +1,6 @@
 -- view: Every operation queued on a stream, and the call that proves it done: a wait for the
 -- stream or the context, a query that found it ready, or a copy that returns when it is done.
--- from: cuda_events, containers
+-- from: cuda_events, containers, sessions
 with known as (
     select node, pid, min(gpu) as gpu
     from cuda_events
@@ -15,6 +15,11 @@ sole as (
     group by node
     having count(distinct gpu) = 1
 ),
+recordings as (
+    select node, list(started_ns) as starts
+    from sessions
+    group by node
+),
 calls as (
     select
         e.* exclude (gpu),
@@ -27,13 +32,16 @@ calls as (
             when e.stream = 2                           then -e.tid
             else e.stream
         end                                         as lane,
-        -- One number to join by is faster than three columns.
-        hash(e.node, e.pid, lane)                   as queue,
+        -- What was called between two recordings is not known: the next one proves nothing.
+        coalesce(len(list_filter(r.starts, lambda s: s <= e.timestamp_ns)), 0) as recording,
+        -- One number to join by is faster than four columns.
+        hash(e.node, e.pid, lane, recording)        as queue,
         coalesce(e.duration_ns, 0)                  as call_ns
     from cuda_events e
     join containers c using (cgroup_id)
     left join known k on k.node = e.node and k.pid = e.pid
     left join sole o on o.node = e.node
+    left join recordings r on r.node = e.node
     where coalesce(e.result, 0) = 0
 ),
 work as (
@@ -42,7 +50,7 @@ work as (
     where op in ('launch', 'graph_launch', 'memcpy', 'memset')
 ),
 lanes as (
-    select distinct node, pid, queue
+    select distinct node, pid, recording, queue
     from work
 ),
 proofs as (
@@ -58,7 +66,7 @@ proofs as (
     union all
     select l.queue, c.timestamp_ns, c.call_ns, c.api
     from calls c
-    join lanes l on l.node = c.node and l.pid = c.pid
+    join lanes l on l.node = c.node and l.pid = c.pid and l.recording = c.recording
     where c.op = 'sync' and c.stream is null and c.api not ilike '%event%'
 )
 select
@@ -71,6 +79,7 @@ select
     w.node,
     w.gpu,
     w.lane                                          as stream,
+    w.recording,
     w.op,
     w.kernel_name,
     w.nccl_op,

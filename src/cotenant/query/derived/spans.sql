@@ -9,6 +9,7 @@ with grouped as (
         any_value(gpu)                              as gpu,
         pid,
         stream,
+        recording,
         proof_ns,
         any_value(proof_end_ns)                     as proof_end_ns,
         any_value(proof_api)                        as proof_api,
@@ -24,13 +25,14 @@ with grouped as (
         -- Two spans with the same operations, in whatever order, have the same signature.
         (sum(hash(kernel_name, size)::hugeint) % 4611686018427387847)::bigint as signature
     from gpu_work
-    group by tenant, node, pid, stream, proof_ns
+    group by tenant, node, pid, stream, recording, proof_ns
 ),
 placed as (
     select
         *,
-        lag(proof_end_ns) over (partition by node, pid, stream order by proof_ns nulls last)
-                                                    as before_ns,
+        lag(proof_end_ns) over (
+            partition by node, pid, stream, recording order by proof_ns nulls last
+        )                                           as before_ns,
         count(*) over (partition by node, pid, proof_ns, proof_end_ns) as streams
     from grouped
 )
