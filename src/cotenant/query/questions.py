@@ -6,6 +6,9 @@
     -- reading: What the numbers mean, and what to make of them.
     select ...
 
+A question whose answer about one tenant rests on what others did has a parameter of the type
+TENANTS: it is asked over all tenants, and shows the rows of those.
+
 A parameter is ``$name`` in the SQL. What runs is the text with values in place of the names, so
 that what ``--show-sql`` prints is exactly what was asked.
 """
@@ -47,6 +50,10 @@ def _finite(text: str) -> float:
     return number
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 # The type's name in a header, how a value is read, and how it is called in an error.
 _TYPES: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "BIGINT": (_whole, "a whole number from 0 on"),
@@ -56,6 +63,14 @@ _TYPES: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "DURATION": (duration_ns, "a duration like 90s, 5m or 2h"),
     "PERIOD": (period_ns, "a duration longer than nothing, like 90s, 5m or 2h"),
     "TIME": (moment_ns, "a time like 2026-09-21T14:13:20"),
+    "TENANTS": (_names, "names of tenants, with commas between them"),
+}
+_WHOSE: Final = "TENANTS"
+_SQL_TYPES: Final = {
+    "DURATION": "BIGINT",
+    "PERIOD": "BIGINT",
+    "TIME": "BIGINT",
+    _WHOSE: "VARCHAR[]",
 }
 
 
@@ -81,8 +96,9 @@ class Parameter:
     def literal(self, value: Any) -> str:
         """The value as SQL."""
         if value is None:
-            kind = "BIGINT" if self.type in ("DURATION", "PERIOD", "TIME") else self.type
-            return f"NULL::{kind}"
+            return f"NULL::{_SQL_TYPES.get(self.type, self.type)}"
+        if isinstance(value, tuple):
+            return f"[{', '.join(quoted(name) for name in value)}]"
         if isinstance(value, bool):
             return str(value).lower()
         return quoted(value) if isinstance(value, str) else repr(value)
@@ -99,10 +115,21 @@ class Question:
     params: tuple[Parameter, ...]
     sql: str
 
-    def render(self, settings: Iterable[str] = ()) -> str:
-        """The SQL with ``name=value`` settings, and defaults for the rest, filled in."""
+    @property
+    def about_others(self) -> bool:
+        """Whether what it says of one tenant rests on the rows of others."""
+        return any(p.type == _WHOSE for p in self.params)
+
+    def render(self, settings: Iterable[str] = (), tenants: Iterable[str] | None = None) -> str:
+        """The SQL with ``name=value`` settings, and defaults for the rest, filled in.
+
+        ``tenants`` is whom it is about, where it is about others too.
+        """
         given = self._given(settings)
         values = {p.name: p.literal(p.read(given.get(p.name, p.default))) for p in self.params}
+        if tenants is not None:
+            chosen = tuple(sorted(tenants))
+            values |= {p.name: p.literal(chosen) for p in self.params if p.type == _WHOSE}
         return _NAME.sub(lambda match: values[match[1]], self.sql)
 
     def _given(self, settings: Iterable[str]) -> dict[str, str]:

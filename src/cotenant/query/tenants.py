@@ -1,5 +1,6 @@
 """Who is here: every cgroup that the store knows, and what it did."""
 
+from pathlib import Path
 from typing import Final
 
 from cotenant.query.answer import Answer
@@ -35,6 +36,13 @@ select tenant, container_id, name, pod, namespace, unit, slurm_job, cgroup_id,
 def tenants(session: Session, *, everyone: bool = False) -> Answer:
     """One row per cgroup with events in the session's window; with ``everyone``, the others too."""
     return session.ask(_sql(everyone=everyone))
+
+
+def meant(store: Path | str, text: str) -> frozenset[str]:
+    """The tenants that ``--tenant`` means; an error in words where it means nobody."""
+    with Session(store, tenant=text) as session:
+        rows = session.ask("SELECT DISTINCT tenant FROM containers").rows()
+    return frozenset(row["tenant"] for row in rows)
 
 
 def silent_cgroups(session: Session, shown: int) -> int:

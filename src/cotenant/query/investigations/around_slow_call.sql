@@ -1,6 +1,7 @@
 -- title: What the host did around a slow call
 -- question: During the slowest CUDA waits and NCCL calls, what did CPU, disk and network do?
 -- param: limit BIGINT = 10   how many calls to show
+-- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
 -- reading: Each row is one call. `off_cpu_ns` is how long its thread did not run, which is normal for
 -- a wait; `cpu_wait_ns` how long it could have run and did not, and `cpu_thief` who ran instead.
 -- `own_io_ns` is the tenant's longest request under way meanwhile, `other_io_bytes` what other
@@ -18,7 +19,13 @@ with calls as (
 ),
 slow as (
     select *, row_number() over () as id
-    from (select * from calls order by duration_ns desc limit $limit)
+    from (
+        select *
+        from calls
+        where ($tenants is null or list_contains($tenants, tenant))
+        order by duration_ns desc
+        limit $limit
+    )
 ),
 off_cpu as (
     select s.id, sum(

@@ -1,8 +1,9 @@
 -- title: Two tenants compared
 -- question: Where do two tenants that should be alike differ, by kernel, image and build?
 -- param: a VARCHAR = null   the first tenant; the busiest, if not set
--- param: b VARCHAR = null   the second tenant; the next busiest, if not set
+-- param: b VARCHAR = null   the second tenant; the busiest other, if not set
 -- param: limit BIGINT = 30   how many rows to show
+-- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
 -- reading: Mean times of a call on the host for each. Where `image_a` and `image_b` are not the
 -- same, or one runs a kernel that the other does not, they do not run the same code.
 with busiest as (
@@ -11,10 +12,18 @@ with busiest as (
     join containers using (cgroup_id)
     group by tenant
 ),
+one as (
+    select coalesce($a, (
+        select arg_min(tenant, place)
+        from busiest
+        where tenant is distinct from $b and ($tenants is null or list_contains($tenants, tenant))
+    ))                                              as a
+),
 pair as (
-    select
-        coalesce($a, (select tenant from busiest where place = 1)) as a,
-        coalesce($b, (select tenant from busiest where place = 2)) as b
+    select a, coalesce($b, (
+        select arg_min(tenant, place) from busiest where tenant is distinct from a
+    ))                                              as b
+    from one
 ),
 calls as (
     select

@@ -2,6 +2,7 @@
 -- question: On one disk, whose requests are slower while another tenant's are under way?
 -- param: device VARCHAR = null   only this disk, such as nvme0n1
 -- param: limit BIGINT = 20   how many rows to show
+-- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
 -- reading: `beside_ns` is the mean time of the tenant's requests that met a request of the neighbour
 -- on the same disk, `alone_ns` that of those that met nobody's. Look at `neighbour_bytes`: what
 -- delays is much, not many. Kernel is the file system's own journal.
@@ -48,6 +49,7 @@ select
 from met m
 join requests r using (id)
 left join alone a on a.node = r.node and a.device = r.device and a.tenant = r.tenant
+where ($tenants is null or list_contains($tenants, r.tenant))
 group by r.node, r.device, r.tenant, m.neighbour
 order by delayed_ns desc, r.node, r.device, r.tenant, m.neighbour
 limit $limit

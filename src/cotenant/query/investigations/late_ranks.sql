@@ -1,5 +1,6 @@
 -- title: Ranks that others wait for
 -- question: Is one rank of a communicator late again and again?
+-- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
 -- reading: `last` is how often the rank was the last to call, out of `collectives`; by chance that
 -- is one in `ranks_seen`. `late` is the median time by which it was later than the median rank.
 with arrivals as (
@@ -20,6 +21,6 @@ select
     median(late_ns)::bigint                         as late_ns,
     sum(late_ns) filter (is_last)::bigint           as held_up_ns
 from arrivals
-where ranks > 1
+where ranks > 1 and ($tenants is null or list_contains($tenants, tenant))
 group by tenant, comm_hash, rank
 order by held_up_ns desc nulls last, tenant, comm_hash, rank

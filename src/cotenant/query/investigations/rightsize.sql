@@ -1,5 +1,6 @@
 -- title: Rightsize
 -- question: What does each tenant use at the median, at the 99th percentile and at most, of its limits?
+-- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
 -- reading: Per second, seconds without any use included; GPU memory on all GPUs, from its first byte
 -- on. Limits are those in the end, each on the outermost cgroup that has it; NULL is none, or one
 -- that was not seen. `throttled_ns` is how long threads stood still because the CPU limit was used up: with
@@ -169,4 +170,5 @@ from host h
 full join gpu g using (tenant)
 left join allowed a using (tenant)
 left join stopped s using (tenant)
+where ($tenants is null or list_contains($tenants, tenant))
 order by coalesce(g.gpu_bytes_peak, 0) desc, coalesce(h.cpus_p99, 0) desc, tenant

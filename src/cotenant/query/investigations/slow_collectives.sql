@@ -1,6 +1,7 @@
 -- title: Slowest collectives and the late rank
 -- question: Which collectives were held up, and which rank came last?
 -- param: limit BIGINT = 20   how many rows to show
+-- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
 -- reading: A collective begins when its last rank arrives. `late` is how long after the median of
 -- the ranks seen here the last one called; the others waited that long. Ranks on other hosts are
 -- not seen: where `ranks_seen` is less than `nranks`, the late one may be elsewhere.
@@ -18,6 +19,6 @@ select
     max(duration_ns)                                as slowest_ns
 from collective_turns
 group by comm_hash, op, turn
-having count(*) > 1
+having count(*) > 1 and ($tenants is null or list_has_any(list(tenant), $tenants))
 order by late_ns desc, comm_hash, op, turn
 limit $limit

@@ -2,6 +2,7 @@
 -- question: Whose threads ran while each tenant's were ready to run?
 -- param: own BOOLEAN = false   count also what a tenant's threads take from each other
 -- param: limit BIGINT = 20   how many rows to show
+-- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
 -- reading: `waited_ns` is time in which a thread could have run and did not. `thief` is who took its
 -- CPU, or had it until the thread's turn came. Threads that use no GPU library count only from the
 -- recording's threshold on; totals have all of it.
@@ -15,7 +16,8 @@ select
     arg_max(w.waited_from_ns, w.waited_ns)          as worst_at_ns
 from cpu_waits w
 left join containers p on p.cgroup_id = w.peer_cgroup_id
-where $own or p.tenant is distinct from w.tenant
+where ($own or p.tenant is distinct from w.tenant)
+  and ($tenants is null or list_contains($tenants, w.tenant))
 group by all
 order by waited_ns desc, w.tenant, thief
 limit $limit

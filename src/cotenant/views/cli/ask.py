@@ -9,6 +9,7 @@ from typing import Any
 from cotenant.query.answer import Answer, Standing
 from cotenant.query.questions import Question, find, questions
 from cotenant.query.session import Session
+from cotenant.query.tenants import meant
 from cotenant.views import text, units
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given
@@ -63,15 +64,19 @@ def run(args: argparse.Namespace) -> int:
     if args.question is None:
         return _list(as_json=args.json)
     question = find(args.question)
-    sql = question.render(args.settings)
-    with Session(args.store, **window(args)) as session:
+    chosen, tenants = window(args), None
+    if args.tenant is not None and question.about_others:
+        tenants = meant(args.store, args.tenant)
+        chosen["tenant"] = None
+    sql = question.render(args.settings, tenants)
+    with Session(args.store, **chosen) as session:
         answer = session.ask(sql, rows=TABLE_ROWS)
         empty = not session.segments
     if args.json:
         print(json.dumps(_object(question, answer, args.tenant), ensure_ascii=False, indent=1))
     else:
         if args.show_sql:
-            print(_sql_shown(args, sql), end="\n\n")
+            print(_sql_shown(args, chosen["tenant"], sql), end="\n\n")
         _print(question, answer, empty=empty, tenant=args.tenant)
     for line in text.incompleteness(answer.standing):
         print(line, file=sys.stderr)
@@ -95,9 +100,9 @@ def _list(*, as_json: bool) -> int:
     return 0
 
 
-def _sql_shown(args: argparse.Namespace, sql: str) -> str:
+def _sql_shown(args: argparse.Namespace, tenant: str | None, sql: str) -> str:
     """What ran, and with which options it means the same to `cotenant sql`."""
-    options = given(args, tenant=True)
+    options = given(args, tenant=tenant is not None)
     return f"-- cotenant sql {' '.join(options)}\n{sql}" if options else sql
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from cotenant.query.explain import Explanation, explain
 from cotenant.query.explain.finding import Finding
 from cotenant.query.session import Session
+from cotenant.query.tenants import meant
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look, print the findings, and say what they rest on."""
     chosen = window(args)
-    tenants = _tenants(args.store, chosen) if args.tenant is not None else None
+    tenants = meant(args.store, args.tenant) if args.tenant is not None else None
     with Session(args.store, **(chosen | {"tenant": None})) as session:
         found = _with_options(explain(session, tenants), given(args, tenant=False))
         empty = not session.segments
@@ -45,13 +46,6 @@ def run(args: argparse.Namespace) -> int:
     for line in text.incompleteness(found.standing):
         print(line, file=sys.stderr)
     return 0
-
-
-def _tenants(store: str, chosen: dict[str, object]) -> frozenset[str]:
-    """Whom ``--tenant`` means; an error in words where it means nobody."""
-    with Session(store, tenant=str(chosen["tenant"])) as session:
-        rows = session.ask("SELECT DISTINCT tenant FROM containers").rows()
-    return frozenset(row["tenant"] for row in rows)
 
 
 def _with_options(found: Explanation, options: list[str]) -> Explanation:
