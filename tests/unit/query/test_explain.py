@@ -56,6 +56,19 @@ def test_a_time_without_the_trouble_has_no_findings(tmp_path):
     assert _explained(host, to_ns=START_NS + 20 * scenarios.SECOND).findings == ()
 
 
+def test_a_hang_that_is_over_is_no_finding(tmp_path):
+    scenario = scenarios.Scenario(tmp_path / "store", 11)
+    scenario.collectives()
+    scenario.hang(missing=2)
+    later = {"timestamp_ns": START_NS + 61 * scenarios.SECOND, "family": "cuda", "seen": 7}
+    later |= {"stored": 7, "shed": 0, "lost": 0, "queued": 0}
+    scenario.store.add("losses", "ml/train", later)
+    host = scenario.done(None, [], None)
+    assert _explained(host).findings == ()
+    then = _explained(host, to_ns=START_NS + 60 * scenarios.SECOND).findings
+    assert [f.kind for f in then] == ["hung collective"]
+
+
 def test_two_tenants_that_suffer_at_the_same_time_are_not_blamed_on_each_other(tmp_path):
     scenario = scenarios.Scenario(tmp_path / "store", 7)
     scenario.well(but=("cpu", "memory"))

@@ -172,3 +172,21 @@ def test_seconds_in_which_a_tenant_did_nothing_count_for_its_size(store):
     _second(store, "serve", 5 * SECOND, SECOND)
     (row,) = _rows(store.write(), "rightsize", tenant="serve")
     assert (row["tenant"], row["cpus_p50"], row["cpus_peak"]) == ("serve", 0.0, 1.0)
+
+
+def _under_way(store, tenant, looks):
+    for look in looks:
+        row = {"timestamp_ns": START_NS + look * SECOND, "family": "nccl", "began_ns": START_NS}
+        row |= {"function": "ncclAllReduce", "comm_hash": 77}
+        store.add("in_flight", tenant, row)
+
+
+def test_a_call_is_under_way_as_of_the_last_look_whatever_that_found(store):
+    _under_way(store, "train", (30, 31, 32))
+    for second in (30, 31, 32, 37):
+        _second(store, "cron", second * SECOND, 7)
+    root = store.write()
+    for tenant in (None, "train"):
+        then = _rows(root, "under_way", tenant=tenant, to_ns=START_NS + 33 * SECOND)
+        assert [r["under_way_ns"] for r in then] == [32 * SECOND]
+        assert _rows(root, "under_way", tenant=tenant) == []

@@ -6,15 +6,24 @@ from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding
 
 TABLES: Final = ("in_flight",)
-NEEDS: Final = ("in_flight", "nccl_events")
+NEEDS: Final = ("in_flight", "nccl_events", "totals", "losses")
 LONG_NS: Final = 10e9
 LONGER: Final = 20  # Times what the longest call before took.
 
 _SQL: Final = """
-with last as (
-    select node, max(timestamp_ns) as timestamp_ns
-    from in_flight
+with looks as (
+    select node, timestamp_ns, true as found from in_flight
+    union all
+    select node, timestamp_ns, false from totals
+    union all
+    select node, timestamp_ns, false from losses
+),
+last as (
+    select node, max(timestamp_ns) filter (found) as timestamp_ns
+    from looks
     group by node
+    -- A look that finds nothing leaves no row here, but is counted all the same.
+    having max(timestamp_ns) filter (found) >= max(timestamp_ns) - 2000000000
 ),
 usual as (
     select comm_hash, max(duration_ns) as longest_ns
