@@ -20,8 +20,8 @@ from cotenant.agent.process import Process
 
 _LONGEST: Final = 15871  # Longer ones reach us cut.
 _SECONDS: Final = 1.0
-_SHARE: Final = 0.1  # Of the time; what was not used adds up to the most at once.
-_AT_ONCE_S: Final = 1.0
+_SHARE: Final = 0.2  # Of the time; what was not used adds up to the most at once.
+_AT_ONCE_S: Final = 2.0
 _SLOW_S: Final = 0.1
 _FAILURES_MAX: Final = 3  # Of one process.
 _FAILED_MAX: Final = 4096  # Processes.
