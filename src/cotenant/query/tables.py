@@ -11,6 +11,7 @@ from cotenant.store.manifest import Segment, schema_id
 TIME: Final = "timestamp_ns"
 _TIMED: Final = "cuda_events"
 _TIMINGS: Final = "gpu_timings"
+_WHOLE: Final = ("nccl_events", "losses")
 _SQL_TYPES: Final = {
     "int64": "BIGINT",
     "int32": "INTEGER",
@@ -172,3 +173,15 @@ def create_views(connection: Any, root: Path, segments: Sequence[Segment], windo
         else:
             select = view(connection, table, root, by_table[name], window)
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
+    _create_whole(connection, root, by_table, window)
+
+
+def _create_whole(
+    connection: Any, root: Path, by_table: Mapping[str, Sequence[Segment]], window: Window
+) -> None:
+    """Views of all time: what is counted from its beginning is counted in these."""
+    connection.execute("CREATE SCHEMA IF NOT EXISTS whole")
+    always = Window(tenant_only=window.tenant_only)
+    for name in _WHOLE:
+        select = view(connection, TABLES[name], root, by_table[name], always)
+        connection.execute(f"CREATE OR REPLACE VIEW whole.{name} AS {select}")

@@ -3,6 +3,9 @@
 -- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
 -- reading: `last` is how often the rank was the last to call, out of `collectives`; by chance that
 -- is one in `ranks_seen`. `late` is the median time by which it was later than the median rank.
+-- Where the start of a communicator was not recorded, calls nearest in time are taken for one
+-- collective: a rank later than half of the time between two of them looks early then. What has
+-- shed or lost rows is left out.
 with arrivals as (
     select
         *,
