@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from cotenant.views.cli import VERBS, main
 from cotenant.views.web import server
 
 MANY = "9" * 499
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +80,14 @@ def test_every_verb_has_help_with_examples(verb):
         assert _left([verb, "--help"]) == 0
     assert f"usage: cotenant {verb}" in out.getvalue()
     assert f"\n  cotenant {verb}" in out.getvalue().replace("  sudo cotenant", "  cotenant")
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"cotenant {project['version']}\n"
 
 
 def test_a_tenant_of_no_name_is_nobody(cotenant):

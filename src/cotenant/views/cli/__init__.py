@@ -11,6 +11,7 @@ import os
 import sys
 from typing import Final, NoReturn
 
+from cotenant import __version__
 from cotenant.errors import CotenantError, UsageError
 
 DEFAULT_STORE: Final = "/var/lib/cotenant"
@@ -68,6 +69,7 @@ def _parser(verb: str | None) -> _Parser:
         epilog="cotenant VERB --help shows a verb's options, with examples.",
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"cotenant {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, line in VERBS.items():
         if name != verb:
