@@ -113,3 +113,11 @@ def test_a_communicator_with_lost_rows_is_left_out(job):
     loss = {"timestamp_ns": START_NS + PERIOD, "family": "nccl", "seen": 2, "stored": 1}
     job.store.add("losses", "job/0", loss | {"shed": 0, "lost": 1, "queued": 0})
     assert job.late() == {}
+
+
+def test_a_session_of_one_tenant_has_no_call_of_another_whenever_it_was(job):
+    job.run()
+    with Session(job.store.write(), tenant="job/0", from_ns=START_NS + PERIOD) as session:
+        for table in ("collective_turns", "whole.nccl_events"):
+            found = session.ask(f"select distinct rank from {table}").rows()
+            assert found == [{"rank": 0}]
