@@ -80,17 +80,19 @@ static CUresult end(struct truth *rec, CUstream handle, CUgraph *out, bool per_t
 		rec->stream = (uint64_t)handle;
 		rec->has |= HAS_STREAM;
 	}
-	if (!graph || !stream->capture_origin)
+	if (!graph)
 		return CUDA_ERROR_ILLEGAL_STATE;
+	if (!stream->capture_origin)
+		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	while ((other = arena_next(&streams, other)))
 		if (other->capture == graph) {
 			other->capture = NULL;
 			other->capture_origin = false;
 		}
 	if (out)
-		*out = graph;
+		*out = graph->broken ? NULL : graph;
 	note_graph(rec, graph, graph);
-	return CUDA_SUCCESS;
+	return graph->broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)

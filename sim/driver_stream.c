@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
-#include "driver.h"
+#include "graph.h"
 
 static void note_stream(struct truth *rec, CUstream handle)
 {
@@ -79,8 +79,10 @@ static CUresult synchronize(struct truth *rec, CUstream handle, bool per_thread)
 	note_stream(rec, handle);
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (stream->capture)
+	if (stream->capture) {
+		stream->capture->broken = true;
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
 	last = queue_last(stream);
 	result = queue_wait(stream->context->gpu, last);
 	queue_release(last);

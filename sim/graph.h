@@ -8,6 +8,7 @@ struct graph {
 	struct object object;
 	struct graph_node *first, *last;
 	uint32_t nodes;
+	bool broken; /* by a call that no capture allows */
 };
 
 struct graph_node {
