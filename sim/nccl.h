@@ -21,7 +21,8 @@ enum {
 	ncclSystemError = 2,
 	ncclInternalError = 3,
 	ncclInvalidArgument = 4,
-	ncclInvalidUsage = 5
+	ncclInvalidUsage = 5,
+	ncclInProgress = 7
 };
 
 #define RANKS 64

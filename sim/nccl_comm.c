@@ -118,7 +118,7 @@ static ncclResult_t log_comm(const char *api, const char *op, int64_t began,
 
 	if (!private_table)
 		return result;
-	if (comm && result == ncclSuccess) {
+	if (comm && (result == ncclSuccess || result == ncclInProgress)) {
 		call.rank = comm->rank;
 		call.nranks = comm->nranks;
 		call.comm = (uint64_t)comm;
@@ -136,8 +136,14 @@ static int current_device(void)
 	return cu.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : 0;
 }
 
+/* ncclConfig_t: its size, a magic number, the version, then `blocking`. */
+static bool blocks(const void *config)
+{
+	return !config || *(const size_t *)config < 20 || ((const int *)config)[4] != 0;
+}
+
 static ncclResult_t init_rank(const char *api, struct comm **out, int nranks, uint64_t hash,
-			      int rank)
+			      int rank, const void *config)
 {
 	ncclResult_t result = driver_load();
 	int64_t began;
@@ -146,6 +152,8 @@ static ncclResult_t init_rank(const char *api, struct comm **out, int nranks, ui
 		return result;
 	began = private_table->now();
 	result = comm_begin(out, nranks, hash, rank, current_device());
+	if (result == ncclSuccess && !blocks(config))
+		return log_comm(api, "CommInitRank", began, *out, ncclInProgress);
 	if (result == ncclSuccess && !group_defers(*out))
 		comm_wait(*out);
 	return log_comm(api, "CommInitRank", began, result ? NULL : *out, result);
@@ -161,23 +169,21 @@ EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 
 EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *out, int nranks, ncclUniqueId id, int rank)
 {
-	return init_rank(__func__, out, nranks, hash_of(&id, sizeof(id), 0), rank);
+	return init_rank(__func__, out, nranks, hash_of(&id, sizeof(id), 0), rank, NULL);
 }
 
 EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int nranks, ncclUniqueId id, int rank,
 					   void *config)
 {
-	(void)config;
-	return init_rank(__func__, out, nranks, hash_of(&id, sizeof(id), 0), rank);
+	return init_rank(__func__, out, nranks, hash_of(&id, sizeof(id), 0), rank, config);
 }
 
 EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *out, int nranks, int rank, int n,
 					     ncclUniqueId *ids, void *config)
 {
-	(void)config;
 	if (n < 1 || !ids)
 		return ncclInvalidArgument;
-	return init_rank(__func__, out, nranks, hash_of(ids, sizeof(*ids), 0), rank);
+	return init_rank(__func__, out, nranks, hash_of(ids, sizeof(*ids), 0), rank, config);
 }
 
 EXPORT ncclResult_t ncclCommInitAll(ncclComm_t *comms, int n, const int *devices)
@@ -331,7 +337,8 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 	LEAF();
 	if (!comm_valid(comm))
 		return ncclInvalidArgument;
-	*error = ncclSuccess;
+	*error = atomic_load(&comm->meeting->joined) < (uint32_t)comm->nranks ? ncclInProgress
+									      : ncclSuccess;
 	return ncclSuccess;
 }
 

@@ -257,9 +257,9 @@ EXPORT ncclResult_t ncclGroupStart(void)
 	return ncclSuccess;
 }
 
-static void log_group(const char *api, int64_t began, ncclResult_t result)
+static void log_group(const char *api, const char *op, int64_t began, ncclResult_t result)
 {
-	struct nccl_record call = nccl_record_blank(api, "GroupEnd", began, result);
+	struct nccl_record call = nccl_record_blank(api, op, began, result);
 
 	call.group = mine.group;
 	call.t_end = private_table->now();
@@ -278,7 +278,7 @@ static ncclResult_t finish_joining(void)
 	return ncclSuccess;
 }
 
-static ncclResult_t group_end(const char *api)
+static ncclResult_t group_end(const char *api, const char *op, bool launches)
 {
 	ncclResult_t result = driver_load();
 	struct task *t, *next;
@@ -294,28 +294,28 @@ static ncclResult_t group_end(const char *api)
 		return ncclSuccess;
 	}
 	finish_joining();
-	if (mine.first)
+	if (mine.first && launches)
 		be_late(mine.first->comm);
-	result = tasks_launch(mine.first);
+	result = launches ? tasks_launch(mine.first) : ncclSuccess;
 	for (t = mine.first; t; t = next) {
 		next = t->next;
 		free(t);
 	}
 	mine.first = NULL;
 	mine.depth = 0;
-	log_group(api, began, result);
+	log_group(api, op, began, result);
 	return result;
 }
 
 EXPORT ncclResult_t ncclGroupEnd(void)
 {
-	return group_end(__func__);
+	return group_end(__func__, "GroupEnd", true);
 }
 
 EXPORT ncclResult_t ncclGroupSimulateEnd(void *info)
 {
 	(void)info;
-	return group_end(__func__);
+	return group_end(__func__, "GroupSimulateEnd", false);
 }
 
 EXPORT ncclResult_t ncclGetVersion(int *version)
