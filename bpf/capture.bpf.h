@@ -3,12 +3,16 @@
  * Work that is captured into a graph does not run, and is no row.
  *
  * A capture begins on a stream and spreads: an event recorded on a captured stream carries it to
- * the streams that wait for the event. It ends for all of them at once.
+ * the streams that wait for the event. It ends for all of them at once: with a graph, with an
+ * error, or with its process.
  */
 #ifndef COTENANT_CAPTURE_BPF_H
 #define COTENANT_CAPTURE_BPF_H
 
 #include "decode.bpf.h"
+
+#define CUDA_CAPTURE_UNMATCHED 903
+#define CUDA_CAPTURE_WRONG_THREAD 908
 
 struct member_key {
 	__u32 pid;
@@ -24,15 +28,38 @@ struct {
 	__type(value, __u64);
 } members SEC(".maps");
 
+/* Captures that are open, and the process of each. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u64);
 	__type(value, __u32);
 } captures SEC(".maps");
 
-/* While nobody captures, a launch costs one look at this. */
-static __u64 captures_open;
+/* How many there are: while nobody captures, a launch costs one look at this. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} captures_open SEC(".maps");
+
+static __always_inline bool_t anybody_captures(void)
+{
+	__u32 zero = 0;
+	__u64 *open = bpf_map_lookup_elem(&captures_open, &zero);
+
+	return open && *open;
+}
+
+static __always_inline void captures_add(__u64 change)
+{
+	__u32 zero = 0;
+	__u64 *open = bpf_map_lookup_elem(&captures_open, &zero);
+
+	if (open)
+		__sync_fetch_and_add(open, change);
+}
 
 static __always_inline struct member_key stream_key(__u64 stream, __u16 flags)
 {
@@ -49,7 +76,7 @@ static __always_inline __u64 capture_of(const struct member_key *key)
 {
 	__u64 *number, found;
 
-	if (!captures_open)
+	if (!anybody_captures())
 		return 0;
 	number = bpf_map_lookup_elem(&members, key);
 	if (!number)
@@ -61,16 +88,24 @@ static __always_inline __u64 capture_of(const struct member_key *key)
 	return 0;
 }
 
+static __always_inline void capture_close(__u64 number)
+{
+	if (!bpf_map_delete_elem(&captures, &number))
+		captures_add(-1);
+}
+
 static __always_inline __u64 capture_begin(const struct member_key *stream)
 {
 	__u64 number = bpf_ktime_get_ns();
-	__u32 one = 1;
+	__u32 pid = stream->pid;
 
-	if (bpf_map_update_elem(&captures, &number, &one, BPF_ANY) ||
-	    bpf_map_update_elem(&members, stream, &number, BPF_ANY))
+	if (bpf_map_update_elem(&captures, &number, &pid, BPF_NOEXIST))
 		return 0;
-	__sync_fetch_and_add(&captures_open, 1);
-	return number;
+	captures_add(1);
+	if (!bpf_map_update_elem(&members, stream, &number, BPF_ANY))
+		return number;
+	capture_close(number);
+	return 0;
 }
 
 static __always_inline __u64 capture_end(const struct member_key *stream)
@@ -79,10 +114,16 @@ static __always_inline __u64 capture_end(const struct member_key *stream)
 
 	if (!number)
 		return 0;
-	bpf_map_delete_elem(&captures, &number);
+	capture_close(number);
 	bpf_map_delete_elem(&members, stream);
-	__sync_fetch_and_add(&captures_open, -1);
 	return number;
+}
+
+/* What ends with an error is over, too; unless it was not this stream's or thread's to end. */
+static __always_inline bool_t capture_broke(const struct call_spec *spec, __s32 result)
+{
+	return spec->step == STEP_CAPTURE_END && result != CUDA_CAPTURE_UNMATCHED &&
+	       result != CUDA_CAPTURE_WRONG_THREAD;
 }
 
 /* A record makes the event part of the stream's capture, a wait the stream part of the event's. */

@@ -29,8 +29,8 @@ const volatile bool_t every_call = 0;
 /* Calls that leave nothing behind but their row can go without a return probe. */
 static __always_inline bool_t countable(const struct thread *thread, const struct call_spec *spec)
 {
-	return !thread->cuda.depth && !captures_open && !(spec->step | spec->fact | spec->out) &&
-	       !(spec->flags & CALL_AT_ENTRY);
+	return !thread->cuda.depth && !(spec->step | spec->fact | spec->out) &&
+	       !(spec->flags & CALL_AT_ENTRY) && !anybody_captures();
 }
 
 /* The thread is over its budget: the call is counted, its time and arguments are not looked at. */
@@ -150,8 +150,9 @@ static __always_inline void capture_leave(struct thread *thread, struct frame *f
 
 	switch (spec->step) {
 	case STEP_CAPTURE_BEGIN:
-		if (!capture_of(&stream))
-			frame->other = capture_begin(&stream);
+		/* One that is open here has ended unseen: there is at most one. */
+		capture_end(&stream);
+		frame->other = capture_begin(&stream);
 		break;
 	case STEP_CAPTURE_END:
 		frame->other = capture_end(&stream);
@@ -173,7 +174,7 @@ static __always_inline bool_t captured(struct thread *thread, struct frame *fram
 	struct member_key stream;
 	__u64 number;
 
-	if (!captures_open || !(spec->flags & CALL_OPERATION) ||
+	if (!anybody_captures() || !(spec->flags & CALL_OPERATION) ||
 	    !(event->known & 1 << CUDA_KNOWN_STREAM))
 		return 0;
 	stream = stream_key(event->stream, spec->flags);
@@ -239,7 +240,7 @@ static __noinline int take_effect(struct thread *thread, struct frame *frame,
 	memory_leave(thread, frame, spec, result == 0);
 	if (spec->step == STEP_EVENT_RECORD)
 		record_leave(thread, frame, spec, result == 0);
-	if (result != 0)
+	if (result != 0 && !capture_broke(spec, result))
 		return 0;
 	if (spec->step >= STEP_CAPTURE_BEGIN && spec->step <= STEP_EVENT_WAIT)
 		capture_leave(thread, frame, spec);

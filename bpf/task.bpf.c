@@ -5,7 +5,7 @@
  * The tracepoint hands us the path while the cgroup exists; reading it from user space after
  * the event misses those that live for milliseconds.
  */
-#include "thread.bpf.h"
+#include "leftover.bpf.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -203,5 +203,6 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	bpf_map_delete_elem(&processes, &pid);
 	process_fact(FACT_PROCESS_GONE, &facts, BPF_RB_NO_WAKEUP);
 	process_fact(FACT_PROCESS_GONE, &births, 0);
+	captures_drop(pid);
 	return 0;
 }

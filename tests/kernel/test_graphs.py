@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.kernel.conftest import Cgroup, record
+from tests.kernel.conftest import Cgroup, record, truth
 from tests.kernel.script import Script, warm
 
 LAUNCHES = 7
@@ -66,6 +66,26 @@ for _ in range(3):
 call("cuCtxSynchronize")
 """
 
+BROKEN = """
+context, module = start()
+kernel = out("cuModuleGetFunction", module, b"kernel")
+a, b = out("cuStreamCreate", 1), out("cuStreamCreate", 1)
+fork, graph = out("cuEventCreate", 0), c_uint64()
+call("cuStreamBeginCapture_v2", a, 0)
+call("cuEventRecord", fork, a)
+call("cuStreamWaitEvent", b, fork, 0)
+launch(kernel, a, times=3)
+# Not the stream that it began on: it goes on.
+call("cuStreamEndCapture", b, byref(graph), result=903)
+launch(kernel, b, times=2)
+# To wait for a captured stream breaks the capture, which then ends without a graph.
+call("cuStreamSynchronize", a, result=900)
+call("cuStreamEndCapture", a, byref(graph), result=901)
+launch(kernel, a, times=7)
+launch(kernel, b, times=11)
+call("cuCtxSynchronize")
+"""
+
 
 def kernels_of(rows: list[dict]) -> dict[int, Counter]:
     found: dict[int, Counter] = {}
@@ -92,6 +112,22 @@ def test_a_captured_launch_is_no_row_and_a_graph_launch_is_one(cgroup: Cgroup, s
         1: Counter(first=2, second=1, third=3),
         2: Counter(first=1, second=2, third=3),
     }
+
+
+def test_after_a_broken_capture_launches_are_rows_again(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with record(store) as recording:
+        warm(recording, cgroup)
+        script = Script(cgroup, BROKEN, COTENANT_SIM_LOG=str(log))
+        script.end()
+    launches = Counter(call.get("captured") for call in truth(log) if call["op"] == "launch")
+    assert launches == {None: 18, True: 5}
+    rows = recording.sql(
+        f"select stream from cuda_events where pid = {script.pid} and op = 'launch'"
+    )
+    assert sorted(Counter(row["stream"] for row in rows).values()) == [7, 11]
 
 
 def test_launches_per_kernel_are_asked_without_counting_twice(cgroup: Cgroup, store: Path) -> None:
