@@ -261,7 +261,8 @@ static __always_inline bool_t worth_a_row(struct thread *thread, struct frame *f
 
 	if (!(spec->flags & CALL_READY))
 		return spec->flags & CALL_OPERATION || (every_call && spec->flags & CALL_ROW);
-	asked = cuda_body(&frame->own)->stream ?: cuda_body(&frame->own)->address;
+	/* The default stream is 0, as is nothing. */
+	asked = 1 + (cuda_body(&frame->own)->stream ?: cuda_body(&frame->own)->address);
 	if (result == CUDA_NOT_READY) {
 		thread->not_ready = asked;
 		return 0;

@@ -164,9 +164,9 @@ def build_calls() -> list[Call]:
 
 
 def query_lines(symbol: str) -> list[str]:
-    """Twice not ready and then ready, five times over."""
+    """Twice not ready and then ready, five times over; and the default stream, always ready."""
     asked = 0x4000_0000 + sum(symbol.encode())
-    return [f"{symbol} 2 {NOT_READY} {asked}", f"{symbol} 1 0 {asked}"] * 5
+    return [f"{symbol} 2 {NOT_READY} {asked}", f"{symbol} 1 0 {asked}", f"{symbol} 3 0 0"] * 5
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def test_each_call_is_one_row_with_its_arguments(symbol: str, outcome: Outcome) 
 @pytest.mark.parametrize("symbol", [s for s, p in PROTOTYPES.items() if p.op == "query"])
 def test_a_query_is_a_row_only_when_not_ready_turns_ready(symbol: str, outcome: Outcome) -> None:
     assert [r["result"] for r in outcome.rows if r["api"] == symbol] == [0] * 5
-    assert outcome.totals[symbol] == 15
+    assert outcome.totals[symbol] == 30
 
 
 @pytest.mark.parametrize("symbol", [s for s, p in PROTOTYPES.items() if p.op == "quiet"])
