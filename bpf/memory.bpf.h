@@ -13,6 +13,8 @@
 #include "decode.bpf.h"
 #include "holding.h"
 
+#define MAPPINGS_MAX 256	/* that one call takes away */
+
 LAYOUT(allocation_key);
 LAYOUT(allocation);
 LAYOUT(holding_key);
@@ -72,24 +74,23 @@ static __always_inline void hold(const struct thread *thread, __u64 context, __s
 	__sync_fetch_and_add(&value->allocations, bytes > 0 ? 1 : -1);
 }
 
-static __always_inline void memory_add(struct thread *thread, enum memory_sort sort, __u64 address,
-				       __u64 bytes, __u64 other)
+static __noinline int memory_add(struct thread *thread, enum memory_sort sort, __u64 address,
+				 __u64 bytes, __u64 other)
 {
 	struct allocation_key key = allocation_key(sort, address);
-	struct allocation value = {
-		.bytes = bytes,
-		.process_start_ns = thread->process_start_ns,
-		.context = thread->context,
-		.other = other,
-		.references = 1,
-	};
+	struct allocation value = { .bytes = bytes, .other = other, .references = 1 };
 
+	if (!thread)
+		return 0;
+	value.process_start_ns = thread->process_start_ns;
+	value.context = thread->context;
 	if (bpf_map_update_elem(&allocations, &key, &value, BPF_ANY)) {
 		count(COUNTER_MEMORY_FULL);
-		return;
+		return 0;
 	}
 	if (sort == MEMORY_DEVICE || sort == MEMORY_PHYSICAL)
 		hold(thread, thread->context, bytes);
+	return 0;
 }
 
 /* Takes the allocation out; whether this very process had it. */
@@ -169,12 +170,32 @@ static __always_inline void free_leave(struct thread *thread, struct frame *fram
 		hold(thread, frame->other, -(__s64)event->bytes);
 }
 
-static __always_inline void unmap_leave(struct thread *thread, __u64 address)
+/*
+ * How many bytes were mapped here. This and the next are not static: the verifier then looks at
+ * each once, and not at every turn of the loop.
+ */
+__noinline __u64 unmap_one(struct thread *thread, __u64 address)
 {
 	struct allocation taken = {};
 
-	if (memory_take(thread, MEMORY_MAPPING, address, &taken))
-		memory_refer(thread, taken.other, -1);
+	if (!thread || !memory_take(thread, MEMORY_MAPPING, address, &taken))
+		return 0;
+	memory_refer(thread, taken.other, -1);
+	return taken.bytes;
+}
+
+/* All mappings in the range, which has no gaps. */
+__noinline int unmap_leave(struct thread *thread, __u64 address, __u64 bytes)
+{
+	__u64 end = address + bytes, mapped;
+
+	for (int i = 0; i < MAPPINGS_MAX && address < end; i++) {
+		mapped = unmap_one(thread, address);
+		if (!mapped)
+			return 0;
+		address += mapped;
+	}
+	return 0;
 }
 
 static __always_inline void release_leave(struct thread *thread, struct cuda_event *event)
@@ -219,7 +240,7 @@ static __always_inline void memory_leave(struct thread *thread, struct frame *fr
 		memory_add(thread, MEMORY_MAPPING, event->address, event->bytes, frame->other);
 		break;
 	case STEP_UNMAP:
-		unmap_leave(thread, event->address);
+		unmap_leave(thread, event->address, event->bytes);
 		break;
 	}
 }

@@ -26,6 +26,18 @@ call("cuMemRelease", h)
 step()
 call("cuMemUnmap", va, c_uint64(size)); del held[h]
 step()
+# Several pieces in a row, taken away by one call.
+va = out("cuMemAddressReserve", c_uint64(6 * size), c_uint64(0), c_uint64(0), c_uint64(0))
+at = va
+for part in (size, 3 * size, 2 * size):
+    h = out("cuMemCreate", c_uint64(part), prop, c_uint64(0)); held[h] = part
+    call("cuMemMap", at, c_uint64(part), c_uint64(0), h, c_uint64(0))
+    call("cuMemRelease", h)
+    at += part
+step()
+call("cuMemUnmap", va, c_uint64(6 * size))
+held = {p: bytes for p, bytes in held.items() if p in (a, c)}
+step()
 stream = out("cuStreamCreate", 1)
 d = out("cuMemAllocAsync", c_uint64(5000011), stream); held[d] = 5000011
 host = out("cuMemAllocHost_v2", c_uint64(7777777))
@@ -56,7 +68,7 @@ def test_bytes_held_follow_every_allocation_and_end_with_the_process(
         warm(recording, cgroup)
         script = Script(cgroup, STEPS)
         said = []
-        for _ in range(6):
+        for _ in range(8):
             said.append(script.heard())
             recording.wait_for(
                 "select 1 from gpu_memory m join containers c using (cgroup_id) where "
@@ -73,7 +85,8 @@ def test_bytes_held_follow_every_allocation_and_end_with_the_process(
         f"select bytes from cuda_events where pid = {script.pid} and op = 'free' "
         "order by timestamp_ns"
     )
-    assert [r["bytes"] for r in frees] == [2000003, None, 2 << 20, 5000011, 7777777]
+    released = [parts * (2 << 20) for parts in (1, 1, 3, 2)]
+    assert [r["bytes"] for r in frees] == [2000003, None, *released, 5000011, 7777777]
 
 
 def test_memory_of_a_reset_context_is_free(cgroup: Cgroup, store: Path) -> None:
