@@ -136,7 +136,7 @@ static __always_inline void learn(struct thread *thread, struct frame *frame,
 			tell_all(thread, frame, spec);
 			return;
 		}
-		if (!bpf_probe_read_user(&handle, sizeof(handle), (void *)frame->out))
+		if (!bpf_probe_read_user(&handle, sizeof(handle), (void *)frame->out) && handle)
 			tell_communicator(thread, frame, spec, handle, kept[KEPT_RANK]);
 		return;
 	case FACT_COMM_SPLIT:

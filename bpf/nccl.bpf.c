@@ -19,6 +19,8 @@ VALUES(nccl_op);
 VALUES(nccl_datatype);
 VALUES(nccl_reduce_op);
 
+#define NCCL_IN_PROGRESS 7
+
 /* A body seen as the event whose head is still to come. */
 static __always_inline struct nccl_event *nccl_body(struct body *body)
 {
@@ -212,6 +214,12 @@ static __always_inline void pass_on(struct thread *thread, struct task_struct *t
 	emit(thread, task, total, &frame->row);
 }
 
+/* A communicator that is made without blocking has its address at once, and is ready later. */
+static __always_inline bool_t has_answer(const struct call_spec *spec, __s32 result)
+{
+	return result == 0 || (result == NCCL_IN_PROGRESS && spec->flags & CALL_ROW);
+}
+
 static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 {
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
@@ -235,10 +243,11 @@ static __always_inline int leave(struct pt_regs *ctx, __u32 function)
 		event->group_id = thread->group_id;
 		event->known |= 1 << NCCL_KNOWN_GROUP;
 	}
-	if (spec->fact && (__s32)ctx->ax == 0) {
+	if (spec->fact && has_answer(spec, ctx->ax)) {
 		learn(thread, frame, spec);
 		if (spec->flags & CALL_ROW &&
-		    !bpf_probe_read_user(&event->communicator, 8, (void *)frame->out))
+		    !bpf_probe_read_user(&event->communicator, 8, (void *)frame->out) &&
+		    event->communicator)
 			event->known |= 1 << NCCL_KNOWN_COMM;
 	}
 	refresh_v1(thread, task);
