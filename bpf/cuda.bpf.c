@@ -214,7 +214,8 @@ static __always_inline void finish(struct thread *thread, struct frame *frame,
 		event->context = thread->context;
 		event->known |= 1 << CUDA_KNOWN_CONTEXT;
 	}
-	if (thread->nccl_op) {
+	/* Between the calls of a group, a launch is the application's own. */
+	if (thread->nccl_op && thread->nccl.depth) {
 		event->nccl = thread->nccl_op;
 		event->known |= 1 << CUDA_KNOWN_NCCL;
 	}

@@ -13,6 +13,7 @@ from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environmen
 TIMES = 11
 CLIENTS = Path(__file__).parent / "clients"
 PER_RANK = ("AllGather", "ReduceScatter", "AlltoAll")
+NO_ROW = ("GroupStart", "GroupSimulateEnd", "CommUserRank", "CommCount")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def expected(calls: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     """The log's calls as rows should show them; a start of a group is no row, an inner end none."""
     found: Counter[tuple[Any, ...]] = Counter()
     for call in calls:
-        if call["op"] != "nccl" or call["nccl"] in ("GroupStart", "CommUserRank", "CommCount"):
+        if call["op"] != "nccl" or call["nccl"] in NO_ROW:
             continue
         op = call["nccl"]
         size = call.get("bytes")
@@ -97,7 +98,10 @@ def check_communicators(rows: list[dict[str, Any]]) -> None:
         if row["op"] in ("CommInitRankConfig", "CommInitRankScalable"):
             hashes.setdefault(row["op"], set()).add(row["comm_hash"])
             assert row["nranks"] == 2
-    assert [len(found) for found in hashes.values()] == [1, 1]
+    assert {op: len(found) for op, found in hashes.items()} == {
+        "CommInitRankConfig": 2, "CommInitRankScalable": 1,
+    }  # fmt: skip
+    assert {r["result"] for r in rows if r["op"] == "CommInitRankConfig"} == {0, 7}
     named = {row["comm_name"] for row in rows if row["op"] == "Reduce"}
     assert named == {"gradients"}
     gathered = [r for r in rows if r["op"] == "AllGather" and r["bytes"] == 2 * 4 * 2]
@@ -114,7 +118,8 @@ def check_groups(rows: list[dict[str, Any]]) -> None:
         if row["group_id"] is not None:
             groups.setdefault((row["tid"], row["group_id"]), []).append(row["op"])
     assert Counter(tuple(sorted(ops)) for ops in groups.values()) == {
-        ("GroupEnd", "Recv", "Send"): 2 * TIMES
+        ("GroupEnd", "Recv", "Send"): 2 * TIMES,
+        ("AllReduce",): 2,
     }
 
 
@@ -128,3 +133,8 @@ def check_kernels(recording: Recording, pid: int, calls: list[dict[str, Any]]) -
     # One kernel serves the send and the receive of a group: it is the group's.
     launched["GroupEnd"] = launched.pop("SendRecv")
     assert {row["nccl_op"]: row["n"] for row in rows} == dict(launched)
+    rows = recording.sql(
+        "select nccl_op, bytes, count(*) as n from cuda_events "
+        f"where pid = {pid} and op = 'memset' group by all"
+    )
+    assert rows == [{"nccl_op": None, "bytes": 157, "n": 2 * TIMES}]

@@ -25,6 +25,7 @@ struct config {
 };
 
 extern int cudaMalloc(void **, size_t), cudaSetDevice(int);
+extern int cudaMemsetAsync(void *, int, size_t, void *);
 extern int ncclGetUniqueId(unique_id *);
 extern int ncclCommInitRankConfig(void **, int, unique_id, int, struct config *);
 extern int ncclCommInitRankScalable(void **, int, int, int, unique_id *, struct config *);
@@ -33,7 +34,8 @@ extern int ncclCommSplit(void *, int, int, void **, struct config *);
 extern int ncclCommShrink(void *, int *, int, void **, struct config *, int);
 extern int ncclCommCount(void *, int *), ncclCommUserRank(void *, int *);
 extern int ncclCommFinalize(void *), ncclCommDestroy(void *), ncclCommAbort(void *);
-extern int ncclGroupStart(void), ncclGroupEnd(void);
+extern int ncclGroupStart(void), ncclGroupEnd(void), ncclGroupSimulateEnd(void *);
+extern int ncclCommGetAsyncError(void *, int *);
 extern int ncclAllReduce(const void *, void *, size_t, int, int, void *, void *);
 extern int ncclReduce(const void *, void *, size_t, int, int, int, void *, void *);
 extern int ncclBroadcast(const void *, void *, size_t, int, int, void *, void *);
@@ -46,7 +48,7 @@ extern int ncclScatter(const void *, void *, size_t, int, int, void *, void *);
 extern int ncclSend(const void *, size_t, int, int, void *, void *);
 extern int ncclRecv(void *, size_t, int, int, void *, void *);
 
-static unique_id first, second;
+static unique_id first, second, third;
 static int times;
 
 static struct config named(const char *name)
@@ -65,6 +67,10 @@ static void collectives(void *comm, int rank)
 	void *b;
 
 	cudaMalloc(&b, 1 << 20);
+	/* A group that launches nothing; what follows is not part of it. */
+	ncclGroupStart();
+	ncclAllReduce(b, b, 151, 7, 0, comm, NULL);
+	ncclGroupSimulateEnd(NULL);
 	for (int i = 0; i < times; i++) {
 		ncclAllReduce(b, b, 101, 7, 2, comm, NULL);
 		ncclReduce(b, b, 103, 9, 0, 1, comm, NULL);
@@ -79,9 +85,26 @@ static void collectives(void *comm, int rank)
 		ncclGroupStart();
 		ncclSend(b, 149, 2, 1 - rank, comm, NULL);
 		ncclGroupEnd();
+		/* The application's own, in the middle of a group. */
+		cudaMemsetAsync(b, 0, 157, NULL);
 		ncclRecv(b, 149, 2, 1 - rank, comm, NULL);
 		ncclGroupEnd();
 	}
+}
+
+/* Made without blocking: the call returns before the other rank is there. */
+static void *unhurried(int rank, struct config *config)
+{
+	int state = 7;
+	void *comm;
+
+	config->blocking = 0;
+	if (ncclCommInitRankConfig(&comm, 2, third, rank, config) != 7)
+		exit(6);
+	while (state == 7)
+		if (ncclCommGetAsyncError(comm, &state))
+			exit(7);
+	return comm;
 }
 
 static void *run(void *argument)
@@ -89,7 +112,7 @@ static void *run(void *argument)
 	/* Copied, as NCCL itself reads it: memory that nobody touched cannot be read by a probe. */
 	struct config config = named(strdup("gradients"));
 	int rank = (intptr_t)argument, answer;
-	void *comm, *scalable, *split, *alone;
+	void *comm, *scalable, *split, *alone, *later;
 
 	cudaSetDevice(0);
 	if (ncclCommInitRankConfig(&comm, 2, first, rank, &config))
@@ -98,6 +121,8 @@ static void *run(void *argument)
 	if (ncclCommInitRankScalable(&scalable, 2, rank, 1, &second, NULL))
 		exit(3);
 	ncclAllReduce(&comm, &comm, 1, 7, 0, scalable, NULL);
+	later = unhurried(rank, &config);
+	ncclReduce(&comm, &comm, 1, 7, 0, 0, later, NULL);
 	if (ncclCommSplit(comm, 5, rank, &split, NULL))
 		exit(4);
 	ncclCommUserRank(split, &answer);
@@ -109,6 +134,7 @@ static void *run(void *argument)
 	ncclCommDestroy(split);
 	ncclCommAbort(alone);
 	ncclCommDestroy(scalable);
+	ncclCommDestroy(later);
 	ncclCommDestroy(comm);
 	return NULL;
 }
@@ -120,6 +146,7 @@ int main(int argc, char **argv)
 	times = argc > 1 ? atoi(argv[1]) : 1;
 	ncclGetUniqueId(&first);
 	ncclGetUniqueId(&second);
+	ncclGetUniqueId(&third);
 	for (intptr_t rank = 0; rank < 2; rank++)
 		pthread_create(&threads[rank], NULL, run, (void *)rank);
 	for (int rank = 0; rank < 2; rank++)

@@ -63,6 +63,8 @@ def _groups() -> tuple[Function, ...]:
     return (
         *_each(550, "GroupStart", op="GroupStart"),
         *_each(552, "GroupEnd", op="GroupEnd", flags=_OP),
+        # Ends the group and launches nothing.
+        *_each(554, "GroupSimulateEnd", op="GroupEnd"),
     )
 
 
