@@ -102,11 +102,13 @@ static __always_inline void emit(struct thread *thread, struct task_struct *task
 	if (cuda_body((struct body *)body)->lane)
 		lane_row(thread, body, began_ns);
 	event = row_begin(total, cgroup_id_of(task), thread->v1_id, sizeof(*event));
-	if (!event)
+	if (!event) {
+		row_unsent(total, cuda_body((struct body *)body)->weight);
 		return;
+	}
 	head_fill(&event->head, thread, task, EVENT_CUDA, sizeof(*event), began_ns);
 	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
-	event->weight = row_weight(total);
+	event->weight += row_weight(total) - 1;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -311,6 +313,8 @@ static __always_inline void pass_on(struct thread *thread, struct task_struct *t
 		outer->operations++;
 	if (outer->operations == 1) {
 		thread->nested = 1;
+		/* What was shed of this very function: the row is sent under the outer one's name. */
+		cuda_body(body)->weight += row_weight(total) - 1;
 		outer->row.began_ns = began_ns;
 		outer->row.body = *body;
 		outer->waiting = 1;

@@ -174,6 +174,13 @@ static __always_inline __u32 row_weight(struct total *total)
 	return 1 + __sync_lock_test_and_set(&total->waiting, 0);
 }
 
+/* A row that stood for others was not sent: the next one does. */
+static __always_inline void row_unsent(struct total *total, __u32 weight)
+{
+	if (total && weight > 1)
+		__sync_fetch_and_add(&total->waiting, weight - 1);
+}
+
 /*
  * Room in the ring for one row of a tenant, or NULL: then it was shed or lost, and is counted.
  * A macro, because the verifier wants to see the size.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kernel.conftest import ROOT, SIM, Cgroup, Recording, record, sim_environment, truth
+from tests.kernel.script import Script
 from tests.kernel.tenants import finish as ended
 from tests.kernel.tenants import python
 
@@ -33,6 +35,13 @@ for at in range({reads}):
     done += os.preadv(disk, [room], at * 4096) == 4096 and here.send(b"7 bytes") == 7
     time.sleep(0.004)
 print(done)
+"""
+
+# Ends in the middle of a capture, as a process that is killed does.
+KILLED = """
+start()
+call("cuStreamBeginCapture_v2", out("cuStreamCreate", 1), 0)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -204,6 +213,31 @@ def test_a_thread_over_budget_is_counted_without_rows(
     )
     assert reasons == [{"reason": "over budget"}]
     assert "imbalance" not in said
+
+
+def test_rows_stand_for_what_was_over_budget_at_both_layers(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    storm, before, paused, go_on = cgroups(), cgroups(), tmp_path / "paused", tmp_path / "go on"
+    words = ["taskset", "-c", "0", WORKLOAD, "launch", "--api", "runtime12", "--steps"]
+    with record(store, "--budget", "1%", "--layers", "both") as recording:
+        warm(recording, before)
+        finish(before.popen([*words, "3"], env=sim_environment(), stderr=subprocess.PIPE))
+        recording.wait_for("select 1 from sessions where libraries like '%libcudart.so.12%'")
+        Script(before, KILLED).end(-signal.SIGKILL)
+        loud = storm.popen(
+            [*words, LAUNCHES, "--pause-after", LAUNCHES - 7, "--resume-on", go_on,
+             "--ready", paused], env=sim_environment(), stderr=subprocess.PIPE,
+        )  # fmt: skip
+        while not paused.exists():
+            assert loud.poll() is None
+            time.sleep(0.1)
+        time.sleep(1.1)  # A budget is for a second.
+        go_on.touch()
+        finish(loud)
+    assert counted(recording, storm) == LAUNCHES
+    kept = rows_of(recording, storm)
+    assert kept["rows"] < LAUNCHES == kept["weight"]
 
 
 def detached(recording: Recording) -> list[tuple[str, bool]]:
