@@ -73,9 +73,7 @@ static __always_inline void comes(struct task_struct *task, struct sched_task *s
 		runnable = off;
 	if (!runnable)
 		return;
-	total = sched_total(sched, TOTAL(runqueue));
-	if (total)
-		total_add_alone(total, now - runnable);
+	total = span_add(sched, TOTAL(runqueue), now - runnable);
 	if (preempted)
 		return;
 	if (!host_all && !sched->gpu && now - runnable < host_threshold_ns)

@@ -29,15 +29,15 @@ static __always_inline void say(struct sched_task *sched)
 	/* Room for a new tenant may be long in coming: its time waits with the thread. */
 	if (!total)
 		return;
-	total->count += sched->on_times;
-	total->sum_ns += sched->on_ns;
+	__sync_fetch_and_add(&total->count, sched->on_times);
+	__sync_fetch_and_add(&total->sum_ns, sched->on_ns);
 	sched->on_times = 0;
 	sched->on_ns = 0;
 	total = sched_total(sched, TOTAL(switch));
 	if (!total)
 		return;
-	total->count += sched->off_times;
-	total->sum_ns += sched->off_ns;
+	__sync_fetch_and_add(&total->count, sched->off_times);
+	__sync_fetch_and_add(&total->sum_ns, sched->off_ns);
 	sched->off_times = 0;
 	sched->off_ns = 0;
 }
@@ -94,6 +94,27 @@ static __always_inline void total_add_alone(struct total *total, __u64 duration_
 	total_turn(total);
 	if (duration_ns > total->max_ns)
 		total->max_ns = duration_ns;
+}
+
+/* Adds a span to a total that this CPU has for itself, or to a spare one, which is everybody's. */
+static __always_inline struct total *span_add(const struct sched_task *sched, __u16 function,
+					      __u64 duration_ns)
+{
+	struct total_key key = {
+		.cgroup_id = sched->cgroup_id,
+		.cgroup_v1_id = sched->v1_id,
+		.function = function,
+	};
+	struct total *total = bpf_map_lookup_elem(&totals, &key);
+
+	if (total) {
+		total_add_alone(total, duration_ns);
+		return total;
+	}
+	total = total_at(&key);
+	if (total)
+		total_add(total, duration_ns, 0);
+	return total;
 }
 
 static __always_inline bool_t tenant_uses_gpu(__u64 cgroup_id)
