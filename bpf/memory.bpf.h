@@ -245,6 +245,14 @@ static __always_inline void memory_leave(struct thread *thread, struct frame *fr
 	}
 }
 
+/* Emptied, not removed: the agent must see that it fell to nothing. */
+static __always_inline void holding_empty(struct holding *value)
+{
+	__sync_lock_test_and_set(&value->bytes, 0);
+	__sync_lock_test_and_set(&value->allocations, 0);
+	__sync_fetch_and_add(&value->dropped, 1);
+}
+
 /* All that a context held is gone with it. */
 static __always_inline void memory_drop(const struct thread *thread, __u64 context)
 {
@@ -255,12 +263,8 @@ static __always_inline void memory_drop(const struct thread *thread, __u64 conte
 	};
 	struct holding *value = bpf_map_lookup_elem(&holdings, &key);
 
-	/* Emptied, not removed: the agent must see that it fell to nothing. */
-	if (value) {
-		__sync_lock_test_and_set(&value->bytes, 0);
-		__sync_lock_test_and_set(&value->allocations, 0);
-		__sync_fetch_and_add(&value->dropped, 1);
-	}
+	if (value)
+		holding_empty(value);
 }
 
 #endif /* COTENANT_MEMORY_BPF_H */

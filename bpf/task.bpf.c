@@ -185,8 +185,10 @@ int BPF_PROG(process_exec)
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 
 	process_fact(FACT_PROCESS_EXEC, &births, 0);
-	if (bpf_map_lookup_elem(&processes, &pid))
-		process_fact(FACT_PROCESS_EXEC, &facts, BPF_RB_NO_WAKEUP);
+	if (!bpf_map_lookup_elem(&processes, &pid))
+		return 0;
+	process_fact(FACT_PROCESS_EXEC, &facts, BPF_RB_NO_WAKEUP);
+	program_drop(bpf_get_current_task_btf(), pid);
 	return 0;
 }
 
@@ -201,8 +203,8 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	if (!bpf_map_lookup_elem(&processes, &pid))
 		return 0;
 	bpf_map_delete_elem(&processes, &pid);
+	captures_drop(pid);
 	process_fact(FACT_PROCESS_GONE, &facts, BPF_RB_NO_WAKEUP);
 	process_fact(FACT_PROCESS_GONE, &births, 0);
-	captures_drop(pid);
 	return 0;
 }

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.kernel.conftest import Cgroup, Recording, record
-from tests.kernel.script import Script, warm
+from tests.kernel.script import PRELUDE, Script, warm
 
 STEPS = """
 context, module = start()
@@ -111,6 +111,31 @@ def test_memory_of_a_reset_context_is_free(cgroup: Cgroup, store: Path) -> None:
         script.go_on()
         script.end()
     assert [r["bytes"] for r in held(recording, cgroup)] == [1000003, 0]
+
+
+def test_another_program_in_the_same_process_holds_only_its_own(
+    cgroup: Cgroup, store: Path
+) -> None:
+    start_and_hold = "start()\nout('cuMemAlloc_v2', c_uint64({bytes}))\nsay(ready=1)\nwait()\n"
+    then = PRELUDE + start_and_hold.format(bytes=2000003)
+    with record(store) as recording:
+        warm(recording, cgroup)
+        script = Script(
+            cgroup,
+            start_and_hold.format(bytes=1000003)
+            + f"os.execv(sys.executable, [sys.executable, '-c', {then!r}])\n",
+        )
+        for held_now in (1000003, 2000003):
+            script.heard()
+            recording.wait_for(
+                "select 1 from gpu_memory join containers c using (cgroup_id) where "
+                f"c.cgroup_path = '/{cgroup.name}' and bytes = {held_now} and allocations = 1"
+            )
+            script.go_on()
+        script.end()
+    rows = [row["bytes"] for row in held(recording, cgroup)]
+    assert [bytes for bytes in rows if bytes] == [1000003, 2000003]
+    assert rows[-1] == 0
 
 
 def test_a_process_that_ran_before_has_no_known_total(cgroup: Cgroup, store: Path) -> None:
