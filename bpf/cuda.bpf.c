@@ -59,41 +59,6 @@ static __always_inline void overlook(struct thread *thread, const struct call_sp
 		lanes_spoil();
 }
 
-static __always_inline int enter(struct pt_regs *ctx, __u32 function)
-{
-	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
-	struct task_struct *task;
-	struct thread *thread;
-	struct frame *frame;
-
-	if (!spec || tenant_excluded())
-		return SESSION_SKIP;
-	task = current_task();
-	thread = thread_of(task);
-	if (!thread)
-		return SESSION_SKIP;
-	if (over_budget(&thread->budget) && countable(thread, spec)) {
-		count_only(thread, task, spec, function);
-		overlook(thread, spec);
-		return SESSION_SKIP;
-	}
-	frame = frame_push(&thread->cuda, ctx->sp, function);
-	if (!frame) {
-		overlook(thread, spec);
-		return SESSION_SKIP;
-	}
-	read_arguments(ctx, thread, spec);
-	decode(frame, thread, spec);
-	if (spec->step) {
-		memory_enter(thread, frame, spec);
-		moment_enter(thread, frame, spec);
-	}
-	if (spec->flags & CALL_QUEUES && timed(thread))
-		lane_enter(thread, frame, spec);
-	frame->began_ns = bpf_ktime_get_ns();
-	return SESSION_RETURN;
-}
-
 static __always_inline void emit(struct thread *thread, struct task_struct *task,
 				 struct total *total, __u64 began_ns, const struct body *body)
 {
@@ -110,6 +75,59 @@ static __always_inline void emit(struct thread *thread, struct task_struct *task
 	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
 	event->weight += row_weight(total) - 1;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+/* A row waits in a call whose return nobody will tell: it goes by its own name. */
+static __noinline int send_waiting(struct thread *thread, struct frame *frame)
+{
+	struct task_struct *task = current_task();
+	struct total *total;
+
+	if (!thread || !frame)
+		return 0;
+	frame->waiting = 0;
+	total = total_of(cgroup_id_of(task), thread->v1_id, cuda_body(&frame->row.body)->function);
+	emit(thread, task, total, frame->row.began_ns, &frame->row.body);
+	return 0;
+}
+
+static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
+{
+	__u32 function = function_of(cookie);
+	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
+	struct task_struct *task;
+	struct thread *thread;
+	struct frame *frame;
+
+	if (!spec || tenant_excluded())
+		return SESSION_SKIP;
+	task = current_task();
+	thread = thread_of(task);
+	if (!thread)
+		return SESSION_SKIP;
+	if (over_budget(&thread->budget) && countable(thread, spec)) {
+		count_only(thread, task, spec, function);
+		overlook(thread, spec);
+		return SESSION_SKIP;
+	}
+	frame = frame_below(&thread->cuda);
+	if (frame && frame->waiting && is_over(frame))
+		send_waiting(thread, frame);
+	frame = frame_push(&thread->cuda, ctx->sp, cookie);
+	if (!frame) {
+		overlook(thread, spec);
+		return SESSION_SKIP;
+	}
+	read_arguments(ctx, thread, spec);
+	decode(frame, thread, spec);
+	if (spec->step) {
+		memory_enter(thread, frame, spec);
+		moment_enter(thread, frame, spec);
+	}
+	if (spec->flags & CALL_QUEUES && timed(thread))
+		lane_enter(thread, frame, spec);
+	frame->began_ns = bpf_ktime_get_ns();
+	return SESSION_RETURN;
 }
 
 static __noinline int tell(struct thread *thread, struct frame *frame, __u32 kind)
@@ -354,8 +372,9 @@ static __always_inline bool_t is_row(struct thread *thread, struct frame *frame,
 	return worth_a_row(thread, frame, spec, result);
 }
 
-static __always_inline int leave(struct pt_regs *ctx, __u32 function)
+static __always_inline int leave(struct pt_regs *ctx, __u64 cookie)
 {
+	__u32 function = function_of(cookie);
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
 	__u64 now = bpf_ktime_get_ns();
 	struct task_struct *task = current_task();

@@ -33,13 +33,22 @@ static __always_inline bool_t makes_rows(__u32 function)
 	return spec && spec->flags & (CALL_ROW | CALL_OPERATION);
 }
 
+/* The outermost call whose return we will be told. */
+static __always_inline struct frame *outermost_of(struct stack *stack)
+{
+	for (int i = 0; i < FRAMES_MAX && i < stack->depth; i++)
+		if (!is_over(&stack->frames[i]))
+			return &stack->frames[i];
+	return NULL;
+}
+
 static __always_inline void tell(struct bpf_iter__task *ctx, struct task_struct *task,
 				 struct thread *thread, struct stack *stack, __u16 kind)
 {
-	struct frame *outermost = &stack->frames[0];
+	struct frame *outermost = outermost_of(stack);
 	struct flight flight = {};
 
-	if (stack->depth == 0 || stack->depth > FRAMES_MAX)
+	if (!outermost)
 		return;
 	flight.began_ns = outermost->began_ns;
 	flight.cgroup_id = task->cgroups->dfl_cgrp->kn->id;
@@ -104,60 +113,80 @@ static __always_inline void lose_row(struct total *total)
 }
 
 /* The arguments of the innermost call, the name and the time of the outermost. */
-static __always_inline struct body *last_words(struct stack *stack)
+static __always_inline struct body *last_words(struct stack *stack, struct frame *outermost)
 {
-	struct frame *outermost = &stack->frames[0];
 	struct frame *innermost = frame_below(stack);
 
-	if (!innermost || !makes_rows(outermost->function))
+	if (!innermost || !outermost || !makes_rows(outermost->function))
 		return NULL;
 	return outermost->waiting ? &outermost->row.body : &innermost->own;
 }
 
 /* Room for the row of a call that never returned, with its head; NULL where it is lost. */
 static __always_inline void *last_row(struct thread *thread, struct task_struct *task,
-				      struct stack *stack, enum event_kind kind, __u32 size)
+				      __u16 function, __u64 began_ns, enum event_kind kind,
+				      __u32 size)
 {
-	struct frame *outermost = &stack->frames[0];
-	struct total *total = count_row(thread, task, outermost->function);
+	struct total *total = count_row(thread, task, function);
 	void *event = bpf_ringbuf_reserve(&events, size, 0);
 
 	if (event)
-		head_fill(event, thread, task, kind, size, outermost->began_ns);
+		head_fill(event, thread, task, kind, size, began_ns);
 	else
 		lose_row(total);
 	return event;
 }
 
+/* An operation that is done waits in a call whose return nobody would have told. */
+static __always_inline void end_waiting(struct thread *thread, struct task_struct *task)
+{
+	struct frame *frame = &thread->cuda.frames[0];
+	struct cuda_event *event, *done;
+
+	if (!thread->cuda.depth || !frame->waiting || !is_over(frame))
+		return;
+	done = (void *)&frame->row.body - sizeof(struct event_head);
+	event = last_row(thread, task, done->function, frame->row.began_ns, EVENT_CUDA,
+			 sizeof(*event));
+	if (!event)
+		return;
+	*(struct body *)((void *)event + sizeof(struct event_head)) = frame->row.body;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline void end_cuda(struct thread *thread, struct task_struct *task)
 {
-	struct body *body = last_words(&thread->cuda);
+	struct frame *outermost = outermost_of(&thread->cuda);
+	struct body *body = last_words(&thread->cuda, outermost);
 	struct cuda_event *event;
 
 	if (!body)
 		return;
-	event = last_row(thread, task, &thread->cuda, EVENT_CUDA, sizeof(*event));
+	event = last_row(thread, task, outermost->function, outermost->began_ns, EVENT_CUDA,
+			 sizeof(*event));
 	if (!event)
 		return;
 	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
-	event->api = thread->cuda.frames[0].function;
+	event->api = outermost->function;
 	event->known &= ~(1 << CUDA_KNOWN_RESULT | 1 << CUDA_KNOWN_DURATION);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
 static __always_inline void end_nccl(struct thread *thread, struct task_struct *task)
 {
-	struct body *body = last_words(&thread->nccl);
+	struct frame *outermost = outermost_of(&thread->nccl);
+	struct body *body = last_words(&thread->nccl, outermost);
 	struct nccl_event *event;
 
 	if (!body)
 		return;
-	event = last_row(thread, task, &thread->nccl, EVENT_NCCL, sizeof(*event));
+	event = last_row(thread, task, outermost->function, outermost->began_ns, EVENT_NCCL,
+			 sizeof(*event));
 	if (!event)
 		return;
 	for (int i = 0; i < NCCL_BODY; i++)
 		((__u64 *)((void *)event + sizeof(struct event_head)))[i] = body->words[i];
-	event->api = thread->nccl.frames[0].function;
+	event->api = outermost->function;
 	event->known &= ~(1 << NCCL_KNOWN_RESULT | 1 << NCCL_KNOWN_DURATION);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
@@ -170,6 +199,7 @@ int BPF_PROG(thread_exit, struct task_struct *task)
 	if (!thread)
 		return 0;
 	refresh_v1(thread, task);
+	end_waiting(thread, task);
 	end_nccl(thread, task);
 	end_cuda(thread, task);
 	return 0;

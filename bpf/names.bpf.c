@@ -113,8 +113,9 @@ static __always_inline void tell(struct thread *thread, struct frame *frame,
 		count(COUNTER_FACT_LOST);
 }
 
-static __always_inline int enter(struct pt_regs *ctx, __u32 function)
+static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 {
+	__u32 function = function_of(cookie);
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
 	struct thread *thread;
 	struct frame *frame;
@@ -122,7 +123,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 	if (!spec || tenant_excluded())
 		return SESSION_SKIP;
 	thread = thread_of(current_task());
-	frame = thread ? frame_push(&thread->names, ctx->sp, function) : NULL;
+	frame = thread ? frame_push(&thread->names, ctx->sp, cookie) : NULL;
 	if (!frame)
 		return SESSION_SKIP;
 	read_arguments(ctx, thread, spec);
@@ -139,8 +140,9 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 	return SESSION_SKIP;
 }
 
-static __always_inline int leave(struct pt_regs *ctx, __u32 function)
+static __always_inline int leave(struct pt_regs *ctx, __u64 cookie)
 {
+	__u32 function = function_of(cookie);
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
 	struct thread *thread = spec ? thread_of(current_task()) : NULL;
 	struct frame *frame;

@@ -137,8 +137,9 @@ static __always_inline void operation_enter(struct thread *thread, const struct 
 		thread->nccl_op = spec->op;
 }
 
-static __always_inline int enter(struct pt_regs *ctx, __u32 function)
+static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 {
+	__u32 function = function_of(cookie);
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
 	struct thread *thread;
 	struct frame *frame;
@@ -146,7 +147,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u32 function)
 	if (!spec || tenant_excluded())
 		return SESSION_SKIP;
 	thread = thread_of(current_task());
-	frame = thread ? frame_push(&thread->nccl, ctx->sp, function) : NULL;
+	frame = thread ? frame_push(&thread->nccl, ctx->sp, cookie) : NULL;
 	if (!frame)
 		return SESSION_SKIP;
 	read_arguments(ctx, thread, spec);
@@ -220,8 +221,9 @@ static __always_inline bool_t has_answer(const struct call_spec *spec, __s32 res
 	return result == 0 || (result == NCCL_IN_PROGRESS && spec->flags & CALL_ROW);
 }
 
-static __always_inline int leave(struct pt_regs *ctx, __u32 function)
+static __always_inline int leave(struct pt_regs *ctx, __u64 cookie)
 {
+	__u32 function = function_of(cookie);
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
 	__u64 now = bpf_ktime_get_ns();
 	struct task_struct *task = current_task();

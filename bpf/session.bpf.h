@@ -12,9 +12,9 @@ extern bool_t bpf_session_is_return(void) __ksym __weak;
 #define PROGRAMS(name, enter, leave)                                                               \
 	SEC("?uprobe") int name##_session(struct pt_regs *ctx)                                     \
 	{                                                                                          \
-		__u16 function = bpf_get_attach_cookie(ctx);                                       \
+		__u64 cookie = bpf_get_attach_cookie(ctx);                                         \
                                                                                                    \
-		return bpf_session_is_return() ? leave(ctx, function) : enter(ctx, function);      \
+		return bpf_session_is_return() ? leave(ctx, cookie) : enter(ctx, cookie);          \
 	}                                                                                          \
 	SEC("?uprobe") int name##_enter(struct pt_regs *ctx)                                       \
 	{                                                                                          \

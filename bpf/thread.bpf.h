@@ -50,7 +50,7 @@ struct frame {
 	__u8 taken;		/* what the entry found: memory to be freed, a place in a stream */
 	__u8 guarded;
 	__u32 lane;		/* where it is counted as under way; see timing.bpf.h */
-	__u32 reserved;
+	__u32 attachment;	/* of the probe that saw it begin */
 	struct body own;
 	struct row row;
 };
@@ -105,6 +105,33 @@ struct {
 	__type(value, __u64);
 } processes SEC(".maps");
 
+/*
+ * Attachments whose place another one took: a call that one of them saw begin may return without
+ * our being told.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, __u32);
+} ended SEC(".maps");
+
+/* A probe's cookie: which attachment it is of, and its function. */
+static __always_inline __u32 attachment_of(__u64 cookie)
+{
+	return cookie >> 16;
+}
+
+static __always_inline __u32 function_of(__u64 cookie)
+{
+	return (__u16)cookie;
+}
+
+static __always_inline bool_t is_over(const struct frame *frame)
+{
+	return bpf_map_lookup_elem(&ended, &frame->attachment) != NULL;
+}
+
 /* Of the current task: nobody else's thread is made. */
 static __always_inline struct thread *thread_of(struct task_struct *task)
 {
@@ -158,7 +185,17 @@ static __always_inline void head_fill(struct event_head *head, struct thread *th
 	head->hierarchy = 0;
 }
 
-/* Frames at or below the stack pointer belong to calls that will never return here. */
+static __always_inline struct frame *frame_below(struct stack *stack)
+{
+	__u64 depth = stack->depth;
+
+	if (depth == 0 || depth > FRAMES_MAX)
+		return NULL;
+	/* The mask changes nothing but what the verifier can see. */
+	return &stack->frames[(depth - 1) & (FRAMES_MAX - 1)];
+}
+
+/* Frames at or below the stack pointer, or that are over, are of calls that do not return here. */
 static __always_inline void drop_stale(struct stack *stack, __u64 sp)
 {
 	for (int i = 0; i < FRAMES_MAX; i++) {
@@ -166,18 +203,27 @@ static __always_inline void drop_stale(struct stack *stack, __u64 sp)
 
 		if (stack->depth == 0 || top >= FRAMES_MAX)
 			return;
-		if (stack->frames[top].sp > sp)
+		if (stack->frames[top].sp > sp && !is_over(&stack->frames[top]))
 			return;
 		stack->depth = top;
 		count(COUNTER_STALE_FRAME);
 	}
 }
 
-static __always_inline struct frame *frame_push(struct stack *stack, __u64 sp, __u16 function)
+/* Whether the call is under way already: two attachments see it, one of which is about to go. */
+static __always_inline bool_t seen_twice(const struct frame *top, __u64 sp, __u64 cookie)
+{
+	return top && top->sp == sp && top->function == function_of(cookie) &&
+	       top->attachment != attachment_of(cookie) && !is_over(top);
+}
+
+static __always_inline struct frame *frame_push(struct stack *stack, __u64 sp, __u64 cookie)
 {
 	struct frame *frame;
 	__u64 depth;
 
+	if (seen_twice(frame_below(stack), sp, cookie))
+		return NULL;
 	drop_stale(stack, sp);
 	depth = stack->depth;
 	if (depth >= FRAMES_MAX) {
@@ -187,7 +233,8 @@ static __always_inline struct frame *frame_push(struct stack *stack, __u64 sp, _
 	frame = &stack->frames[depth];
 	stack->depth = depth + 1;
 	frame->sp = sp;
-	frame->function = function;
+	frame->function = function_of(cookie);
+	frame->attachment = attachment_of(cookie);
 	frame->operations = 0;
 	frame->waiting = 0;
 	frame->quiet = 0;
@@ -200,27 +247,19 @@ static __always_inline struct frame *frame_push(struct stack *stack, __u64 sp, _
 /* At return the stack pointer is one word above where it was at entry. */
 static __always_inline struct frame *frame_pop(struct stack *stack, __u64 sp_at_return)
 {
+	struct frame *frame = frame_below(stack);
 	__u64 sp = sp_at_return - 8;
-	__u64 top;
 
-	drop_stale(stack, sp - 8);
-	top = stack->depth - 1;
-	if (stack->depth == 0 || top >= FRAMES_MAX || stack->frames[top].sp != sp) {
+	if (!frame || frame->sp != sp) {
+		drop_stale(stack, sp - 8);
+		frame = frame_below(stack);
+	}
+	if (!frame || frame->sp != sp) {
 		count(COUNTER_UNDER_WAY);
 		return NULL;
 	}
-	stack->depth = top;
-	return &stack->frames[top];
-}
-
-static __always_inline struct frame *frame_below(struct stack *stack)
-{
-	__u64 depth = stack->depth;
-
-	if (depth == 0 || depth > FRAMES_MAX)
-		return NULL;
-	/* The mask changes nothing but what the verifier can see. */
-	return &stack->frames[(depth - 1) & (FRAMES_MAX - 1)];
+	stack->depth--;
+	return frame;
 }
 
 /* Registers and stack words into the thread's slots, then the struct that one points at. */

@@ -3,6 +3,8 @@
 import ctypes
 import json
 import subprocess
+import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -151,6 +153,55 @@ def test_the_runtime_is_spared_once_the_driver_is_seen_to_suffice(
         (before["pid"], "cudaLaunchKernel", 1511, kernels),
         (after["pid"], "cuLaunchKernel", 211, kernels),
     }
+
+
+def test_a_call_that_outlives_its_probe_leaves_nothing_behind(
+    cgroups: Callable[[], Cgroup], store: Path
+) -> None:
+    """Taken off while a thread waits in it, the runtime's probe never sees that call return."""
+    waiter, other = cgroups(), cgroups()
+
+    def workload(cgroup: Cgroup, *words: object, **environment: str) -> "subprocess.Popen[str]":
+        command = [SIM / "workload", *words, "--api", "runtime12"]
+        return cgroup.popen(command, env=sim_environment(**environment))
+
+    def spared() -> bool:
+        process = workload(other, "launch", "--steps", 53)
+        process.communicate(timeout=60)
+        found = recording.wait_for(
+            f"select distinct api from cuda_events where op = 'launch' and pid = {process.pid}"
+        )
+        return found == [{"api": "cuLaunchKernel"}]
+
+    with record(store) as recording:
+        warm(recording, other, "libcudart.so.12")
+        waits = workload(
+            waiter, "train", "--kernels", 1, "--steps", 151,
+            COTENANT_SIM_KERNEL_NS="*=30000000", COTENANT_SIM_COPY="0",
+        )  # fmt: skip
+        recording.wait_for(f"select 1 from cuda_events where op = 'sync' and pid = {waits.pid}")
+        workload(other, "launch", "--steps", 1511).communicate(timeout=60)
+        recording.wait_for("select 1 from sessions where layers like 'auto: driver%'")
+        while not spared():
+            assert waits.poll() is None, "it is over before the probe is off"
+        spared_ns = time.time_ns()
+        said, _ = waits.communicate(timeout=120)
+    launches = recording.sql(
+        f"select count(*) as n from cuda_events where op = 'launch' and pid = {waits.pid}"
+    )
+    assert launches == [{"n": sum(json.loads(said)["launches"].values())}]
+    apis = recording.sql(
+        "select api, count(*) > 1 as often from cuda_events where op in ('launch', 'sync') "
+        f"and pid = {waits.pid} and timestamp_ns > {spared_ns} group by api order by api"
+    )
+    assert [row["api"] for row in apis if row["api"].startswith("cuda")] == []
+    assert len(apis) == 2
+    assert all(row["often"] for row in apis)
+    stuck = recording.sql(
+        f"select * from in_flight where pid = {waits.pid} and began_ns < {spared_ns} "
+        f"and timestamp_ns > {spared_ns} + 1000000000"
+    )
+    assert stuck == []
 
 
 def wheel(package: str, pattern: str) -> Path:

@@ -91,7 +91,9 @@ class Helper:
         self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, 40)
         self._watch = Watch()
         self._mounts = MountWatch()
-        attacher = Attacher(Method(self._method), self._programs.programs)
+        attacher = Attacher(
+            Method(self._method), self._programs.programs, self._programs.maps["ended"]
+        )
         self._libraries = Libraries(
             attacher,
             self._functions,

@@ -147,8 +147,8 @@ class Libraries:
     def rest(self, functions: frozenset[int], number: int) -> None:
         """Leave these functions without probes; all others have theirs throughout.
 
-        New probes come before the old ones go. A call that meets both is one call: the second
-        entry replaces the frame of the first, and the second return finds none.
+        New probes come before the old ones go. A call that meets both is one call: programs pass
+        over the second entry.
         """
         changed, self._resting = self._resting ^ functions, functions
         done = self._attach_again(changed)
@@ -170,7 +170,7 @@ class Libraries:
                 done = False  # The old ones stay; the next change tries again.
                 continue
             old, library.attachment = library.attachment, fresh
-            old.close()
+            self._attacher.replace(old)
         return done
 
     def sweep(self, mapped: set[Inode], *, linger_ns: int) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -56,6 +57,7 @@ class Attachment:
 
     links: list[int] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
+    number: int = 0
 
     def silence(self) -> None:
         """No program runs any more, at once; what is left to remove can wait.
@@ -83,13 +85,17 @@ class Attachment:
 class Attacher:
     """Places probes by one method, with programs that are already loaded."""
 
-    def __init__(self, method: Method, programs: Mapping[str, int]) -> None:
+    def __init__(
+        self, method: Method, programs: Mapping[str, int], ended: int | None = None
+    ) -> None:
         self.method = method
         self._programs = programs
+        self._ended = ended  # The map of attachments that another one replaced.
+        self._numbers = count(1)
 
     def attach(self, path: str, placed: Sequence[Placed], *, pid: int = 0) -> Attachment:
         """Probe these functions of the file at ``path``, in one process or in all."""
-        done = Attachment()
+        done = Attachment(number=next(self._numbers))
         try:
             for family in Family:
                 # Where a record is seen, so is what is queued before and after it: it comes last.
@@ -106,13 +112,24 @@ class Attacher:
             raise ProbeError(f"cannot probe {path}: {error.strerror}") from error
         return done
 
+    def replace(self, old: Attachment) -> None:
+        """Remove probes whose place others took already: no call is seen through both.
+
+        Calls that the old ones saw begin may return unseen from now on, which programs have to
+        know before it happens.
+        """
+        if self._ended is not None:
+            number = old.number.to_bytes(4, "little")
+            syscalls.map_update(self._ended, number, number)
+        old.close()
+
     def _attach_links(self, done: Attachment, path: str, placed: list[Placed], pid: int) -> None:
         family = placed[0].function.family
-        sites = [(p.offset, p.function.id) for p in placed]
+        sites = [(p.offset, _cookie(done, p)) for p in placed]
         for name, attach_type in PROGRAMS[self.method].items():
             returns = name == "return"
             if returns:
-                sites = [(p.offset, p.function.id) for p in placed if _has_return(p.function)]
+                sites = [(p.offset, _cookie(done, p)) for p in placed if _has_return(p.function)]
             if sites:
                 done.links.append(
                     syscalls.attach_uprobes(
@@ -137,13 +154,18 @@ class Attacher:
         program = self._programs[f"{placed.function.family}_{'return' if returns else 'enter'}"]
         event = _open_uprobe(path, placed.offset, returns=returns, pid=pid)
         try:
-            link = syscalls.attach_perf(program, event, placed.function.id)
+            link = syscalls.attach_perf(program, event, _cookie(done, placed))
         except OSError:
             os.close(event)
             raise
         # The event stays open as long as its link.
         done.links.append(link)
         done.events.append(event)
+
+
+def _cookie(attachment: Attachment, placed: Placed) -> int:
+    """What programs are told: as attachment_of() and function_of() in bpf/thread.bpf.h read it."""
+    return attachment.number << 16 | placed.function.id
 
 
 def _has_return(function: Function) -> bool:
