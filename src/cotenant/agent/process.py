@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-_KEPT: Final = 4096
+_KEPT: Final = 1024
 _ENVIRONMENT_MAX: Final = 1 << 20
 
 
