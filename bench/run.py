@@ -97,6 +97,12 @@ def _block(results: dict[str, Any], layer: str) -> dict[str, Any]:
     return dict.fromkeys(("cpu_ratio", "agent_share_of_machine"))
 
 
+def _grown(results: dict[str, Any], *what: str) -> float | None:
+    """By how much these grew over the soak, the worst of them."""
+    grown = _at(results, "soak", "result", "grown")
+    return max(grown[each] for each in what) if grown else None
+
+
 Check = tuple[str, str, Callable[[dict[str, Any]], Any], Callable[[Any], bool]]
 
 # What is promised, what it must be, where the figure is, and whether it holds.
@@ -202,6 +208,18 @@ TARGETS: tuple[Check, ...] = (
         "0",
         lambda r: _at(r, "kills", "result", "bpf_objects_left"),
         lambda v: v == 0,
+    ),
+    (
+        "an hour, a new container each second: BPF links, maps, descriptors, more at the end",
+        "<= 0",
+        lambda r: _grown(r, "links", "maps", "fds"),
+        lambda v: v <= 0,
+    ),
+    (
+        "the same: MB of PSS, more at the end",
+        "flat",
+        lambda r: _grown(r, "pss_mb"),
+        lambda v: v <= 16,
     ),
 )
 
