@@ -136,4 +136,30 @@ static __always_inline void capture_spread(const struct member_key *from,
 		bpf_map_update_elem(&members, to, &number, BPF_ANY);
 }
 
+/* Captures begin, spread and end; at their end `other` is the capture's number. */
+static __always_inline void capture_leave(struct thread *thread, struct frame *frame,
+					  const struct call_spec *spec)
+{
+	struct cuda_event *event = cuda_body(&frame->own);
+	struct member_key stream = stream_key(event->stream, spec->flags);
+	struct member_key other = { .pid = stream.pid, .event = 1, .handle = event->address };
+
+	switch (spec->step) {
+	case STEP_CAPTURE_BEGIN:
+		/* One that is open here has ended unseen: there is at most one. */
+		capture_end(&stream);
+		frame->other = capture_begin(&stream);
+		break;
+	case STEP_CAPTURE_END:
+		frame->other = capture_end(&stream);
+		break;
+	case STEP_EVENT_RECORD:
+		capture_spread(&stream, &other);
+		break;
+	case STEP_EVENT_WAIT:
+		capture_spread(&other, &stream);
+		break;
+	}
+}
+
 #endif /* COTENANT_CAPTURE_BPF_H */
