@@ -3,6 +3,7 @@
 Expected values come from what the clients themselves logged, never from our own tables.
 """
 
+import atexit
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -134,14 +136,9 @@ class Recording:
 
     def sql(self, query: str) -> list[dict[str, Any]]:
         """What the store answers, through the command that users have."""
-        done = subprocess.run(
-            [*COTENANT, "sql", "--store", self.store, "--format", "json", query],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        code, said, complaints = command("sql", "--store", self.store, "--format", "json", query)
+        assert code == 0, complaints
+        return json.loads(said)
 
     def wait_for(self, query: str, seconds: float = 20) -> list[dict[str, Any]]:
         """Ask until there is an answer with rows."""
@@ -150,6 +147,43 @@ class Recording:
             assert time.monotonic() < deadline, f"no rows: {query}"
             time.sleep(0.1)
         return rows
+
+
+# One process for all commands that only read: to start one takes longer than most answers.
+_COMMANDS = """
+import contextlib, io, json, sys
+from cotenant.views.cli import main
+for line in sys.stdin:
+    said, complaints = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaints):
+        code = main(json.loads(line))
+    print(json.dumps([code, said.getvalue(), complaints.getvalue()]), flush=True)
+"""
+
+
+@cache
+def _commands() -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", _COMMANDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+    def end() -> None:
+        process.kill()
+        process.communicate()
+
+    atexit.register(end)
+    return process
+
+
+def command(*words: object) -> tuple[int, str, str]:
+    """The exit code of a command that reads, what it prints, and what it says on stderr."""
+    process = _commands()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps([str(word) for word in words]) + "\n")
+    process.stdin.flush()
+    code, said, complaints = json.loads(process.stdout.readline())
+    return code, said, complaints
 
 
 @contextmanager

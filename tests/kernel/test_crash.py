@@ -14,7 +14,7 @@ import pytest
 from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment
 from tests.kernel.objects import held, in_kernel
 
-KILLS = 7
+KILLS = 5
 
 
 def load(cgroup: Cgroup, *, rate: int = 2000) -> "subprocess.Popen[str]":
