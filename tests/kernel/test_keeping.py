@@ -26,7 +26,7 @@ with Session(store) as session:
             "cuda_events join containers using (cgroup_id) where op = 'launch' "
             f"and cgroup_path = '{path}') as rows"
         ).rows()
-        if row["told"] > ended_ns:
+        if (row["told"] or 0) > ended_ns:
             break
 print(row["rows"])
 """

@@ -46,6 +46,7 @@ def warm(recording: Recording, cgroup: Cgroup) -> None:
         launch(cgroup, 3)
         if recording.sql("select 1 as seen from cuda_events limit 1"):
             return
+        time.sleep(0.5)
     raise AssertionError("no launch is ever seen")
 
 

@@ -56,6 +56,7 @@ def warm(recording: Recording, cgroup: Cgroup) -> None:
         finish(start(cgroup, "--steps", "3"))
         if recording.sql("select 1 as seen from cuda_events where op = 'launch' limit 1"):
             return
+        time.sleep(0.5)
     raise AssertionError("no launch is ever seen")
 
 
