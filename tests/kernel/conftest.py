@@ -146,6 +146,8 @@ class Recording:
         while not (rows := self.sql(query)):
             assert time.monotonic() < deadline, f"no rows: {query}"
             time.sleep(0.1)
+        # What is told first, such as one library of several, is not always the last to be ready.
+        time.sleep(0.5)
         return rows
 
 
