@@ -51,7 +51,7 @@ static __always_inline void tell(struct bpf_iter__task *ctx, struct task_struct 
 	if (!outermost)
 		return;
 	flight.began_ns = outermost->began_ns;
-	flight.cgroup_id = task->cgroups->dfl_cgrp->kn->id;
+	flight.cgroup_id = cgroup_id_of(task);
 	flight.cgroup_v1_id = thread->v1_id;
 	flight.process_start_ns = thread->process_start_ns;
 	flight.pid = task->tgid;
@@ -91,27 +91,6 @@ int calls_under_way(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-static __always_inline struct total *count_row(struct thread *thread, struct task_struct *task,
-					       __u16 function)
-{
-	struct total *total = total_of(cgroup_id_of(task), thread->v1_id, function);
-
-	count(COUNTER_DIED_INSIDE);
-	if (total)
-		__sync_fetch_and_add(&total->rows, 1);
-	else
-		count(COUNTER_ORPHAN_ROWS);
-	return total;
-}
-
-static __always_inline void lose_row(struct total *total)
-{
-	if (total)
-		__sync_fetch_and_add(&total->lost, 1);
-	else
-		count(COUNTER_ORPHAN_LOST);
-}
-
 /* The arguments of the innermost call, the name and the time of the outermost. */
 static __always_inline struct body *last_words(struct stack *stack, struct frame *outermost)
 {
@@ -127,13 +106,16 @@ static __always_inline void *last_row(struct thread *thread, struct task_struct 
 				      __u16 function, __u64 began_ns, enum event_kind kind,
 				      __u32 size)
 {
-	struct total *total = count_row(thread, task, function);
-	void *event = bpf_ringbuf_reserve(&events, size, 0);
+	struct total *total = total_of(cgroup_id_of(task), thread->v1_id, function);
+	void *event;
 
+	count(COUNTER_DIED_INSIDE);
+	row_seen(total);
+	event = bpf_ringbuf_reserve(&events, size, 0);
 	if (event)
 		head_fill(event, thread, task, kind, size, began_ns);
 	else
-		lose_row(total);
+		row_lost(total);
 	return event;
 }
 

@@ -136,9 +136,7 @@ class Recording:
 
     def sql(self, query: str) -> list[dict[str, Any]]:
         """What the store answers, through the command that users have."""
-        code, said, complaints = command("sql", "--store", self.store, "--format", "json", query)
-        assert code == 0, complaints
-        return json.loads(said)
+        return ask(self.store, query)
 
     def wait_for(self, query: str, seconds: float = 20) -> list[dict[str, Any]]:
         """Ask until there is an answer with rows."""
@@ -186,6 +184,13 @@ def command(*words: object) -> tuple[int, str, str]:
     process.stdin.flush()
     code, said, complaints = json.loads(process.stdout.readline())
     return code, said, complaints
+
+
+def ask(store: Path, query: str) -> list[dict[str, Any]]:
+    """What a store answers to ``cotenant sql``."""
+    code, said, complaints = command("sql", "--store", store, "--format", "json", query)
+    assert code == 0, complaints
+    return json.loads(said)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Real containers: Docker on overlay storage, containerd, podman; each call once, by its name."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 from cotenant.errors import CotenantError
 from cotenant.sim.image import build_root
 from cotenant.sim.place import Docker
-from tests.kernel.conftest import COTENANT, SIM, Recording, cgroup_root, record, truth
+from tests.kernel.conftest import COTENANT, SIM, Recording, ask, cgroup_root, record, truth
 from tests.kernel.containers import copy_needed, impossible, remove_tree
 from tests.kernel.every import CLIENTS, build_client
 
@@ -325,14 +324,6 @@ def test_the_demo_answers_both_promised_queries_exactly(store: Path) -> None:
     assert counted == demangled(made)
     calls = ask(store, promise("nccl"))
     assert Counter({(tenants[r["container_id"]], r["op"]): r["calls"] for r in calls}) == nccl
-
-
-def ask(store: Path, query: str) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [*COTENANT, "sql", "--store", str(store), "--format", "json", query],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return json.loads(done.stdout)
 
 
 def promised_name(tenant: str, call: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -68,15 +68,15 @@ class Channel:
     def send(self, message: Message, fds: list[int] | None = None) -> None:
         """Send one message, with copies of these descriptors; TooLarge if it is not sent."""
         data = _encoded(message)
+        too_large = TooLarge(f"a message of type {message['type']} has {len(data)} bytes")
         if len(data) > _MESSAGE_MAX:
-            raise TooLarge(f"a message of type {message['type']} has {len(data)} bytes")
+            raise too_large
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             self._socket.sendmsg([data], rights)
         except OSError as error:
             if error.errno == errno.EMSGSIZE:
-                text = f"a message of type {message['type']} has {len(data)} bytes"
-                raise TooLarge(text) from error
+                raise too_large from error
             raise Closed("the other process is gone") from error
 
     def receive(self, timeout: float | None = None) -> tuple[Message, list[int]] | None:

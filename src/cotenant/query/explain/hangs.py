@@ -6,26 +6,12 @@ from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding
 
 TABLES: Final = ("in_flight",)
-NEEDS: Final = ("in_flight", "nccl_events", "totals", "losses")
+NEEDS: Final = ("calls_under_way", "nccl_events")
 LONG_NS: Final = 10e9
 LONGER: Final = 20  # Times what the longest call before took.
 
 _SQL: Final = """
-with looks as (
-    select node, timestamp_ns, true as found from in_flight
-    union all
-    select node, timestamp_ns, false from totals
-    union all
-    select node, timestamp_ns, false from losses
-),
-last as (
-    select node, max(timestamp_ns) filter (found) as timestamp_ns
-    from looks
-    group by node
-    -- A look that finds nothing leaves no row here, but is counted all the same.
-    having max(timestamp_ns) filter (found) >= max(timestamp_ns) - 2000000000
-),
-usual as (
+with usual as (
     select comm_hash, max(duration_ns) as longest_ns
     from nccl_events
     group by comm_hash
@@ -47,8 +33,7 @@ stuck as (
         f.began_ns,
         f.timestamp_ns - f.began_ns                 as age_ns,
         c.tenant
-    from in_flight f
-    join last l on l.node = f.node and l.timestamp_ns = f.timestamp_ns
+    from calls_under_way f
     join containers c using (cgroup_id)
     where f.comm_hash is not null
 )
