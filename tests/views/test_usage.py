@@ -122,8 +122,9 @@ def test_where_nobody_can_listen_the_option_to_change_is_named(tmp_path, address
             server.bound_socket(server.Settings(tmp_path, address=address, port=port))
 
 
-def test_a_file_that_is_torn_is_named_with_what_to_do(cotenant, store):
-    [file, *_] = sorted(store.glob("cuda_events/*/*/*.parquet"))
+@pytest.mark.parametrize("table", ["cuda_events", "containers"])
+def test_a_file_that_is_torn_is_named_with_what_to_do(cotenant, store, table):
+    [file, *_] = sorted(store.glob(f"{table}/*/*/*.parquet"))
     file.write_bytes(b"torn")
     code, out, err = cotenant("tenants")
     assert (code, out, err.count("\n")) == (1, "", 1)

@@ -1,10 +1,11 @@
-"""One view per table of the schema, over the segments that are current."""
+"""One view per table of the schema, over the segments that are current; snapshots are copied."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cotenant.query.snapshots import read_snapshot
 from cotenant.schema import TABLES, Column, Table
 from cotenant.store.manifest import Segment, schema_id
 
@@ -104,6 +105,11 @@ def _present(connection: Any, scan: str) -> frozenset[str]:
     return frozenset(name for name, *_ in found)
 
 
+def _where(table: Table, window: Window) -> str:
+    conditions = window.conditions(table)
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
 def view(
     connection: Any, table: Table, root: Path, segments: Sequence[Segment], window: Window
 ) -> str:
@@ -115,9 +121,7 @@ def view(
     mixed = any(segment.schema != schema_id(table) for segment in segments)
     scan = _scan(table, root, segments, mixed=mixed)
     columns = _selected(table, window, _present(connection, scan) if mixed else None)
-    conditions = window.conditions(table)
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {columns} FROM {scan}{where}"
+    return f"SELECT {columns} FROM {scan}{_where(table, window)}"
 
 
 def _with_timings(rows: str, timings: str) -> str:
@@ -168,12 +172,33 @@ def create_views(connection: Any, root: Path, segments: Sequence[Segment], windo
     for segment in segments:
         by_table[segment.table].append(segment)
     for name, table in TABLES.items():
+        if table.snapshot:
+            _copy_snapshot(connection, table, root, by_table[name], window)
+            continue
         if name == _TIMED:
             select = _timed_view(connection, root, by_table, window)
         else:
             select = view(connection, table, root, by_table[name], window)
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
     _create_whole(connection, root, by_table, window)
+
+
+def _copy_snapshot(
+    connection: Any, table: Table, root: Path, segments: Sequence[Segment], window: Window
+) -> None:
+    rows = read_snapshot(root, segments)
+    if rows is None:
+        connection.execute(f"CREATE OR REPLACE TABLE {table.name} AS {_empty(table)}")
+        return
+    columns = _selected(table, window, frozenset(rows.column_names))
+    connection.register("read_now", rows)
+    try:
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {table.name} AS "
+            f"SELECT {columns} FROM read_now{_where(table, window)}"
+        )
+    finally:
+        connection.unregister("read_now")
 
 
 def _create_whole(

@@ -4,6 +4,7 @@ import shutil
 import threading
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -248,3 +249,43 @@ def test_threads_may_share_a_session(recorded):
         for thread in threads:
             thread.join()
     assert answers == [3] * 15
+
+
+def test_a_snapshot_that_is_replaced_again_and_again_is_read_in_one_version(recorded):
+    done = threading.Event()
+
+    def replace_it(version):
+        rows = {
+            "cgroup_id": range(101, 198),
+            "cgroup_path": ["/x"] * 97,
+            "container_id": [str(version)] * 97,
+            "tenant": [f"{row % (1 + version * 7 % 89)} of {version}" for row in range(97)],
+            "node": ["node-a"] * 97,
+            "boot_id": ["boot-1"] * 97,
+            "named_ns": [version] * 97,
+        }
+        recorded.writer.replace("containers", pa.table(rows))
+        recorded.seal()
+
+    def replace_again_and_again():
+        version = 1
+        while not done.is_set():
+            version += 1
+            replace_it(version)
+
+    question = """
+        SELECT count(*), count(DISTINCT c.named_ns) FROM containers c JOIN containers d
+        USING (cgroup_id) WHERE c.container_id = split_part(d.tenant, ' of ', 2)
+        AND d.named_ns::VARCHAR = c.container_id AND cgroup_id > 100
+    """
+    replace_it(1)
+    replacing = threading.Thread(target=replace_again_and_again)
+    replacing.start()
+    try:
+        for _ in range(11):
+            with Session(recorded.root) as session:
+                for _ in range(5):
+                    assert [tuple(r.values()) for r in session.ask(question).rows()] == [(97, 1)]
+    finally:
+        done.set()
+        replacing.join()

@@ -1,0 +1,37 @@
+"""Snapshot tables as a session sees them: each file read once, through one descriptor.
+
+A recorder replaces these files while they are read. DuckDB opens a file once to plan a query and
+again to run it, and would read the pages of one version by the footer of another.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cotenant.errors import StoreError
+from cotenant.store.manifest import Segment
+
+
+def read_snapshot(root: Path, segments: Sequence[Segment]) -> Any | None:
+    """The rows of all these files, with every column that any has; None if none is there."""
+    # Whoever only wants to see the usage should not wait for Arrow.
+    import pyarrow as pa
+
+    read = [rows for segment in segments if (rows := _read(root / segment.path)) is not None]
+    return pa.concat_tables(read, promote_options="permissive") if read else None
+
+
+def _read(file: Path) -> Any | None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file) as parquet:
+            return parquet.read()
+    except FileNotFoundError:
+        return None  # It has expired since it was listed.
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"cannot read {file}: {str(error).splitlines()[0]}; "
+            "restore that file, or move it away and do without its rows"
+        ) from error
