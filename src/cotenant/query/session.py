@@ -25,6 +25,7 @@ from cotenant.query.tenant import select_tenant
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import Segment, current_segments, stamp
 
+_TRIES: Final = 7
 # Asks what tables there are, so they had better be there.
 _CATALOG: Final = re.compile(r"\b(show|duckdb_\w+)\b", re.IGNORECASE)
 
@@ -180,13 +181,24 @@ class Session:
     def _refresh(self) -> None:
         """Read the manifest again, and make the views over what it names."""
         with self._lock:
-            now = stamp(self.store)
-            named = current_segments(self.store)
-            there = [s for s in named if (self.store / s.path).exists()]
-            self._create(there)
+            named, there = self._read_manifest()
             self._catalog.forget()
             self._segments, self._missing = there, len(named) - len(there)
-            self._stamp = now
+
+    def _read_manifest(self) -> tuple[list[Segment], list[Segment]]:
+        """Make the views; what the manifest names, and what is there of it."""
+        for _ in range(_TRIES):
+            self._stamp = stamp(self.store)
+            named = current_segments(self.store)
+            there = [s for s in named if (self.store / s.path).exists()]
+            if len(there) < len(named) and stamp(self.store) != self._stamp:
+                continue  # What is missing may have got another name meanwhile.
+            try:
+                self._create(there)
+            except FileNotFoundError:
+                continue
+            return named, there
+        raise StoreError(f"cannot read {self.store}: its files go as they are read; try again")
 
     def _create(self, segments: list[Segment]) -> None:
         connection = self._connection

@@ -13,15 +13,18 @@ from cotenant.store.manifest import Segment
 
 
 def read_snapshot(root: Path, segments: Sequence[Segment]) -> Any | None:
-    """The rows of all these files, with every column that any has; None if none is there."""
+    """The rows of all these files, with every column that any has; None without files.
+
+    FileNotFoundError if one is not there any more.
+    """
     # Whoever only wants to see the usage should not wait for Arrow.
     import pyarrow as pa
 
-    read = [rows for segment in segments if (rows := _read(root / segment.path)) is not None]
+    read = [_read(root / segment.path) for segment in segments]
     return pa.concat_tables(read, promote_options="permissive") if read else None
 
 
-def _read(file: Path) -> Any | None:
+def _read(file: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -29,7 +32,7 @@ def _read(file: Path) -> Any | None:
         with pq.ParquetFile(file) as parquet:
             return parquet.read()
     except FileNotFoundError:
-        return None  # It has expired since it was listed.
+        raise
     except (OSError, pa.ArrowException) as error:
         raise StoreError(
             f"cannot read {file}: {str(error).splitlines()[0]}; "

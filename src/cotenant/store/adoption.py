@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from cotenant.schema import TABLES
 from cotenant.store.manifest import Segment
 from cotenant.store.segment import TIME, span
-from cotenant.store.snapshot import snapshot_key
+from cotenant.store.snapshot import page_key, snapshot_key, written_at
 
 
 def adopt(root: Path, segments: list[Segment]) -> tuple[Segment, ...]:
@@ -22,7 +22,22 @@ def adopt(root: Path, segments: list[Segment]) -> tuple[Segment, ...]:
             adopted.append(_described(file, segment))
         except (OSError, pa.ArrowInvalid):
             continue
-    return tuple(adopted)
+    return tuple(_paged(adopted))
+
+
+def _paged(segments: list[Segment]) -> list[Segment]:
+    """Of the files of one boot the latest is still rewritten; the others are pages."""
+    latest: dict[tuple[str, str], Segment] = {}
+    for segment in segments:
+        if segment.key is not None:
+            whose = segment.table, segment.key
+            latest[whose] = max(latest.get(whose, segment), segment, key=written_at)
+    return [
+        segment
+        if segment.key is None or latest[segment.table, segment.key] is segment
+        else replace(segment, key=page_key(segment.key, written_at(segment)[1]))
+        for segment in segments
+    ]
 
 
 def _described(file: Any, segment: Segment) -> Segment:

@@ -1,14 +1,16 @@
 """How long rows are kept: by age and by bytes, oldest first.
 
 Rollups say in a few bytes what the rows said, so they stay ``LONGER`` times as long. Who a tenant
-was stays as long as anything that may name it: the snapshot of a boot or of a recording goes when
-the next one began before the oldest row that is left.
+was stays as long as anything that may name it: a snapshot, or a page of one, goes when the next
+one began before the oldest row that is left.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from cotenant.store.manifest import Segment
+from cotenant.store.snapshot import written_at
 from cotenant.store.writer import StoreWriter
 
 LONGER: Final = 10
@@ -53,15 +55,14 @@ def _unneeded(segments: tuple[Segment, ...], rest: list[Segment]) -> list[Segmen
     oldest = min((s.min_ns for s in rest if s.min_ns is not None), default=None)
     if oldest is None:
         return []
-    snapshots: dict[str, list[tuple[int, Segment]]] = {}
+    snapshots: dict[str, list[Segment]] = {}
     for segment in segments:
         if segment.key is not None:
-            began = int(segment.path.rpartition("/")[2].partition("-")[0])
-            snapshots.setdefault(segment.table, []).append((began, segment))
+            snapshots.setdefault(segment.table, []).append(segment)
     found = []
     for group in snapshots.values():
-        group.sort(key=lambda each: each[0])
-        found += [group[i][1] for i in range(len(group) - 1) if group[i + 1][0] < oldest]
+        group.sort(key=written_at)
+        found += [s for s, following in pairwise(group) if written_at(following)[0] < oldest]
     return found
 
 

@@ -39,7 +39,15 @@ from cotenant.store.manifest import (
 )
 from cotenant.store.manifest import write_manifest as _write_manifest
 from cotenant.store.segment import conform, encode, span
-from cotenant.store.snapshot import merged_snapshot, snapshot_key, with_others
+from cotenant.store.snapshot import (
+    is_page,
+    merged_snapshot,
+    page_key,
+    snapshot_key,
+    split_off,
+    with_others,
+    without_paged,
+)
 
 MAX_BUFFERED_BYTES: Final = 64 << 20
 
@@ -170,19 +178,17 @@ class StoreWriter:
             return {}
         number = self._manifest.next
         fresh: list[Segment] = []
-        parts: list[Path] = []
         try:
             for name, batches in rows.items():
                 whole = pa.concat_tables(batches)
                 fresh.append(self._write(name, whole, now_ns, number + len(fresh)))
-                parts.append(self.root / fresh[-1].path)
             for (name, key), whole in snapshots.items():
-                fresh.append(self._write_snapshot(name, key, whole, now_ns, number + len(fresh)))
-                parts.append(self.root / fresh[-1].path)
+                for path, page, whose in self._pages(name, key, whole, now_ns, number + len(fresh)):
+                    fresh.append(self._write_snapshot(name, path, page, whose))
             self._reveal(fresh)
         except OSError:
             named = {segment.path for segment in self.segments}
-            remove_quietly(part_of(path) for path in parts)
+            remove_quietly(part_of(self.root / segment.path) for segment in fresh)
             remove_quietly(self.root / s.path for s in fresh if s.path not in named)
             raise
         sealed = {segment.table: 0 for segment in fresh}
@@ -199,17 +205,28 @@ class StoreWriter:
         schema = schema_id(TABLES[name])
         return Segment(name, path, rows.num_rows, first, last, len(content), schema)
 
-    def _write_snapshot(self, name: str, key: str, rows: Any, now_ns: int, number: int) -> Segment:
-        before = next((s for s in self.segments if s.table == name and s.key == key), None)
-        if before is None:
-            path = f"{partition(name, node=self.node, now_ns=now_ns)}/{now_ns}-{number}.parquet"
-        else:
-            path = before.path
-            merged = merged_snapshot(TABLES[name], self.root / path, rows)
+    def _pages(
+        self, name: str, key: str, rows: Any, now_ns: int, number: int
+    ) -> list[tuple[str, Any, str]]:
+        """The files that a snapshot's rows make it write: path, rows and whose they are."""
+        own = [s for s in self.segments if s.table == name]
+        rows = without_paged(rows, (self.root / s.path for s in own if is_page(s, key)))
+        before = next((s for s in own if s.key == key), None)
+        if before is not None:
+            merged = merged_snapshot(TABLES[name], self.root / before.path, rows)
             whole = self._wholes.get((name, key))
             if merged is None and whole is not None:
                 merged = with_others(conform(TABLES[name], whole()), rows)
             rows = rows if merged is None else merged
+        folder = partition(name, node=self.node, now_ns=now_ns)
+        paths = [f"{folder}/{now_ns}-{number + more}.parquet" for more in range(2)]
+        gone, rest = split_off(rows, now_ns)
+        if gone is None:
+            return [(before.path if before else paths[0], rest, key)]
+        # The rest under a new name too, so that no reader meets it without the page.
+        return [(paths[0], gone, page_key(key, number)), (paths[1], rest, key)]
+
+    def _write_snapshot(self, name: str, path: str, rows: Any, key: str) -> Segment:
         content = encode(TABLES[name], rows)
         self._write_part(path, content)
         schema = schema_id(TABLES[name])
@@ -233,8 +250,11 @@ class StoreWriter:
         for folder in {segment.partition for segment in fresh}:
             sync_directory(self.root / folder)
         again = {segment.path for segment in fresh}
-        kept = [segment for segment in self.segments if segment.path not in again]
+        renewed = {(segment.table, segment.key) for segment in fresh if segment.key}
+        kept = [s for s in self.segments if (s.table, s.key) not in renewed]
+        gone = [s.path for s in self.segments if (s.table, s.key) in renewed]
         self._commit([*kept, *fresh], self._manifest.next + len(fresh))
+        remove_quietly(self.root / path for path in gone if path not in again)
 
     def _commit(self, segments: list[Segment], number: int) -> None:
         manifest = Manifest(number, tuple(segments))

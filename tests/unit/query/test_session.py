@@ -289,3 +289,37 @@ def test_a_snapshot_that_is_replaced_again_and_again_is_read_in_one_version(reco
     finally:
         done.set()
         replacing.join()
+
+
+def test_no_container_is_missed_or_met_twice_while_pages_are_split_off(recorded, monkeypatch):
+    monkeypatch.setattr("cotenant.store.snapshot.PAGE_ROWS", 23)
+    done = threading.Event()
+
+    def come_and_go():
+        number = 100
+        while not done.is_set():
+            number += 1
+            row = {"cgroup_id": [number], "cgroup_path": ["/x"], "container_id": ["x"]}
+            row |= {"tenant": ["t"], "node": ["node-a"], "boot_id": ["boot-1"], "removed_ns": [1]}
+            recorded.writer.replace("containers", pa.table(row))
+            recorded.seal()
+
+    coming = threading.Thread(target=come_and_go)
+    coming.start()
+    try:
+        before = 0
+        with Session(recorded.root) as session:
+            for _ in range(53):
+                [(count, distinct, last)] = [
+                    tuple(row.values())
+                    for row in session.ask(
+                        "SELECT count(*), count(DISTINCT cgroup_id), max(cgroup_id) "
+                        "FROM containers WHERE cgroup_id > 100"
+                    ).rows()
+                ]
+                assert count == distinct == (last or 100) - 100 >= before
+                before = count
+    finally:
+        done.set()
+        coming.join()
+    assert before > 23

@@ -10,6 +10,9 @@ import pytest
 
 from cotenant.errors import StoreError
 from cotenant.store import writer as writer_module
+from cotenant.store.manifest import manifest_path
+from cotenant.store.snapshot import PAGE_ROWS
+from tests.unit.store.conftest import BOOT, NODE
 
 NOW_NS = 1_790_000_000_000_000_000  # 2026-09-21, in the afternoon.
 ROWS = 101
@@ -127,6 +130,49 @@ def test_a_container_that_the_recorder_forgot_keeps_its_row(store, stored, conta
     store.replace("containers", container(2, "here"))
     store.seal(NOW_NS)
     assert [row["tenant"] for row in stored("containers")] == ["gone", "here"]
+
+
+def gone_containers(first, count, removed_ns):
+    ids = range(first, first + count)
+    return pa.table(
+        {
+            "cgroup_id": ids,
+            "cgroup_path": [f"/docker/{i}" for i in ids],
+            "container_id": [str(i) for i in ids],
+            "tenant": [f"t{i}" for i in ids],
+            "node": ["node-a"] * count,
+            "boot_id": [BOOT] * count,
+            "removed_ns": [removed_ns] * count,
+        }
+    )
+
+
+@pytest.mark.parametrize("lost_manifest", [False, True])
+def test_what_is_written_again_does_not_grow_with_the_containers_that_were(
+    open_writer, stored, container, lost_manifest
+):
+    store = open_writer()
+    second = 10**9
+    for minute in range(60):
+        now_ns = NOW_NS + minute * 60 * second
+        store.replace("containers", gone_containers(1 + minute * 101, 101, now_ns))
+        store.seal(now_ns)
+        latest = max(store.segments, key=lambda s: int(s.path.rpartition("-")[2][:-8]))
+        assert latest.rows <= PAGE_ROWS + 11 * 101
+    assert len(store.segments) == 1 + 50 * 101 // (PAGE_ROWS + 101)
+    folder = store.root / store.segments[0].partition
+    assert len(list(folder.iterdir())) == len(store.segments)
+    store.close()
+    if lost_manifest:
+        manifest_path(store.root, NODE).unlink()
+    store = open_writer()
+    # Heard of once more, without a path; and one of the present.
+    store.replace("containers", container(7, "unknown"))
+    store.replace("containers", container(7000, "present"))
+    store.seal(NOW_NS + 3600 * second)
+    rows = {row["cgroup_id"]: row["tenant"] for row in stored("containers")}
+    assert rows == {i: f"t{i}" for i in range(1, 6061)} | {7000: "present"}
+    assert len(stored("containers")) == 6061
 
 
 def test_containers_of_an_earlier_boot_are_kept(open_writer, stored, container):
