@@ -346,3 +346,17 @@ def test_a_library_that_was_seen_half_written_is_probed_when_it_is_whole(
         f"select count(*) as n from cuda_events where op = 'launch' and pid = {client.pid}"
     )
     assert rows == [{"n": 23}]
+
+
+def test_a_group_that_does_not_exist_is_refused(store: Path) -> None:
+    done = subprocess.run(
+        [*COTENANT, "record", "--store", str(store), "--group", "no-such-group"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, store.exists()) == (2, False)
+    assert done.stderr == (
+        "cotenant: --group no-such-group: there is no such group; make it, or name another\n"
+    )

@@ -86,7 +86,12 @@ class Naming:
                 self._news.clear()
 
     def _answer(self, question: Question) -> None:
-        names = self._resolver.lookup(question.identity, question.path)
+        try:
+            names = self._resolver.lookup(question.identity, question.path)
+        except Exception as error:  # noqa: BLE001 - what a runtime says is not ours to foresee
+            names = None
+            text = f"cannot name {question.path}: {error or type(error).__name__}"
+            self._tell({"type": "trouble", "of": "naming", "text": text})
         with self._lock:
             complete = names is not None and names.complete
             self._backlog.settle(question.key, complete=complete, now_ns=time.monotonic_ns())

@@ -38,7 +38,7 @@ from cotenant.agent.settings import Hierarchy, Settings, choose_hierarchy
 from cotenant.agent.throttle import Throttle
 from cotenant.agent.totals import Totals
 from cotenant.agent.upkeep import Upkeep
-from cotenant.errors import CotenantError, StoreError
+from cotenant.errors import CotenantError, StoreError, UsageError
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.names import Names
 from cotenant.identity.walk import mounts, survey
@@ -380,11 +380,15 @@ def _told(settings: Settings, hierarchy: Hierarchy) -> Message:
     }
 
 
-def _group(name: str) -> int | None:
+def _group(asked: str | None) -> int | None:
     try:
-        return grp.getgrnam(name).gr_gid
+        return grp.getgrnam(asked or "cotenant").gr_gid
     except KeyError:
-        return None
+        if asked is None:
+            return None
+        raise UsageError(
+            f"--group {asked}: there is no such group; make it, or name another"
+        ) from None
 
 
 __all__ = ["Progress", "Recorder", "StoreError"]

@@ -31,7 +31,7 @@ class Settings:
     # Spans of threads that use no GPU library become rows from here on.
     host_threshold_ns: int = 10_000_000
     host_rows: str = "gpu"  # Or "all": every span of every thread.
-    group: str = "cotenant"
+    group: str | None = None  # None is the usual one, where there is one.
     config: Config = field(default_factory=Config)
     budget: float = 0.05  # Of a thread's time that probes may cost it; 0 is no limit.
     budget_rest_s: float = 30.0  # For how long those that cost more at entry, too, are detached.

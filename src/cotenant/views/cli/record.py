@@ -37,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="no summary at the end")
     add(
         "--group",
-        default="cotenant",
         metavar="NAME",
         help="group that may read the store (default: cotenant, where there is one)",
     )
