@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from cotenant.views.cli import main
+from tests.serving import serving
 from tests.virtual import scenarios
 
 
@@ -108,6 +109,14 @@ def test_a_program_gets_the_next_command_whole_too(host, capsys):
     commands = [shlex.split(finding["next"]) for finding in json.loads(out)["findings"]]
     assert len(commands) == 2
     assert all(c[-4:] == ["--store", str(host), "--since", "36500d"] for c in commands)
+
+
+def test_the_page_shows_the_next_command_whole_too(host):
+    with serving(host) as served:
+        findings = served.request("/api/findings").json["findings"]
+    commands = [shlex.split(finding["next"]) for finding in findings]
+    assert len(commands) == 2
+    assert all(c[-2:] == ["--store", str(host)] for c in commands)
 
 
 def test_the_store_that_would_be_read_anyhow_is_not_repeated(host, capsys, monkeypatch):

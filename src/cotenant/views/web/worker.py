@@ -1,6 +1,5 @@
 """A process of its own for questions that anyone may write: it may fail, and only it."""
 
-import importlib
 import multiprocessing
 import resource
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cotenant.errors import CotenantError, QuestionError
+from cotenant.query.command import option
 from cotenant.query.session import Limits, Session
 from cotenant.views import text
 from cotenant.views.web import plain
@@ -153,13 +153,13 @@ def _check_about(sql: str | None, tenant: str | None) -> None:
 
 
 def _explained(session: Session) -> dict[str, Any]:
-    try:
-        module = importlib.import_module("cotenant.query.explain")
-    except ModuleNotFoundError:
-        return {"unknown": "this version does not explain"}
-    found = module.explain(session)
+    # Most pages ask for it once, and the first answer should not wait for it.
+    from cotenant.query.explain import explain
+
+    found = explain(session)
+    store = option("--store", str(session.store))
     return {
-        "findings": [asdict(finding) for finding in found.findings],
+        "findings": [asdict(f) | {"next": f"{f.next} {store}"} for f in found.findings],
         "lacks": text.incompleteness(found.standing),
     }
 
