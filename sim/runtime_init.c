@@ -48,9 +48,35 @@ cudaError_t runtime_load(void)
 	return load_error;
 }
 
+/*
+ * The real runtime looks at every device before it uses the first: a program that never asks which
+ * GPU it runs on has asked the driver all the same.
+ */
+static CUresult look_at_devices(void)
+{
+	char name[256];
+	CUuuid uuid;
+	CUdevice device;
+	size_t bytes;
+	int count = 0;
+	CUresult result = driver[0].cuDeviceGetCount(&count);
+
+	for (int i = 0; result == CUDA_SUCCESS && i < count; i++) {
+		result = driver[0].cuDeviceGet(&device, i);
+		if (result == CUDA_SUCCESS)
+			result = driver[0].cuDeviceGetName(name, sizeof(name), device);
+		if (result == CUDA_SUCCESS)
+			result = driver[0].cuDeviceTotalMem(&bytes, device);
+		if (result == CUDA_SUCCESS)
+			result = driver[0].cuDeviceGetUuid(&uuid, device);
+	}
+	return result;
+}
+
 static cudaError_t initialise(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static int looked;
 	int device = mine.device;
 	CUresult result = CUDA_SUCCESS;
 	CUdevice handle;
@@ -60,6 +86,10 @@ static cudaError_t initialise(void)
 	pthread_mutex_lock(&lock);
 	if (!primary[device]) {
 		result = driver[0].cuInit(0);
+		if (result == CUDA_SUCCESS && !looked) {
+			result = look_at_devices();
+			looked = result == CUDA_SUCCESS;
+		}
 		if (result == CUDA_SUCCESS)
 			result = driver[0].cuDeviceGet(&handle, device);
 		if (result == CUDA_SUCCESS)

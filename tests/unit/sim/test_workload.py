@@ -50,6 +50,16 @@ def test_the_seed_decides_everything(truth):
 
 
 @pytest.mark.parametrize("api", ["runtime12", "runtime13"])
+def test_the_runtime_asks_which_gpu_each_device_is_before_it_uses_one(truth, api):
+    _, lines = truth("mix", "--api", api, "--steps", "3", COTENANT_SIM_DEVICES="3")
+    about_devices = ("cuDeviceGetUuid_v2", "cuDevicePrimaryCtxRetain")
+    assert [line["api"] for line in lines if line["api"] in about_devices] == [
+        *["cuDeviceGetUuid_v2"] * 3,
+        "cuDevicePrimaryCtxRetain",
+    ]
+
+
+@pytest.mark.parametrize("api", ["runtime12", "runtime13"])
 def test_a_runtime_call_is_one_driver_call(truth, api):
     _, lines = truth("mix", "--api", api, "--steps", str(STEPS))
     pairs = {(line["outer"], line["api"]) for line in lines if line["op"] == "launch"}
