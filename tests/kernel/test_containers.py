@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.kernel.containers import copy_needed, impossible, remove_tree
 from tests.kernel.every import CLIENTS, build_client
 
 TIMES = 23
+GPU = f"GPU-{uuid.UUID(bytes=b'cotenant-sim-gp0')}"
 PLACE = "/usr/lib/x86_64-linux-gnu"
 
 
@@ -324,6 +326,14 @@ def test_the_demo_answers_both_promised_queries_exactly(store: Path) -> None:
     assert counted == demangled(made)
     calls = ask(store, promise("nccl"))
     assert Counter({(tenants[r["container_id"]], r["op"]): r["calls"] for r in calls}) == nccl
+    used = ask(
+        store,
+        "select distinct tenant, gpu from (select cgroup_id, gpu from cuda_events "
+        "union all select cgroup_id, gpu from gpu_memory) join containers using (cgroup_id)",
+    )
+    assert {(r["tenant"], r["gpu"]) for r in used} == {
+        (tenant, GPU) for tenant in ("train", "serve", "noisy")
+    }
 
 
 def promised_name(tenant: str, call: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -159,10 +159,15 @@ class GpuProcesses:
             if text:
                 self.names.learn(Process(pid, start_ns), handle, text, 0)
 
+    def look(self) -> None:
+        """See what processes hold; what is known of them is to be taken after this."""
+        if self._memory is not None:
+            self._memory.look()
+
     def write(self, writer: Writer, now_ns: int, clock: WallClock) -> None:
         """Each second: tables of what processes hold and do."""
         if self._memory is not None:
-            writer.append("gpu_memory", self._memory.read(now_ns))
+            writer.append("gpu_memory", self._memory.rows(now_ns))
         if self._in_flight is not None:
             writer.append("in_flight", self._in_flight.read(now_ns, clock.offset_ns))
         for ids, mode in self.devices.sharing().items():

@@ -30,6 +30,7 @@ class Memory:
         self._whole: set[Process] = set()
         self._gone: set[Process] = set()
         self._before: dict[Holder, tuple[int | None, int]] = {}
+        self._seen: tuple[Any, Any] = (np.empty(0, HOLDING_KEY), np.empty(0, HOLDING))
 
     def started(self, process: Process) -> None:
         """CUDA starts in this process: nothing it holds is missed."""
@@ -40,14 +41,19 @@ class Memory:
         self._gone.add(process)
         self._whole.discard(process)
 
-    def read(self, now_ns: int) -> Any:
-        """Rows of ``gpu_memory``: each tenant and GPU whose bytes changed since the last look."""
+    def look(self) -> None:
+        """See what is held now. Whoever holds memory has told of its context before: with the
+        facts that are taken after this look, each holding's GPU is known.
+        """
         raw_keys, raw_values = syscalls.map_items(
             self._holdings, HOLDING_KEY.itemsize, HOLDING.itemsize
         )
-        keys, values = np.frombuffer(raw_keys, HOLDING_KEY), np.frombuffer(raw_values, HOLDING)
-        held = self._sum(keys, values)
-        self._bury(keys)
+        self._seen = np.frombuffer(raw_keys, HOLDING_KEY), np.frombuffer(raw_values, HOLDING)
+
+    def rows(self, now_ns: int) -> Any:
+        """Rows of ``gpu_memory``: each tenant and GPU whose bytes changed between two looks."""
+        held = self._sum(*self._seen)
+        self._bury()
         rows = []
         for holder in {**held, **self._before}:
             now = held.get(holder, (0, 0))
@@ -83,12 +89,13 @@ class Memory:
                 unsure.add(holder)
         return {h: (None if h in unsure else total[h], live[h]) for h in total}
 
-    def _bury(self, keys: Any) -> None:
-        """Forget what ended processes held."""
+    def _bury(self) -> None:
+        """Forget what ended processes held, also what they came to hold after the last look."""
         if not self._gone:
             return
         dead = {(p.pid, p.start_ns) for p in self._gone}
-        for key in keys:
+        raw_keys, _ = syscalls.map_items(self._holdings, HOLDING_KEY.itemsize, HOLDING.itemsize)
+        for key in np.frombuffer(raw_keys, HOLDING_KEY):
             if (int(key["pid"]), int(key["process_start_ns"])) in dead:
                 syscalls.map_delete(self._holdings, key.tobytes())
         raw_keys, raw_values = syscalls.map_items(

@@ -235,6 +235,9 @@ class Recorder:
         """Everything that came since the last time, into the store."""
         self._sample_clock()
         now_ns = time.time_ns()
+        if totals:
+            self._gpus.look()
+            self._drain.catch_up()
         facts, batches = self._drain.take()
         self._facts.take(facts)
         batches = list(batches)
@@ -330,6 +333,7 @@ class Recorder:
             self._cycle(totals=False)
             if not self._keeper.seal(time.time_ns(), at_once=True):
                 self._totals.losses.give_up_waiting()
+            self._gpus.look()
             self._tell_totals(time.time_ns(), last=True)
             self._check()
             self._session.ended(time.time_ns())
