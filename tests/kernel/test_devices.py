@@ -101,19 +101,30 @@ def test_one_open_device_file_tells_the_gpu_and_two_tell_nothing(
         None: [first, second],
         "MIG-cap21": [first, instance],
     }
+    running = {gpu: Script(cgroups(), opens(files)) for gpu, files in cases.items()}
+    for script in running.values():
+        script.heard()
     with record(store) as recording:
         warm(recording, cgroups())
         scripts = {gpu: Script(cgroups(), opens(files)) for gpu, files in cases.items()}
         for script in scripts.values():
             script.heard()
         recording.wait_for("select 1 from containers where sharing_mode = 'mig'")
-        for script in scripts.values():
+        everyone = [*running.items(), *scripts.items()]
+        for _, script in everyone:
             script.go_on()
             script.heard()
+        launches = f"pid in {tuple(script.pid for _, script in everyone)} and op = 'launch'"
+        recording.wait_for(f"select 1 from cuda_events where {launches} having count(*) = 30")
+        for _, script in everyone:
             script.go_on()
             script.end()
-    for gpu, script in scripts.items():
-        assert by_gpu(recording, script.pid) == {(gpu, "work"): 5}
+    rows = recording.sql(
+        f"select pid, gpu, count(*) as n from cuda_events where {launches} group by all"
+    )
+    assert {(r["pid"], r["gpu"]): r["n"] for r in rows} == {
+        (script.pid, gpu): 5 for gpu, script in everyone
+    }
 
 
 def test_how_tenants_share_a_gpu_is_told(

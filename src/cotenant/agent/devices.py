@@ -24,7 +24,7 @@ class _Known:
     instances: list[str] = field(default_factory=list)
     mps: bool = False
     cgroup: tuple[int, int] = (0, 0)
-    looked: bool = False
+    asked: bool = False
 
 
 class Devices:
@@ -39,6 +39,7 @@ class Devices:
         """A context is on this device of its process."""
         known = self._processes.setdefault(process, _Known())
         known.cgroup = (int(fact["cgroup_id"]), int(fact["cgroup_v1_id"]))
+        known.asked = True
         if len(known.contexts) < _CONTEXTS_MAX:
             known.contexts[int(fact["address"])] = int(fact["other"]) & 0xFFFFFFFF
         self._to_look[process] = None
@@ -49,8 +50,18 @@ class Devices:
         if len(text) == 16 and len(known.uuids) < _CONTEXTS_MAX:
             known.uuids[int(fact["handle"]) & 0xFFFFFFFF] = text
 
+    def works(self, process: Process, cgroup: tuple[int, int]) -> None:
+        """The process uses a GPU, perhaps in a context that it made before anybody looked."""
+        if process in self._departed:
+            return
+        known = self._processes.setdefault(process, _Known())
+        if not known.asked:
+            known.asked = True
+            known.cgroup = cgroup
+            self._to_look[process] = None
+
     def take_questions(self) -> list[Process]:
-        """Processes whose open files are worth a look, since they have a context now."""
+        """Processes whose open files are worth a look, since they use a GPU now."""
         wanted, self._to_look = self._to_look, {}
         return list(wanted)
 
@@ -61,7 +72,6 @@ class Devices:
             known.files = message["files"]
             known.instances = message["instances"]
             known.mps = message["mps"]
-            known.looked = True
 
     def gpu(self, process: Process, context: int | None) -> str | None:
         """UUID of the GPU behind a context, else the one device file that is open."""
@@ -81,7 +91,7 @@ class Devices:
         users: dict[str, set[tuple[int, int]]] = {}
         live = {p: k for p, k in self._processes.items() if p not in self._departed}
         for process, known in live.items():
-            for context in known.contexts:
+            for context in known.contexts or (0,):
                 if gpu := self.gpu(process, context):
                     users.setdefault(gpu, set()).add(known.cgroup)
         modes = {}
@@ -97,5 +107,5 @@ class Devices:
 
     def gone(self, process: Process) -> None:
         """The process ended; its last rows may still be on their way."""
-        if process in self._processes and (oldest := self._departed.add(process)):
+        if oldest := self._departed.add(process):
             self._processes.pop(oldest, None)

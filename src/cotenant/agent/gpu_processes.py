@@ -70,6 +70,7 @@ class GpuProcesses:
         self.layers = Layers(layers)
         self._timings = Timings(ledger)
         self._kernel = Kernel(self.names, self.graphs)
+        self._gpu = Gpu(self.devices)
         self._pointers: dict[tuple[Process, int, str], list[Any]] = {}
         self._seen_pointers: dict[tuple[Process, int, str], None] = {}
         self._questions = 0
@@ -89,7 +90,7 @@ class GpuProcesses:
         """Columns that depend on what is known here."""
         return {
             "kernel": self._kernel,
-            "gpu": Gpu(self.devices),
+            "gpu": self._gpu,
             "graph": Graph(self.graphs),
         }
 
@@ -119,6 +120,7 @@ class GpuProcesses:
         for columns, batch in batches:
             if columns.family == "cuda":
                 self.layers.see(batch, self.names)
+                self._gpu.see(batch)
                 nameless += self._kernel.nameless(batch)
         pointers, self._pointers = list(self._pointers.values()), {}
         for part in slices(pointers):

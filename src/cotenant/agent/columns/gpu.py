@@ -9,6 +9,7 @@ from cotenant.agent.process import Process
 from cotenant.schema.wire import Field
 
 _KEY: Final = ("pid", "process_start_ns", "context")
+_WHO: Final = ("pid", "process_start_ns", "cgroup_id", "cgroup_v1_id")
 
 
 class Gpu:
@@ -19,7 +20,14 @@ class Gpu:
 
     def needs(self, field: Field) -> Needs:
         """Who called in which context."""
-        return [], [_KEY]
+        return [], [_KEY, _WHO]
+
+    def see(self, batch: Batch) -> None:
+        """Rows that came: whose processes use a GPU."""
+        _, distinct = batch.key(*_WHO)
+        for entry in distinct:
+            cgroup = int(entry["cgroup_id"]), int(entry["cgroup_v1_id"])
+            self._devices.works(_process(entry), cgroup)
 
     def make(self, batch: Batch, field: Field) -> Any:
         """UUID or device file; NULL where it cannot be told."""
@@ -27,5 +35,8 @@ class Gpu:
         return batch.spread(codes, [self._word(entry) for entry in distinct])
 
     def _word(self, entry: Any) -> str | None:
-        process = Process(int(entry["pid"]), int(entry["process_start_ns"]))
-        return self._devices.gpu(process, int(entry["context"]))
+        return self._devices.gpu(_process(entry), int(entry["context"]))
+
+
+def _process(entry: Any) -> Process:
+    return Process(int(entry["pid"]), int(entry["process_start_ns"]))
