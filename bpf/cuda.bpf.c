@@ -39,8 +39,8 @@ static __always_inline void count_only(struct thread *thread, struct task_struct
 {
 	struct total *total;
 
-	refresh_v1(thread, task);
-	total = total_of(cgroup_id_of(task), thread->v1_id, function);
+	refresh_tenant(thread, task);
+	total = total_of(thread->cgroup_id, thread->v1_id, function);
 	if (total) {
 		__sync_fetch_and_add(&total->count, 1);
 		__sync_fetch_and_add(&total->unmeasured, 1);
@@ -66,7 +66,7 @@ static __always_inline void emit(struct thread *thread, struct task_struct *task
 
 	if (cuda_body((struct body *)body)->lane)
 		lane_row(thread, body, began_ns);
-	event = row_begin(total, cgroup_id_of(task), thread->v1_id, sizeof(*event));
+	event = row_begin(total, thread->cgroup_id, thread->v1_id, sizeof(*event));
 	if (!event) {
 		row_unsent(total, cuda_body((struct body *)body)->weight);
 		return;
@@ -78,7 +78,7 @@ static __always_inline void emit(struct thread *thread, struct task_struct *task
 }
 
 /* A row waits in a call whose return nobody will tell: it goes by its own name. */
-static __noinline int send_waiting(struct thread *thread, struct frame *frame)
+__noinline int send_waiting(struct thread *thread, struct frame *frame)
 {
 	struct task_struct *task = current_task();
 	struct total *total;
@@ -86,7 +86,8 @@ static __noinline int send_waiting(struct thread *thread, struct frame *frame)
 	if (!thread || !frame)
 		return 0;
 	frame->waiting = 0;
-	total = total_of(cgroup_id_of(task), thread->v1_id, cuda_body(&frame->row.body)->function);
+	refresh_tenant(thread, task);
+	total = total_of(thread->cgroup_id, thread->v1_id, cuda_body(&frame->row.body)->function);
 	emit(thread, task, total, frame->row.began_ns, &frame->row.body);
 	return 0;
 }
@@ -130,7 +131,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 	return SESSION_RETURN;
 }
 
-static __noinline int tell(struct thread *thread, struct frame *frame, __u32 kind)
+__noinline int tell(struct thread *thread, struct frame *frame, __u32 kind)
 {
 	__u64 pid_tid = bpf_get_current_pid_tgid();
 	struct cuda_event *event;
@@ -216,7 +217,7 @@ static __always_inline void finish(struct thread *thread, struct frame *frame,
 }
 
 /* The call's own columns done, what it changes; only calls that change anything come here. */
-static __noinline int take_effect(struct thread *thread, struct frame *frame,
+__noinline int take_effect(struct thread *thread, struct frame *frame,
 				  const struct call_spec *spec, __s32 result)
 {
 	struct cuda_event *event;
@@ -363,11 +364,11 @@ static __always_inline int leave(struct pt_regs *ctx, __u64 cookie)
 	if (!frame)
 		return 0;
 	duration_ns = now - frame->began_ns;
-	refresh_v1(thread, task);
+	refresh_tenant(thread, task);
 	if (spec->step | spec->fact | spec->out)
 		take_effect(thread, frame, spec, ctx->ax);
 	finish(thread, frame, spec, ctx->ax, duration_ns);
-	total = total_of(cgroup_id_of(task), thread->v1_id, function);
+	total = total_of(thread->cgroup_id, thread->v1_id, function);
 	if (total)
 		total_add(total, duration_ns, cuda_body(&frame->own)->bytes);
 	row = is_row(thread, frame, spec, ctx->ax) ? settle(frame) : NULL;

@@ -106,7 +106,7 @@ static __always_inline void *last_row(struct thread *thread, struct task_struct 
 				      __u16 function, __u64 began_ns, enum event_kind kind,
 				      __u32 size)
 {
-	struct total *total = total_of(cgroup_id_of(task), thread->v1_id, function);
+	struct total *total = total_of(thread->cgroup_id, thread->v1_id, function);
 	void *event;
 
 	count(COUNTER_DIED_INSIDE);
@@ -180,7 +180,7 @@ int BPF_PROG(thread_exit, struct task_struct *task)
 
 	if (!thread)
 		return 0;
-	refresh_v1(thread, task);
+	refresh_tenant(thread, task);
 	end_waiting(thread, task);
 	end_nccl(thread, task);
 	end_cuda(thread, task);

@@ -74,7 +74,7 @@ static __always_inline void hold(const struct thread *thread, __u64 context, __s
 	__sync_fetch_and_add(&value->allocations, bytes > 0 ? 1 : -1);
 }
 
-static __noinline int memory_add(struct thread *thread, enum memory_sort sort, __u64 address,
+__noinline int memory_add(struct thread *thread, enum memory_sort sort, __u64 address,
 				 __u64 bytes, __u64 other)
 {
 	struct allocation_key key = allocation_key(sort, address);

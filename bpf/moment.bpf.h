@@ -62,7 +62,7 @@ static __always_inline bool_t moment_place(struct moment *moment, const struct f
 	return !(moment->blind & 1);
 }
 
-static __noinline int record_leave(struct thread *thread, struct frame *frame,
+__noinline int record_leave(struct thread *thread, struct frame *frame,
 				   const struct call_spec *spec, bool_t succeeded)
 {
 	struct cuda_event *event;
@@ -121,7 +121,7 @@ static __always_inline bool_t times_one(const struct moment *start, const struct
 }
 
 /* The application learned how long something took: if that is one operation, so do we. */
-static __noinline int elapsed_leave(struct thread *thread, struct frame *frame)
+__noinline int elapsed_leave(struct thread *thread, struct frame *frame)
 {
 	struct moment *start, *end;
 	struct fact *fact;
@@ -166,7 +166,7 @@ static __always_inline void moment_drop(const struct thread *thread, __u64 event
 	bpf_map_delete_elem(&moments, &key);
 }
 
-static __noinline int moment_enter(struct thread *thread, struct frame *frame,
+__noinline int moment_enter(struct thread *thread, struct frame *frame,
 				   const struct call_spec *spec)
 {
 	if (!thread || !frame || !spec)
@@ -179,7 +179,7 @@ static __noinline int moment_enter(struct thread *thread, struct frame *frame,
 }
 
 /* What a successful call does to an event. */
-static __noinline int moment_leave(struct thread *thread, struct frame *frame,
+__noinline int moment_leave(struct thread *thread, struct frame *frame,
 				   const struct call_spec *spec)
 {
 	struct moment *moment;
@@ -211,7 +211,7 @@ static __noinline int moment_leave(struct thread *thread, struct frame *frame,
 }
 
 /* A wait for an event is one for the stream it was recorded on. */
-static __noinline int moment_stream(const struct thread *thread, struct frame *frame)
+__noinline int moment_stream(const struct thread *thread, struct frame *frame)
 {
 	struct cuda_event *event;
 	struct moment *moment;

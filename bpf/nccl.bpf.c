@@ -165,7 +165,7 @@ static __always_inline void emit(struct thread *thread, struct task_struct *task
 {
 	struct nccl_event *event;
 
-	event = row_begin(total, cgroup_id_of(task), thread->v1_id, sizeof(*event));
+	event = row_begin(total, thread->cgroup_id, thread->v1_id, sizeof(*event));
 	if (!event)
 		return;
 	head_fill(&event->head, thread, task, EVENT_NCCL, sizeof(*event), row->began_ns);
@@ -252,8 +252,8 @@ static __always_inline int leave(struct pt_regs *ctx, __u64 cookie)
 		    event->communicator)
 			event->known |= 1 << NCCL_KNOWN_COMM;
 	}
-	refresh_v1(thread, task);
-	total = total_of(cgroup_id_of(task), thread->v1_id, function);
+	refresh_tenant(thread, task);
+	total = total_of(thread->cgroup_id, thread->v1_id, function);
 	if (total)
 		total_add(total, event->duration_ns, event->bytes);
 	if (spec->op == NCCL_OP_GroupEnd)

@@ -72,7 +72,7 @@ static __always_inline void credit_refill(struct credit *credit, __u64 consumed,
 	credit->bytes = bytes < (__s64)share ? bytes : (__s64)share;
 }
 
-static __noinline int has_credit(const struct purse_key *key, __u32 size)
+__noinline int has_credit(const struct purse_key *key, __u32 size)
 {
 	struct control *now = control();
 	struct credit *credit;

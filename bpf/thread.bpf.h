@@ -63,6 +63,7 @@ struct stack {
 struct thread {
 	__u64 process_start_ns;
 	__u64 migrations;
+	__u64 cgroup_id;	/* its tenant when it last returned; see refresh_tenant() */
 	__u64 v1_id;
 	__u64 context;
 	__u64 not_ready;	/* what the last query found unfinished */
@@ -152,12 +153,17 @@ static __always_inline struct thread *thread_of(struct task_struct *task)
 	return thread;
 }
 
-/* The version 1 id costs five reads; a thread changes its cgroup about never. */
-static __always_inline void refresh_v1(struct thread *thread, struct task_struct *task)
+/*
+ * Whose thread it is now; once for each call, since the verifier searches all types of the kernel
+ * for each step from a task to its cgroup. The version 1 id costs five reads; a thread changes its
+ * cgroup about never.
+ */
+static __always_inline void refresh_tenant(struct thread *thread, struct task_struct *task)
 {
 	__u32 zero = 0;
 	__u64 *moved;
 
+	thread->cgroup_id = cgroup_id_of(task);
 	if (v1_controller < 0)
 		return;
 	moved = bpf_map_lookup_elem(&migrations, &zero);
@@ -174,7 +180,7 @@ static __always_inline void head_fill(struct event_head *head, struct thread *th
 	head->timestamp_ns = began_ns;
 	head->pid = task->tgid;
 	head->tid = task->pid;
-	head->cgroup_id = cgroup_id_of(task);
+	head->cgroup_id = thread->cgroup_id;
 	for (int i = 0; i < sizeof(head->comm); i++)
 		head->comm[i] = task->comm[i];
 	head->cgroup_v1_id = thread->v1_id;

@@ -99,7 +99,7 @@ static __always_inline struct timing *timing_of_process(__u64 flags)
 	return leader ? bpf_task_storage_get(&timings, (void *)leader, 0, flags) : NULL;
 }
 
-static __noinline int timing_notice(struct thread *thread)
+__noinline int timing_notice(struct thread *thread)
 {
 	if (!thread)
 		return 0;
@@ -157,7 +157,7 @@ static __always_inline struct lane *lane_of_stream(struct timing *timing, __u64 
 }
 
 /* A call is about to queue something. */
-static __noinline int lane_enter(struct thread *thread, struct frame *frame,
+__noinline int lane_enter(struct thread *thread, struct frame *frame,
 				 const struct call_spec *spec)
 {
 	struct timing *timing = timing_of_process(0);
@@ -176,7 +176,7 @@ static __noinline int lane_enter(struct thread *thread, struct frame *frame,
 }
 
 /* It has, or has not; an operation that is a row is counted with it. */
-static __noinline int lane_leave(struct frame *frame, const struct call_spec *spec, __s32 result,
+__noinline int lane_leave(struct frame *frame, const struct call_spec *spec, __s32 result,
 				 bool_t own_row)
 {
 	struct timing *timing;
@@ -206,7 +206,7 @@ static __noinline int lane_leave(struct frame *frame, const struct call_spec *sp
 }
 
 /* Something was queued that nobody looked at: where, is unknown. */
-static __noinline int lanes_spoil(void)
+__noinline int lanes_spoil(void)
 {
 	struct timing *timing = timing_of_process(0);
 
@@ -222,7 +222,7 @@ static __always_inline bool_t runs_on_device(__u16 op)
 }
 
 /* An operation becomes a row: from now on it is known by that. */
-static __noinline int lane_row(struct thread *thread, const struct body *body, __u64 began_ns)
+__noinline int lane_row(struct thread *thread, const struct body *body, __u64 began_ns)
 {
 	struct cuda_event *event = cuda_body((struct body *)body);
 	struct timing *timing = timing_of_process(0);

@@ -106,7 +106,10 @@ PyObject *face_load(PyObject *self, PyObject *args, PyObject *kwargs)
 	if (for_each(constants, object, object_set) || for_each(programs, object, choose) ||
 	    for_each(sizes, object, resize) || for_each(shared, object, share))
 		goto out;
+	/* The verifier takes its time, and another object may be verified meanwhile. */
+	Py_BEGIN_ALLOW_THREADS
 	error = bpf_object__load(object);
+	Py_END_ALLOW_THREADS
 	if (error) {
 		PyObject *what = Py_BuildValue("(iss)", -error, object_spoken(), path);
 

@@ -8,15 +8,17 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "object.h"
 
-/* libbpf speaks through one function; what it says last is the reason of a failure. */
-static char *spoken;
-static size_t spoken_used;
+/*
+ * libbpf speaks through one function; what it says last is the reason of a failure. Each thread
+ * hears what it loads itself.
+ */
 #define SPOKEN_MAX 65536
+static _Thread_local char spoken[SPOKEN_MAX];
+static _Thread_local size_t spoken_used;
 
 static int listen(enum libbpf_print_level level, const char *format, va_list args)
 {
@@ -24,9 +26,7 @@ static int listen(enum libbpf_print_level level, const char *format, va_list arg
 
 	if (level == LIBBPF_DEBUG)
 		return 0;
-	if (!spoken)
-		spoken = calloc(1, SPOKEN_MAX);
-	if (!spoken || spoken_used >= SPOKEN_MAX - 1)
+	if (spoken_used >= SPOKEN_MAX - 1)
 		return 0;
 	wrote = vsnprintf(spoken + spoken_used, SPOKEN_MAX - spoken_used, format, args);
 	if (wrote > 0)
@@ -38,7 +38,7 @@ static int listen(enum libbpf_print_level level, const char *format, va_list arg
 
 const char *object_spoken(void)
 {
-	return spoken ? spoken : "";
+	return spoken;
 }
 
 struct bpf_object *object_open(const char *path)
@@ -46,8 +46,7 @@ struct bpf_object *object_open(const char *path)
 	libbpf_set_strict_mode(LIBBPF_STRICT_ALL);
 	libbpf_set_print(listen);
 	spoken_used = 0;
-	if (spoken)
-		spoken[0] = 0;
+	spoken[0] = 0;
 	return bpf_object__open_file(path, NULL);
 }
 

@@ -82,9 +82,10 @@ def _any_method(checks: list[Check]) -> Check:
     return Check("probes", False, "no method works", "see the reasons above")
 
 
-def _tracepoints() -> Check:
+def _tracepoints(method: Method) -> Check:
+    """With all programs beside them that a recording by this method loads."""
     try:
-        programs = load_programs(Method.PAIR, (), _SMALL, {})
+        programs = load_programs(method, FUNCTIONS, _SMALL, {})
     except CotenantError as error:
         return Check("cgroup and process tracepoints", False, str(error), "needs tp_btf programs")
     try:
@@ -263,7 +264,7 @@ def examine(store: Path, started: Callable[[str], None]) -> Iterator[Check]:
         methods.append(_attach(method))
         yield methods[-1]
     yield _any_method(methods)
-    yield _tracepoints()
+    yield _tracepoints(next((m for m in Method if why_not(m) is None), Method.PAIR))
     yield _mappings()
     yield _confinement(store)
     yield from _runtimes()

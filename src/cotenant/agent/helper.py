@@ -33,7 +33,7 @@ from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
 from cotenant.probes.features import attempt, choose_method
 from cotenant.probes.function import Family, Library
-from cotenant.probes.hooks import place
+from cotenant.probes.hooks import place, together
 from cotenant.probes.kernel import KernelFamily
 from cotenant.probes.programs import TASK_PROGRAMS, Programs, Sizes, load_programs
 from cotenant.probes.tables import FUNCTIONS
@@ -80,13 +80,17 @@ class Helper:
             if (layers != "driver" or f.library is not Library.CUDART or f.fact)
             and (NCCL in events if f.family == NCCL else not events.isdisjoint(_GPU))
         )
+        families = [family for family in KernelFamily if family in events]
         self._programs: Programs = load_programs(
-            self._method, self._functions, self._sizes, settings.get("constants", {})
+            self._method,
+            self._functions,
+            self._sizes,
+            settings.get("constants", {}),
+            optional=together(families),
         )
         self._tracepoints = [
             syscalls.attach_tracepoint(self._programs.programs[name]) for name in TASK_PROGRAMS
         ]
-        families = [family for family in KernelFamily if family in events]
         self._hooks = place(self._programs, families, self._sizes, settings.get("constants", {}))
         self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, 40)
         self._watch = Watch()

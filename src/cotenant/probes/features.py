@@ -10,13 +10,16 @@ from cotenant._native import OBJECTS, Ring, probe_here
 from cotenant.errors import Unsupported, UsageError
 from cotenant.probes.attach import Attacher, Method, Placed
 from cotenant.probes.elf import Elf
-from cotenant.probes.function import Flag, Function, Library
+from cotenant.probes.function import Family, Flag, Function, Library
 from cotenant.probes.library import held_path
-from cotenant.probes.programs import Sizes, load_programs
+from cotenant.probes.programs import Sizes, load_function
 
-# A function of our own native module, which nobody else calls.
+# A function of our own native module, which nobody else calls. The programs of its family are the
+# smallest that make rows, with the same steps as all others that do.
 _SITE: Final = "cotenant_probe_here"
-_ITSELF: Final = Function(1023, Library.CUDA, _SITE, op="sync", flags=Flag.OPERATION)
+_ITSELF: Final = Function(
+    1023, Library.NCCL, _SITE, op="AllReduce", family=Family.NCCL, flags=Flag.OPERATION
+)
 _SMALL: Final = Sizes(events_bytes=1 << 16, facts_bytes=4096)
 _TIMINGS: Final = 3
 _CALLS: Final = 100
@@ -34,7 +37,7 @@ class Trial:
 def attempt(method: Method) -> Trial:
     """Attach to ourselves by this method, look for the event, and time some more."""
     try:
-        programs = load_programs(method, (_ITSELF,), _SMALL, {})
+        programs = load_function(method, _ITSELF, _SMALL)
     except Unsupported as error:
         return Trial(str(error))
     fd = os.open(next(OBJECTS.parent.glob("_drain*.so")), os.O_RDONLY)

@@ -35,10 +35,21 @@ class Hooks:
             syscalls.run_iterator(program)
 
 
+def together(families: Collection[KernelFamily]) -> dict[str, dict[str, int]]:
+    """Objects and their programs, where this kernel has all that these families want."""
+    return {
+        family: {hook.program: -1 for hook in hooks_of(family) if not hook.instead_of}
+        for family in families
+    }
+
+
 def place(
     programs: Programs, families: Collection[KernelFamily], sizes: Sizes, constants: Constants
 ) -> Hooks:
-    """Load and attach these families; what this kernel lacks is left out, and said."""
+    """Attach these families; what this kernel lacks is left out, and said.
+
+    Families whose programs are not there already are loaded as far as this kernel takes them.
+    """
     placed = Hooks()
     for family in families:
         hooks = _loadable(programs, hooks_of(family), sizes, constants, placed)
@@ -61,13 +72,9 @@ def _loadable(
     constants: Constants,
     placed: Hooks,
 ) -> tuple[Hook, ...]:
-    """The hooks whose programs this kernel takes; all at once, or else those that it takes."""
+    """The hooks whose programs are there together, or else those that this kernel takes."""
     first = tuple(hook for hook in hooks if not hook.instead_of)
-    try:
-        _load(programs, first, sizes, constants)
-    except Unsupported:
-        pass
-    else:
+    if all(hook.program in programs.programs for hook in first):
         return first
     taken = []
     for hook in hooks:

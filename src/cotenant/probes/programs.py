@@ -5,8 +5,11 @@ version: distributions carry changes back.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from cotenant._native import OBJECTS, load
@@ -62,12 +65,13 @@ def load_object(
     into: Programs, stem: str, programs: dict[str, int], sizes: Sizes, constants: Constants
 ) -> None:
     """Some programs of one object, sharing the maps that are loaded already."""
+    shared = dict(into.maps)
     room = {"events": sizes.events_bytes, "facts": sizes.facts_bytes, "births": sizes.facts_bytes}
     try:
         loaded, maps = load(
             path=str(OBJECTS / f"{stem}.bpf.o"),
             programs=programs,
-            shared=dict(into.maps),
+            shared=shared,
             sizes=room,
             constants=dict(constants),
         )
@@ -76,10 +80,10 @@ def load_object(
     into.programs |= loaded
     for name, fd in maps.items():
         # An object's own data sections are maps, too; their names have a dot.
-        if name in into.maps or "." in name:
+        if name in shared or "." in name:
             os.close(fd)
-        else:
-            into.maps[name] = fd
+        elif into.maps.setdefault(name, fd) != fd:
+            raise AssertionError(f"two objects that load together both made a map {name}")
 
 
 def _why(stem: str, error: OSError) -> str:
@@ -94,22 +98,78 @@ def _why(stem: str, error: OSError) -> str:
 
 
 def load_programs(
-    method: Method, functions: Iterable[Function], sizes: Sizes, constants: Constants
+    method: Method,
+    functions: Iterable[Function],
+    sizes: Sizes,
+    constants: Constants,
+    *,
+    optional: Mapping[str, dict[str, int]] = MappingProxyType({}),
 ) -> Programs:
-    """All programs for one attach method, and the function table that they read."""
+    """The programs for these functions by one attach method, and the table that they read.
+
+    Of the objects in ``optional``, each with its programs, those that this kernel refuses are
+    left out.
+    """
+    functions = tuple(functions)
     loaded = Programs(method)
     try:
-        for family in Family:
-            wanted = {f"{family}_{name}": kind for name, kind in PROGRAMS[method].items()}
-            load_object(loaded, family, wanted, sizes, constants)
-        in_task = [name for name in TASK_PROGRAMS if name != "thread_exit"]
-        load_object(loaded, "task", dict.fromkeys(in_task, -1), sizes, constants)
-        load_object(loaded, "flight", {"calls_under_way": -1, "thread_exit": -1}, sizes, constants)
-        load_object(loaded, "vma", {"code_mappings": -1, "file_mappings": -1}, sizes, constants)
+        objects = _objects(method, {function.family for function in functions})
+        _load_all(loaded, objects, optional, sizes, constants)
     except Unsupported:
         loaded.close()
         raise
+    _tell_functions(loaded, functions)
+    return loaded
+
+
+def load_function(method: Method, function: Function, sizes: Sizes) -> Programs:
+    """The programs of one function alone."""
+    loaded = Programs(method)
+    load_object(loaded, function.family, _of_family(method, function.family), sizes, {})
+    _tell_functions(loaded, (function,))
+    return loaded
+
+
+def _tell_functions(loaded: Programs, functions: Iterable[Function]) -> None:
     for function in functions:
         key = function.id.to_bytes(4, "little")
         syscalls.map_update(loaded.maps["functions"], key, encode(function))
-    return loaded
+
+
+def _of_family(method: Method, family: Family) -> dict[str, int]:
+    return {f"{family}_{name}": kind for name, kind in PROGRAMS[method].items()}
+
+
+def _objects(method: Method, families: Collection[Family]) -> dict[str, dict[str, int]]:
+    """Objects, their programs and those programs' attach types; of all families the maps."""
+    calls: dict[str, dict[str, int]] = {
+        family: _of_family(method, family) if family in families else {} for family in Family
+    }
+    return calls | {
+        "task": {name: -1 for name in TASK_PROGRAMS if name != "thread_exit"},
+        "flight": {"calls_under_way": -1, "thread_exit": -1},
+        "vma": {"code_mappings": -1, "file_mappings": -1},
+    }
+
+
+def _load_all(
+    into: Programs,
+    objects: dict[str, dict[str, int]],
+    optional: Mapping[str, dict[str, int]],
+    sizes: Sizes,
+    constants: Constants,
+) -> None:
+    """Two objects at a time: the verifier takes about as long for the optional as for the rest."""
+    # It has every map that the two share.
+    load_object(into, "task", objects.pop("task"), sizes, constants)
+
+    def load_optional() -> None:
+        for stem, programs in optional.items():
+            with suppress(Unsupported):
+                load_object(into, stem, programs, sizes, constants)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="load") as beside:
+        done = beside.submit(load_optional)
+        for stem, programs in objects.items():
+            load_object(into, stem, programs, sizes, constants)
+        done.result()
