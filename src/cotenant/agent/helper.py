@@ -4,7 +4,6 @@ It holds every link. When its socket closes, because the recorder stopped or die
 with its descriptors the probes go. It stores nothing and decides nothing about rows.
 """
 
-import json
 import os
 import select
 import signal
@@ -224,11 +223,13 @@ class Helper:
 
 
 def main() -> int:
-    """Run as a program of its own: the socket is inherited, the settings are JSON."""
+    """Run as a program of its own: the socket is inherited, the settings come through it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=int(os.environ["COTENANT_HELPER_FD"])))
     try:
-        Helper(channel, json.loads(sys.argv[1])).run()
+        received = channel.receive()
+        if received is not None:
+            Helper(channel, received[0]["settings"]).run()
     except Closed:
         return 0
     except CotenantError as error:

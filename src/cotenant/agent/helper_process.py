@@ -1,7 +1,6 @@
 """The helper as the recorder sees it: a child behind a socket."""
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -21,23 +20,36 @@ class _Failed(CotenantError):
 
 
 class HelperProcess:
-    """Starts the helper, hears it, and stops it."""
+    """Starts the helper, hears it, and stops it.
 
-    def __init__(self, settings: Message) -> None:
+    A helper gets ready for work while the recorder does, and touches nothing until it is told what
+    to do.
+    """
+
+    def __init__(self) -> None:
         ours, theirs = Channel.pair()
         self.messages: list[Message] = []
         self.notices: list[str] = []  # What is worth knowing after the stop, each in one line.
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "cotenant.agent.helper", json.dumps(settings)],
+                [sys.executable, "-m", "cotenant.agent.helper"],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "COTENANT_HELPER_FD": str(theirs.fileno())},
                 start_new_session=True,
             )
+        except OSError as error:
+            ours.close()
+            raise CotenantError(f"cannot start the attaching process: {error}") from error
         finally:
             theirs.close()
         self.channel = Channel(ours)
+
+    def begin(self, settings: Message) -> None:
+        """Say what is to be recorded: from now on it loads and attaches."""
+        # Of one that is gone already the first answer tells.
+        with contextlib.suppress(Closed):
+            self.channel.send({"type": "begin", "settings": settings})
 
     @property
     def pid(self) -> int:
@@ -115,6 +127,11 @@ class HelperProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0 if left else _EXIT_S)
         return messages
+
+    def dismiss(self) -> None:
+        """End it where nothing comes of the recording."""
+        self._process.kill()
+        self.kill()
 
     def kill(self) -> None:
         """Hang up without a word; its links go with it."""

@@ -67,7 +67,7 @@ class Progress:
 class Recorder:
     """One recording, from the first probe to the last seal."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, helper: HelperProcess) -> None:
         need_root()
         self._settings = settings
         self.node = os.uname().nodename
@@ -76,11 +76,9 @@ class Recorder:
         self._writer = StoreWriter(
             settings.store, node=self.node, boot_id=self.boot_id, gid=_group(settings.group)
         )
-        try:
-            self._helper = HelperProcess(_told(settings, hierarchy))
-        except OSError as error:
-            self._writer.close()
-            raise CotenantError(f"cannot start the attaching process: {error}") from error
+        # The store is ours by now: only then is anything attached.
+        self._helper = helper
+        helper.begin(_told(settings, hierarchy))
         self._ledger = Ledger(
             self.node,
             self.boot_id,

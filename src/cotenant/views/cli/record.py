@@ -15,7 +15,7 @@ from cotenant.views.cli.amounts import ring_bytes, share, size_bytes
 from cotenant.views.window import duration_ns, period_ns
 
 if TYPE_CHECKING:
-    from cotenant.agent.record import Progress
+    from cotenant.agent.record import Progress, Recorder
 
 # Every family that can be recorded; the same as in cotenant.probes.kernel, which views need not.
 FAMILIES = ("cuda", "nccl", "host", "io", "net", "tcp")
@@ -140,38 +140,57 @@ def _families(text: str) -> tuple[str, ...]:
     return chosen
 
 
+def _recorder(args: argparse.Namespace) -> "Recorder":
+    """What is to be recorded, and by whom."""
+    from cotenant.agent.helper_process import HelperProcess
+    from cotenant.agent.privileges import need_root
+
+    chosen = _chosen(args)
+    need_root()
+    # Both have much to import: it does so meanwhile.
+    helper = HelperProcess()
+    try:
+        from cotenant.agent.config import load_config
+        from cotenant.agent.record import Recorder
+        from cotenant.agent.settings import Settings
+
+        return Recorder(Settings(**chosen, config=load_config(args.config)), helper)
+    except BaseException:
+        helper.dismiss()
+        raise
+
+
+def _chosen(args: argparse.Namespace) -> dict[str, Any]:
+    """The options as settings."""
+    return {
+        "store": Path(args.store),
+        "seconds": period_ns(args.duration) / 1e9 if args.duration is not None else None,
+        "attach": args.attach,
+        "layers": args.layers,
+        "calls": args.calls,
+        "hierarchy": args.hierarchy,
+        "events_bytes": args.ring_bytes,
+        "group": args.group,
+        "events": _families(args.events),
+        "host_threshold_ns": duration_ns(args.host_threshold),
+        "host_rows": args.host_rows,
+        "budget": args.budget,
+        "budget_rest_s": duration_ns(args.budget_rest) / 1e9,
+        "keep_ns": period_ns(args.keep) if args.keep is not None else None,
+        "max_bytes": args.max_bytes,
+    }
+
+
 def run(args: argparse.Namespace) -> int:
     """Record until the time is up or a signal comes."""
     from cotenant.agent.allocation import keep_memory
 
     keep_memory()
-    from cotenant.agent.config import load_config
-    from cotenant.agent.record import Recorder
-    from cotenant.agent.settings import Settings
-
-    settings = Settings(
-        store=Path(args.store),
-        seconds=period_ns(args.duration) / 1e9 if args.duration is not None else None,
-        attach=args.attach,
-        layers=args.layers,
-        calls=args.calls,
-        hierarchy=args.hierarchy,
-        events_bytes=args.ring_bytes,
-        group=args.group,
-        events=_families(args.events),
-        host_threshold_ns=duration_ns(args.host_threshold),
-        host_rows=args.host_rows,
-        config=load_config(args.config),
-        budget=args.budget,
-        budget_rest_s=duration_ns(args.budget_rest) / 1e9,
-        keep_ns=period_ns(args.keep) if args.keep is not None else None,
-        max_bytes=args.max_bytes,
-    )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     began_ns = time.time_ns()  # Before the first row: others may lie in this store already.
-    recorder = Recorder(settings)
+    recorder = _recorder(args)
     recorder.attach()
     print(f"recording into {args.store}; stop with Ctrl-C", file=sys.stderr, flush=True)
     for notice in recorder.notices:
