@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cotenant.agent.channel import Closed, Message, slices, trouble
 from cotenant.agent.kernel_names import Nameless
-from cotenant.agent.process import Process, environment
+from cotenant.agent.process import Gone, Process, check, environment
 from cotenant.agent.symbols import Symbols
 
 _NVIDIA_MAJOR: Final = 195
@@ -109,13 +109,18 @@ def look_at_files(process: Process) -> Message:
             gpus.add(os.minor(status.st_rdev))
         if found := _CAPABILITY.search(target):
             capabilities.add(int(found[1]))
+    mps = mps or _speaks_to_mps(process.pid)
+    try:
+        check(process)
+    except Gone:
+        gpus, capabilities, mps = set(), set(), False
     driver = Driver()
     return {
         "pid": process.pid,
         "start_ns": process.start_ns,
         "files": driver.gpus(gpus),
         "instances": driver.instances(capabilities),
-        "mps": mps or _speaks_to_mps(process.pid),
+        "mps": mps,
     }
 
 

@@ -1,8 +1,11 @@
 """Processes that are followed, and for how long after their end."""
 
+import os
+from pathlib import Path
 from typing import Final, NamedTuple
 
 _KEPT: Final = 1024
+_TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _ENVIRONMENT_MAX: Final = 1 << 20
 
 
@@ -11,6 +14,21 @@ class Process(NamedTuple):
 
     pid: int
     start_ns: int
+
+
+class Gone(OSError):
+    """The process has ended, or its number belongs to another one now."""
+
+
+def check(process: Process) -> None:
+    """Raise Gone unless the pid still is the process that was meant."""
+    try:
+        text = Path(f"/proc/{process.pid}/stat").read_text()
+        ticks = int(text.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError) as error:
+        raise Gone(str(error)) from error
+    if abs(ticks * _TICK_NS - process.start_ns) > 2 * _TICK_NS:
+        raise Gone(f"process {process.pid} is another one now")
 
 
 class Departed:

@@ -11,11 +11,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from pathlib import Path
 from typing import Final
 
 from cotenant.agent.kernel_names import Nameless
-from cotenant.agent.process import Process
+from cotenant.agent.process import Process, check
 from cotenant.probes.elf import BadElf, Elf
 from cotenant.probes.roots import open_mapping
 
@@ -27,7 +26,6 @@ _ENTRY_BYTES: Final = 128
 _TEXT_MAX: Final = 65536
 _PAGE: Final = 4096
 _PRESENT: Final = 1 << 63
-_TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _REMEMBERED: Final = 64
 # A static variable of the function that nvcc writes around a launch: its name has the kernel's.
 _HANDLE: Final = "8__handle"
@@ -47,10 +45,6 @@ class Mapping:
     def is_file(self) -> bool:
         """Whether a file is behind it."""
         return self.inode != 0
-
-
-class Gone(OSError):
-    """The process has ended, or its number belongs to another one now."""
 
 
 @dataclass(slots=True)
@@ -127,13 +121,13 @@ class Symbols:
     def _mapped(self, process: Process) -> list[Mapping]:
         """Where a process has what mapped; looked at again when it asks for another's."""
         if self._mapped_last is None or self._mapped_last[0] != process:
-            _check(process)
+            check(process)
             self._mapped_last = (process, list(_read_maps(process.pid)))
             self._mapped_for = self._question
         return self._mapped_last[1]
 
     def _image(self, process: Process) -> _Image:
-        _check(process)
+        check(process)
         if process in self._images:
             return self._images[process]
         image = self._images[process] = _Image(self._question)
@@ -219,17 +213,6 @@ def kernel_of_stub(symbol: str) -> str | None:
     prefix = len("__device_stub_")
     stub = symbol[found.start(1) + len(found[1]) :][: int(found[1][:6])]
     return stub[prefix:] or None
-
-
-def _check(process: Process) -> None:
-    """Raise Gone unless the pid still is the process that was meant."""
-    try:
-        text = Path(f"/proc/{process.pid}/stat").read_text()
-        ticks = int(text.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError) as error:
-        raise Gone(str(error)) from error
-    if abs(ticks * _TICK_NS - process.start_ns) > 2 * _TICK_NS:
-        raise Gone(f"process {process.pid} is another one now")
 
 
 def _read_maps(pid: int) -> Iterator[Mapping]:

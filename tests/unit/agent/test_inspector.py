@@ -11,7 +11,7 @@ import pytest
 from cotenant.agent import inspector
 from cotenant.agent.channel import Closed
 from cotenant.agent.devices import Devices
-from cotenant.agent.inspector import Driver, Inspector
+from cotenant.agent.inspector import Driver, Inspector, look_at_files
 from cotenant.agent.mounts import library_path
 from cotenant.agent.process import Process
 
@@ -172,3 +172,12 @@ def test_an_environment_is_read_no_further_than_a_mebibyte(monkeypatch: pytest.M
     monkeypatch.setattr("builtins.open", lambda *_: Endless())
     assert library_path(os.getpid()) == ("/opt/lib",)
     assert read == [1 << 20]
+
+
+def test_the_files_of_another_process_with_the_same_number_tell_nothing(tmp_path: Path) -> None:
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    started_ns = ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
+    with (tmp_path / "nvidia-mps").open("w"):
+        itself = look_at_files(Process(os.getpid(), started_ns))
+        earlier = look_at_files(Process(os.getpid(), started_ns - 10**9))
+    assert (itself["mps"], earlier["mps"]) == (True, False)
