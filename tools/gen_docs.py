@@ -21,6 +21,7 @@ TYPES = {
     "DURATION": "duration (`90s`, `5m`)",
     "PERIOD": "duration (`90s`, `5m`)",
     "TIME": "time (`2026-09-21T14:13:20`)",
+    "TENANT": "tenant",
     "TENANTS": "tenants (`a,b`)",
 }
 

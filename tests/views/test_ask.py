@@ -152,3 +152,13 @@ def test_one_event_has_nothing_that_stands_out(place, capsys):
 )
 def test_a_column_is_shown_in_the_unit_that_its_name_says(name, value, shown):
     assert units.shown(name, value) == shown
+
+
+def test_a_tenant_that_is_a_parameter_may_be_called_as_anywhere_else(cotenant):
+    by_name = cotenant("ask", "compare_tenants", "a=slurm/4711", "b=ml/train", "--json")
+    assert by_name[0] == 0
+    assert {row["tenant"] for row in json.loads(by_name[1])["rows"]} == {"slurm/4711"}
+    assert cotenant("ask", "compare_tenants", "a=4711", "b=c0ffee", "--json") == by_name
+    code, out, err = cotenant("ask", "compare_tenants", "a=slurm/4712")
+    assert (code, out) == (1, "")
+    assert err == "cotenant: there is no tenant slurm/4712; did you mean slurm/4711?\n"

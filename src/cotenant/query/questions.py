@@ -59,17 +59,20 @@ _TYPES: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "BIGINT": (_whole, "a whole number from 0 on"),
     "DOUBLE": (_finite, "a number"),
     "VARCHAR": (str, "a text"),
+    "TENANT": (str, "the name of a tenant"),
     "BOOLEAN": (_truth, "true or false"),
     "DURATION": (duration_ns, "a duration like 90s, 5m or 2h"),
     "PERIOD": (period_ns, "a duration longer than nothing, like 90s, 5m or 2h"),
     "TIME": (moment_ns, "a time like 2026-09-21T14:13:20"),
     "TENANTS": (_names, "names of tenants, with commas between them"),
 }
+_TEXTS: Final = ("VARCHAR", "TENANT")
 _WHOSE: Final = "TENANTS"
 _SQL_TYPES: Final = {
     "DURATION": "BIGINT",
     "PERIOD": "BIGINT",
     "TIME": "BIGINT",
+    "TENANT": "VARCHAR",
     _WHOSE: "VARCHAR[]",
 }
 
@@ -89,7 +92,7 @@ class Parameter:
             return None
         parse, kind = _TYPES[self.type]
         try:
-            return parse(text.strip("'") if self.type == "VARCHAR" else text)
+            return parse(text.strip("'") if self.type in _TEXTS else text)
         except (ValueError, KeyError, UsageError) as error:
             raise UsageError(f"{self.name} is {kind}, not {text!r}") from error
 
@@ -131,6 +134,18 @@ class Question:
             chosen = tuple(sorted(tenants))
             values |= {p.name: p.literal(chosen) for p in self.params if p.type == _WHOSE}
         return _NAME.sub(lambda match: values[match[1]], self.sql)
+
+    def named(self, settings: Iterable[str], meant: Callable[[str], Iterable[str]]) -> list[str]:
+        """The settings, with tenants by the names that they are asked for by."""
+        tenants = {p.name: p for p in self.params if p.type == "TENANT"}
+        given = self._given(settings)
+        for name, text in given.items():
+            if name in tenants and (value := tenants[name].read(text)) is not None:
+                found = sorted(meant(value))
+                if len(found) != 1:
+                    raise UsageError(f"{name}={text} means several: {', '.join(found)}; name one")
+                given[name] = found[0]
+        return [f"{name}={text}" for name, text in given.items()]
 
     def _given(self, settings: Iterable[str]) -> dict[str, str]:
         known = [p.name for p in self.params]

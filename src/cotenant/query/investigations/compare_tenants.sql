@@ -1,7 +1,7 @@
 -- title: Two tenants compared
 -- question: Where do two tenants that should be alike differ, by kernel, image and build?
--- param: a VARCHAR = null   the first tenant; the busiest, if not set
--- param: b VARCHAR = null   the second tenant; the busiest other, if not set
+-- param: a TENANT = null   the first tenant; the busiest, if not set
+-- param: b TENANT = null   the second tenant; the busiest other, if not set
 -- param: limit BIGINT = 30   how many rows to show
 -- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
 -- reading: Mean times of a call on the host for each. Where `image_a` and `image_b` are not the

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from cotenant.query.answer import Answer, Standing
@@ -68,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
     if args.tenant is not None and question.about_others:
         tenants = meant(args.store, args.tenant)
         chosen["tenant"] = None
-    sql = question.render(args.settings, tenants)
+    settings = question.named(args.settings, partial(meant, args.store))
+    sql = question.render(settings, tenants)
     with Session(args.store, **chosen) as session:
         answer = session.ask(sql, rows=TABLE_ROWS)
         empty = not session.segments
