@@ -13,6 +13,7 @@ from cotenant.schema.dimensions import LIMITS
 from cotenant.store.segment import rows_of
 
 _LOOK_EVERY: Final = 10  # Seconds.
+_AGAIN: Final = 60  # Looks. Rows go by age, also those of what does not change.
 _UNLIMITED: Final = 1 << 60  # Version 1 writes no limit as a number near 2^63.
 
 
@@ -27,10 +28,13 @@ class Limits:
         self._looks = 0
 
     def sample(self, now_ns: int) -> Any | None:
-        """Rows of ``limits`` for cgroups whose limits are new or other ones; None if none are."""
+        """Rows of ``limits`` for cgroups whose limits are new or other ones, and now and then for
+        all; None if there are none.
+        """
         self._looks += 1
         if self._looks % _LOOK_EVERY != 1:
             return None
+        again = self._looks // _LOOK_EVERY % _AGAIN == 0
         found: dict[int, tuple[float | None, int | None]] = {}
         for cgroup_id, cpus, memory in self._read():
             before = found.get(cgroup_id, (None, None))
@@ -43,7 +47,7 @@ class Limits:
                 "memory_bytes": limits[1],
             }
             for cgroup_id, limits in found.items()
-            if self._told.get(cgroup_id) != limits
+            if again or self._told.get(cgroup_id) != limits
         ]
         self._told = {cgroup_id: at for cgroup_id, at in found.items() if at != (None, None)}
         return rows_of(LIMITS, rows) if rows else None

@@ -1,7 +1,7 @@
 """GPU memory that tenants hold, over time, from what the kernel side counts."""
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from cotenant.schema.layouts import ALLOCATION, ALLOCATION_KEY, HOLDING, HOLDING
 from cotenant.store.segment import rows_of
 
 Holder = tuple[int, str | None]  # The tenant's stored id, and its GPU.
+_AGAIN_NS: Final = 600 * 1_000_000_000  # Rows go by age, also those of what does not change.
 
 
 class Memory:
@@ -30,6 +31,7 @@ class Memory:
         self._whole: set[Process] = set()
         self._gone: set[Process] = set()
         self._before: dict[Holder, tuple[int | None, int]] = {}
+        self._all_told_ns = 0
         self._seen: tuple[Any, Any] = (np.empty(0, HOLDING_KEY), np.empty(0, HOLDING))
 
     def started(self, process: Process) -> None:
@@ -51,13 +53,18 @@ class Memory:
         self._seen = np.frombuffer(raw_keys, HOLDING_KEY), np.frombuffer(raw_values, HOLDING)
 
     def rows(self, now_ns: int) -> Any:
-        """Rows of ``gpu_memory``: each tenant and GPU whose bytes changed between two looks."""
+        """Rows of ``gpu_memory``: each tenant and GPU whose bytes changed between two looks, and
+        now and then all.
+        """
         held = self._sum(*self._seen)
         self._bury()
+        again = abs(now_ns - self._all_told_ns) >= _AGAIN_NS
+        if again:
+            self._all_told_ns = now_ns
         rows = []
         for holder in {**held, **self._before}:
             now = held.get(holder, (0, 0))
-            if self._before.get(holder) == now:
+            if self._before.get(holder) == now and not again:
                 continue
             rows.append(
                 {

@@ -1,8 +1,9 @@
 """How long rows are kept: by age and by bytes, oldest first.
 
-Rollups say in a few bytes what the rows said, so they stay ``LONGER`` times as long. Who a tenant
-was stays as long as anything that may name it: a snapshot, or a page of one, goes when the next
-one began before the oldest row that is left.
+Rollups say in a few bytes what the rows said, so they stay ``LONGER`` times as long; and so do the
+kernels of graphs, which are launched for long after they were made. Who a tenant was stays as long
+as anything that may name it: a snapshot, or a page of one, goes when the next one began before the
+oldest row that is left.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from cotenant.store.snapshot import written_at
 from cotenant.store.writer import StoreWriter
 
 LONGER: Final = 10
-_LONG_LIVED: Final = frozenset({"rollups"})
+_LONG_LIVED: Final = frozenset({"rollups", "graph_kernels"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def expired(segments: tuple[Segment, ...], limits: Limits, now_ns: int) -> list[
     rest = [s for s in timed if not _too_old(s, limits, now_ns)]
     if limits.max_bytes is not None:
         excess = sum(s.bytes for s in segments) - sum(s.bytes for s in gone) - limits.max_bytes
-        # Rollups are the last to go: they answer for the rows that went before them.
+        # Rollups are among the last to go: they answer for the rows that went before them.
         rest.sort(key=lambda s: (s.table in _LONG_LIVED, s.max_ns or 0))
         while rest and excess > 0:
             excess -= rest[0].bytes

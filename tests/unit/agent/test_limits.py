@@ -49,6 +49,13 @@ def test_limits_are_told_when_they_change(tmp_path: Path) -> None:
     assert [table.column("cpus").to_pylist() for table in changed] == [[3.0]]
 
 
+def test_limits_that_stay_are_told_again_before_their_rows_are_too_old(tmp_path: Path) -> None:
+    write(tmp_path / "a", cpu__max="100000 100000")
+    limits = Limits(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
+    told = [n for n in range(1, 1300) if limits.sample(n) is not None]
+    assert told == [1, 601, 1201]
+
+
 def test_a_limit_that_is_lifted_is_told_once_as_none(tmp_path: Path) -> None:
     write(tmp_path / "a", cpu__max="100000 100000", memory__max="4096")
     write(tmp_path / "b", cpu__max="max 100000", memory__max="max")

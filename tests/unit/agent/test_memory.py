@@ -75,6 +75,17 @@ def test_a_tenant_that_holds_nothing_any_more_is_told_once_and_forgotten(
     )
 
 
+def test_what_does_not_change_is_told_again_before_its_row_is_too_old(held: dict[int, int]) -> None:
+    memory = memory_on(NoDevices())
+    held[1] = 100
+    minute = 60 * 10**9
+    told = []
+    for n in range(31):
+        memory.look()
+        told += [row["timestamp_ns"] // minute for row in memory.rows(n * minute).to_pylist()]
+    assert told == [0, 10, 20, 30]
+
+
 def test_a_holding_is_on_the_gpu_that_becomes_known_after_the_look(held: dict[int, int]) -> None:
     devices = Devices()
     memory = memory_on(devices)
