@@ -129,7 +129,7 @@ IN_FLIGHT: Final = Table(
 
 GPU_MEMORY: Final = Table(
     "gpu_memory",
-    "Device bytes held per cgroup and GPU, whenever they changed.",
+    "Device bytes held per cgroup and GPU, whenever they changed, and every ten minutes.",
     (
         Column("timestamp_ns", "int64", "when it was so, UTC", False),
         Column("cgroup_id", "int64", "joins containers", False),
@@ -183,7 +183,7 @@ ROLLUPS: Final = Table(
 
 LIMITS: Final = Table(
     "limits",
-    "What each cgroup is allowed, whenever it changed.",
+    "What each cgroup is allowed, whenever it changed, and every ten minutes.",
     (
         Column("timestamp_ns", "int64", "when it was seen, UTC", False),
         Column("cgroup_id", "int64", "joins containers", False),
