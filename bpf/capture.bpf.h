@@ -13,6 +13,7 @@
 
 #define CUDA_CAPTURE_UNMATCHED 903
 #define CUDA_CAPTURE_WRONG_THREAD 908
+#define CAPTURES_OF_PROCESS_MAX 256	/* nobody takes the room of others */
 
 struct member_key {
 	__u32 pid;
@@ -44,6 +45,14 @@ struct {
 	__type(value, __u64);
 } captures_open SEC(".maps");
 
+/* How many a process has. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u64);
+} capturing SEC(".maps");
+
 static __always_inline bool_t anybody_captures(void)
 {
 	__u32 zero = 0;
@@ -52,11 +61,25 @@ static __always_inline bool_t anybody_captures(void)
 	return open && *open;
 }
 
-static __always_inline void captures_add(__u64 change)
+static __always_inline bool_t process_captures(void)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	__u64 *open;
+
+	if (!anybody_captures())
+		return 0;
+	open = bpf_map_lookup_elem(&capturing, &pid);
+	return open && *open;
+}
+
+static __always_inline void captures_add(__u32 pid, __u64 change)
 {
 	__u32 zero = 0;
 	__u64 *open = bpf_map_lookup_elem(&captures_open, &zero);
 
+	if (open)
+		__sync_fetch_and_add(open, change);
+	open = bpf_map_lookup_elem(&capturing, &pid);
 	if (open)
 		__sync_fetch_and_add(open, change);
 }
@@ -76,7 +99,7 @@ static __always_inline __u64 capture_of(const struct member_key *key)
 {
 	__u64 *number, found;
 
-	if (!anybody_captures())
+	if (!process_captures())
 		return 0;
 	number = bpf_map_lookup_elem(&members, key);
 	if (!number)
@@ -88,10 +111,20 @@ static __always_inline __u64 capture_of(const struct member_key *key)
 	return 0;
 }
 
-static __always_inline void capture_close(__u64 number)
+static __always_inline void capture_close(__u64 number, __u32 pid)
 {
 	if (!bpf_map_delete_elem(&captures, &number))
-		captures_add(-1);
+		captures_add(pid, -1);
+}
+
+/* Whether the process may begin one more. */
+static __always_inline bool_t capture_allowed(__u32 pid)
+{
+	__u64 none = 0, *open = bpf_map_lookup_elem(&capturing, &pid);
+
+	if (open)
+		return *open < CAPTURES_OF_PROCESS_MAX;
+	return !bpf_map_update_elem(&capturing, &pid, &none, BPF_ANY);
 }
 
 static __always_inline __u64 capture_begin(const struct member_key *stream)
@@ -99,12 +132,12 @@ static __always_inline __u64 capture_begin(const struct member_key *stream)
 	__u64 number = bpf_ktime_get_ns();
 	__u32 pid = stream->pid;
 
-	if (bpf_map_update_elem(&captures, &number, &pid, BPF_NOEXIST))
+	if (!capture_allowed(pid) || bpf_map_update_elem(&captures, &number, &pid, BPF_NOEXIST))
 		return 0;
-	captures_add(1);
+	captures_add(pid, 1);
 	if (!bpf_map_update_elem(&members, stream, &number, BPF_ANY))
 		return number;
-	capture_close(number);
+	capture_close(number, pid);
 	return 0;
 }
 
@@ -114,7 +147,7 @@ static __always_inline __u64 capture_end(const struct member_key *stream)
 
 	if (!number)
 		return 0;
-	capture_close(number);
+	capture_close(number, stream->pid);
 	bpf_map_delete_elem(&members, stream);
 	return number;
 }

@@ -30,7 +30,7 @@ const volatile bool_t every_call = 0;
 static __always_inline bool_t countable(const struct thread *thread, const struct call_spec *spec)
 {
 	return !thread->cuda.depth && !(spec->step | spec->fact | spec->out) &&
-	       !(spec->flags & CALL_AT_ENTRY) && !anybody_captures();
+	       !(spec->flags & CALL_AT_ENTRY) && !process_captures();
 }
 
 /* The thread is over its budget: the call is counted, its time and arguments are not looked at. */
@@ -169,7 +169,7 @@ static __always_inline bool_t captured(struct thread *thread, struct frame *fram
 	struct member_key stream;
 	__u64 number;
 
-	if (!anybody_captures() || !(spec->flags & CALL_OPERATION) ||
+	if (!process_captures() || !(spec->flags & CALL_OPERATION) ||
 	    !(event->known & 1 << CUDA_KNOWN_STREAM))
 		return 0;
 	stream = stream_key(event->stream, spec->flags);

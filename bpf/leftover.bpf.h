@@ -11,7 +11,7 @@
 static long capture_drop(void *map, __u64 *number, __u32 *pid, __u32 *whose)
 {
 	if (*pid == *whose)
-		capture_close(*number);
+		capture_close(*number, *whose);
 	return 0;
 }
 
@@ -20,6 +20,7 @@ static __always_inline void captures_drop(__u32 pid)
 {
 	if (anybody_captures())
 		bpf_for_each_map_elem(&captures, capture_drop, &pid, 0);
+	bpf_map_delete_elem(&capturing, &pid);
 }
 
 static long holding_drop(void *map, struct holding_key *key, struct holding *value, __u32 *whose)

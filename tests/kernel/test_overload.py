@@ -44,6 +44,25 @@ call("cuStreamBeginCapture_v2", out("cuStreamCreate", 1), 0)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
+# Begins more captures than there is room for, and ends none.
+HOARDS = """
+start()
+for _ in range(4201):
+    call("cuStreamBeginCapture_v2", out("cuStreamCreate", 1), 0)
+say(ready=1)
+wait()
+"""
+CAPTURES = """
+context, module = start()
+stream, made = out("cuStreamCreate", 1), c_uint64()
+call("cuStreamBeginCapture_v2", stream, 0)
+launch(out("cuModuleGetFunction", module, b"captured"), stream, times=7)
+call("cuStreamEndCapture", stream, byref(made))
+exec_ = out("cuGraphInstantiateWithFlags", made.value, c_uint64(0))
+for _ in range(3):
+    call("cuGraphLaunch", exec_, stream)
+"""
+
 
 def start(cgroup: Cgroup, *options: str, log: Path | None = None) -> "subprocess.Popen[str]":
     words = [WORKLOAD, "launch", "--api", "driver", *options]
@@ -214,6 +233,27 @@ def test_a_thread_over_budget_is_counted_without_rows(
     )
     assert reasons == [{"reason": "over budget"}]
     assert "imbalance" not in said
+
+
+def test_whoever_hoards_captures_keeps_nobody_from_theirs_and_from_their_budget(
+    cgroups: Callable[[], Cgroup], store: Path
+) -> None:
+    hoard, other, storm, before = (cgroups() for _ in range(4))
+    with record(store, "--budget", "1%") as recording:
+        warm(recording, before)
+        hoards = Script(hoard, HOARDS)
+        hoards.heard()
+        Script(other, CAPTURES).end()
+        finish(start(storm, "--steps", str(LAUNCHES)))
+        hoards.go_on()
+        hoards.end()
+    rows = recording.sql(
+        "select op, count(*)::bigint as n from cuda_events join containers using (cgroup_id) "
+        f"where cgroup_path = '/{other.name}' and op like '%launch' group by op"
+    )
+    assert rows == [{"op": "graph_launch", "n": 3}]
+    assert counted(recording, storm) == LAUNCHES
+    assert notes(recording)["budget_counted_only"]["cuLaunchKernel"] > 0
 
 
 def test_rows_stand_for_what_was_over_budget_at_both_layers(
