@@ -40,6 +40,7 @@ struct holding {
 	__u64 cgroup_id;
 	__u64 cgroup_v1_id;
 	__u64 dropped;		/* how often the context was destroyed */
+	__u64 missed;		/* allocations that there was no room for: the bytes are not all */
 };
 
 #endif /* COTENANT_HOLDING_H */

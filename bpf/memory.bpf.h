@@ -14,6 +14,7 @@
 #include "holding.h"
 
 #define MAPPINGS_MAX 256	/* that one call takes away */
+#define ALLOCATIONS_OF_PROCESS_MAX (1 << 16)	/* nobody takes the room of others */
 
 LAYOUT(allocation_key);
 LAYOUT(allocation);
@@ -74,8 +75,25 @@ static __always_inline void hold(const struct thread *thread, __u64 context, __s
 	__sync_fetch_and_add(&value->allocations, bytes > 0 ? 1 : -1);
 }
 
+/* There is no room for an allocation, or no more for this process: its bytes are not known. */
+static __always_inline void memory_miss(const struct thread *thread)
+{
+	struct holding *value = holding_of(thread, thread->context, 1);
+
+	count(COUNTER_MEMORY_FULL);
+	if (value)
+		__sync_fetch_and_add(&value->missed, 1);
+}
+
+static __always_inline bool_t holds_too_many(const struct thread *thread)
+{
+	struct holding *value = holding_of(thread, thread->context, 0);
+
+	return value && value->allocations >= ALLOCATIONS_OF_PROCESS_MAX;
+}
+
 __noinline int memory_add(struct thread *thread, enum memory_sort sort, __u64 address,
-				 __u64 bytes, __u64 other)
+			  __u64 bytes, __u64 other)
 {
 	struct allocation_key key = allocation_key(sort, address);
 	struct allocation value = { .bytes = bytes, .other = other, .references = 1 };
@@ -84,8 +102,10 @@ __noinline int memory_add(struct thread *thread, enum memory_sort sort, __u64 ad
 		return 0;
 	value.process_start_ns = thread->process_start_ns;
 	value.context = thread->context;
-	if (bpf_map_update_elem(&allocations, &key, &value, BPF_ANY)) {
-		count(COUNTER_MEMORY_FULL);
+	if (holds_too_many(thread) ||
+	    bpf_map_update_elem(&allocations, &key, &value, BPF_ANY)) {
+		if (sort != MEMORY_HOST)
+			memory_miss(thread);
 		return 0;
 	}
 	if (sort == MEMORY_DEVICE || sort == MEMORY_PHYSICAL)
@@ -250,6 +270,7 @@ static __always_inline void holding_empty(struct holding *value)
 {
 	__sync_lock_test_and_set(&value->bytes, 0);
 	__sync_lock_test_and_set(&value->allocations, 0);
+	__sync_lock_test_and_set(&value->missed, 0);
 	__sync_fetch_and_add(&value->dropped, 1);
 }
 

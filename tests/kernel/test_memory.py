@@ -1,5 +1,6 @@
 """GPU memory per tenant over time, against what the client allocated."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.kernel.conftest import Cgroup, Recording, record
@@ -155,3 +156,40 @@ def test_a_process_that_ran_before_has_no_known_total(cgroup: Cgroup, store: Pat
         assert rows == [{"bytes": None, "allocations": 1}]
         script.go_on()
         script.end()
+
+
+MANY = """
+start()
+allocate, made = cuda.cuMemAlloc_v2, byref(c_uint64())
+assert not any(allocate(made, c_uint64(512)) for _ in range(65537))
+say(ready=1)
+wait()
+call("cuDevicePrimaryCtxReset_v2", 0)
+out("cuMemAlloc_v2", c_uint64(1009))
+say(ready=2)
+wait()
+"""
+
+
+def test_more_allocations_than_there_is_room_for_are_not_summed_up_as_all(
+    cgroups: Callable[[], Cgroup], store: Path
+) -> None:
+    hoard, other = cgroups(), cgroups()
+    with record(store) as recording:
+        warm(recording, other)
+        script = Script(hoard, MANY)
+        script.heard()
+        recording.wait_for(_last(hoard, "bytes is null and allocations = 65536"))
+        script.go_on()
+        script.heard()
+        recording.wait_for(_last(hoard, "bytes = 1009 and allocations = 1"))
+        script.go_on()
+        script.end()
+    assert held(recording, hoard)[-1] == {"bytes": 0, "allocations": 0}
+
+
+def _last(cgroup: Cgroup, condition: str) -> str:
+    return (
+        "select 1 from gpu_memory join containers c using (cgroup_id) "
+        f"where c.cgroup_path = '/{cgroup.name}' and {condition}"
+    )

@@ -92,7 +92,8 @@ class Memory:
             holder = (int(tenant), self._devices.gpu(process, int(key["context"])))
             total[holder] += max(0, int(value["bytes"]))
             live[holder] += max(0, int(value["allocations"]))
-            if process.start_ns < self._since_ns and process not in self._whole:
+            before = process.start_ns < self._since_ns and process not in self._whole
+            if before or value["missed"]:
                 unsure.add(holder)
         return {h: (None if h in unsure else total[h], live[h]) for h in total}
 

@@ -63,10 +63,10 @@ FLIGHT: Final = np.dtype(
 
 HOLDING: Final = np.dtype(
     {
-        "names": ['bytes', 'allocations', 'cgroup_id', 'cgroup_v1_id', 'dropped'],
-        "formats": ['<i8', '<i8', '<u8', '<u8', '<u8'],
-        "offsets": [0, 8, 16, 24, 32],
-        "itemsize": 40,
+        "names": ['bytes', 'allocations', 'cgroup_id', 'cgroup_v1_id', 'dropped', 'missed'],
+        "formats": ['<i8', '<i8', '<u8', '<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 16, 24, 32, 40],
+        "itemsize": 48,
     }
 )
 
