@@ -25,12 +25,17 @@ def cpu_s(pid: int) -> float:
     return sum(int(fields[i]) for i in (11, 12, 13, 14)) / TICKS
 
 
-def pss_kb(pid: int) -> int:
+def pss_kb(pid: int, what: str = "Pss") -> int:
     """Memory of a process, shared pages divided by those who share them."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
+        if line.startswith(f"{what}:"):
             return int(line.split()[1])
     return 0
+
+
+def own_kb(pid: int) -> int:
+    """Memory of a process that is no file's: what others map does not change it."""
+    return pss_kb(pid, "Pss_Anon")
 
 
 def children(pid: int) -> list[int]:

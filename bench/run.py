@@ -216,9 +216,9 @@ TARGETS: tuple[Check, ...] = (
         lambda v: v <= 0,
     ),
     (
-        "the same: MB of PSS, more at the end",
+        "the same: MB of its own memory (no file's), more at the end",
         "flat",
-        lambda r: _grown(r, "pss_mb"),
+        lambda r: _grown(r, "own_mb"),
         lambda v: v <= 16,
     ),
 )
@@ -271,8 +271,8 @@ def plots(results: dict[str, Any]) -> list[str]:
         drawn += ["tenants", "memory"]
     sizes = _at(results, "soak", "result", "sizes")
     if sizes:
-        points = [(s["seconds"], s["pss_mb"]) for s in sizes]
-        svg.line(OUT / "soak.svg", "agent, MB of PSS, a new container each second", points)
+        points = [(s["seconds"], s["own_mb"]) for s in sizes]
+        svg.line(OUT / "soak.svg", "agent, MB of its own, a new container each second", points)
         drawn.append("soak")
     return drawn
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agent import ROOT, SIM, Agent, pss_kb
+from agent import ROOT, SIM, Agent, own_kb, pss_kb
 from tenants import groups, start
 
 sys.path.insert(0, str(ROOT))
@@ -33,7 +33,7 @@ from tests.kernel.objects import held
 TENANTS = 2  # One thread at the whole rate would be near its budget.
 CALLS = 101
 GAP_US = 490
-FIELDS = ("pss_mb", "fds", "links", "maps", "threads")
+FIELDS = ("own_mb", "fds", "links", "maps", "threads")
 
 
 def look(agent: Agent, began: float, containers: int) -> dict[str, Any]:
@@ -43,6 +43,7 @@ def look(agent: Agent, began: float, containers: int) -> dict[str, Any]:
         "seconds": round(time.monotonic() - began),
         "containers": containers,
         "pss_mb": round(sum(map(pss_kb, agent.pids)) / 1024, 1),
+        "own_mb": round(sum(map(own_kb, agent.pids)) / 1024, 1),
         "fds": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in agent.pids),
         "links": sum(kind == "link" for kind, _ in objects),
         "maps": sum(kind == "map" for kind, _ in objects),
