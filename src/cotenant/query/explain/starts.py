@@ -5,55 +5,24 @@ from typing import Any, Final
 from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, percent
+from cotenant.query.questions import find as find_question
 
 TABLES: Final = ("cuda_events",)
 NEEDS: Final = ("cuda_events",)
 LONG_NS: Final = 2e9
 OF_ITS_TIME: Final = 0.2
 
-_SQL: Final = """
-with calls as (
-    select
-        c.tenant,
-        c.created_ns,
-        e.node,
-        e.pid,
-        e.op,
-        e.timestamp_ns,
-        coalesce(e.duration_ns, 0)                  as duration_ns,
-        min(e.timestamp_ns) filter (e.op in ('launch', 'graph_launch')) over process as launch_ns,
-        max(e.timestamp_ns + coalesce(e.duration_ns, 0)) over process as last_ns,
-        min(e.timestamp_ns) over process            as first_ns
-    from cuda_events e
-    join containers c using (cgroup_id)
-    window process as (partition by e.node, e.pid)
-),
-started as (
-    select
-        tenant,
-        pid,
-        -- A process is new if its cgroup is, or if it was seen to initialise CUDA.
-        least(any_value(first_ns), any_value(created_ns)) as begun_ns,
-        any_value(launch_ns)                        as launch_ns,
-        any_value(last_ns)                          as last_ns,
-        coalesce(sum(duration_ns) filter (op = 'init'), 0)::double as init_ns,
-        coalesce(sum(duration_ns) filter (op = 'context'), 0)::double as context_ns,
-        coalesce(sum(duration_ns) filter (op = 'module'), 0)::double as module_ns,
-        coalesce(sum(duration_ns) filter (op in ('memcpy', 'alloc')), 0)::double as copy_ns,
-        bool_or(op = 'init') or any_value(created_ns) is not null as fresh
-    from calls
-    where timestamp_ns <= launch_ns
-    group by tenant, node, pid
-)
+_SQL: Final = f"""
 select *
-from started
-qualify row_number() over (partition by tenant order by launch_ns - begun_ns desc) = 1
+from ({find_question("cold_start").render()})
+qualify row_number() over (partition by tenant order by until_first_launch_ns desc) = 1
 """
 _PARTS: Final = {
     "init_ns": "initialising CUDA",
     "context_ns": "making contexts",
     "module_ns": "loading modules",
-    "copy_ns": "allocating and copying weights",
+    "alloc_ns": "allocating memory",
+    "copy_ns": "copying weights",
 }
 
 
@@ -63,11 +32,11 @@ def find(ask: Ask) -> list[Finding]:
 
 
 def _finding(row: dict[str, Any]) -> Finding | None:
-    took = row["launch_ns"] - row["begun_ns"]
-    share = took / max(row["last_ns"] - row["begun_ns"], 1)
-    if not row["fresh"] or took < LONG_NS or share < OF_ITS_TIME:
+    took = row["until_first_launch_ns"]
+    share = took / max(row["seen_ns"], 1)
+    if took < LONG_NS or share < OF_ITS_TIME:
         return None
-    parts = {text: row[name] for name, text in _PARTS.items()}
+    parts = {text: row[name] or 0 for name, text in _PARTS.items()}
     parts["outside CUDA (imports, data, weights)"] = max(took - sum(parts.values()), 0)
     largest = max(parts, key=lambda text: parts[text])
     spent = ", ".join(

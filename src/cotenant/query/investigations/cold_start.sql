@@ -1,35 +1,85 @@
 -- title: Cold start
 -- question: How long did each process need before its first kernel, and for what?
--- reading: From the cgroup's birth (or the first call seen) to the end of the first launch. What
--- is not in `init`, `context`, `module`, `alloc` or `copy` was spent outside CUDA: imports, data,
+-- reading: From the start of the program, if its exec was recorded, else, for the first process of
+-- a cgroup that uses a GPU, from the cgroup's birth; to the first launch. A process whose start is
+-- not in this time is not shown. `init`, `context` and `module` are the driver's, of all processes
+-- of the cgroup meanwhile; what is in none of the columns was spent outside CUDA: imports, data,
 -- weights.
-with calls as (
+with processes as (
+    select
+        node,
+        pid,
+        arg_min(cgroup_id, timestamp_ns)            as cgroup_id,
+        arg_min(comm, timestamp_ns)                 as comm,
+        min(timestamp_ns)                           as first_ns,
+        min(timestamp_ns) filter (op in ('launch', 'graph_launch')) as launch_ns,
+        max(timestamp_ns + coalesce(duration_ns, 0)) as last_ns
+    from cuda_events
+    group by node, pid
+),
+programs as (
+    select node, pid, timestamp_ns as exec_ns from host_events where op = 'exec'
+),
+started as (
     select
         c.tenant,
-        e.*,
-        c.created_ns,
-        min(e.timestamp_ns) filter (e.op in ('launch', 'graph_launch')) over (
-            partition by e.node, e.pid
-        )                                           as first_launch_ns
-    from cuda_events e
+        p.*,
+        coalesce(x.exec_ns, case
+            when p.first_ns = min(p.first_ns) over (partition by p.cgroup_id)
+                -- Losses are told each second, from the beginning of this time.
+                and c.created_ns >= (select min(timestamp_ns) - 2_000_000_000 from losses)
+                and c.created_ns <= p.first_ns
+            then c.created_ns
+        end)                                        as begun_ns
+    from processes p
     join containers c using (cgroup_id)
+    asof left join programs x on p.node = x.node and p.pid = x.pid and p.first_ns >= x.exec_ns
+),
+calls as (
+    select
+        s.node,
+        s.pid,
+        sum(e.duration_ns) filter (e.op = 'init')   as init_ns,
+        sum(e.duration_ns) filter (e.op = 'context') as context_ns,
+        sum(e.duration_ns) filter (e.op = 'module') as module_ns,
+        sum(e.duration_ns) filter (e.op = 'alloc')  as alloc_ns,
+        sum(e.duration_ns) filter (e.op = 'memcpy') as copy_ns,
+        arg_max(e.duration_ns, e.op = 'launch') filter (e.timestamp_ns = s.launch_ns) as launch_call_ns
+    from started s
+    join cuda_events e on e.node = s.node and e.pid = s.pid and e.timestamp_ns <= s.launch_ns
+    where s.begun_ns is not null
+    group by s.node, s.pid
+),
+-- Calls that are no rows unless every call is asked to be.
+totalled as (
+    select
+        s.node,
+        s.pid,
+        sum(t.sum_ns) filter (t.function = 'cuInit') as init_ns,
+        sum(t.sum_ns) filter (regexp_matches(t.function, '^cu(CtxCreate|DevicePrimaryCtxRetain)')) as context_ns,
+        sum(t.sum_ns) filter (regexp_matches(t.function, '^cu(Module|Library)Load')) as module_ns
+    from started s
+    join totals t
+        on t.cgroup_id = s.cgroup_id
+        and t.timestamp_ns between s.begun_ns and s.launch_ns + 1_000_000_000
+    where s.begun_ns is not null
+    group by s.node, s.pid
 )
 select
-    tenant,
-    pid,
-    any_value(comm)                                 as comm,
-    min(timestamp_ns)                               as first_call_at_ns,
-    any_value(first_launch_ns) - least(min(timestamp_ns), coalesce(
-        case when any_value(created_ns) < min(timestamp_ns) then any_value(created_ns) end,
-        min(timestamp_ns)
-    ))                                              as until_first_launch_ns,
-    sum(duration_ns) filter (op = 'init')::bigint   as init_ns,
-    sum(duration_ns) filter (op = 'context')::bigint as context_ns,
-    sum(duration_ns) filter (op = 'module')::bigint as module_ns,
-    sum(duration_ns) filter (op = 'alloc')::bigint  as alloc_ns,
-    sum(duration_ns) filter (op = 'memcpy')::bigint as copy_ns,
-    arg_max(duration_ns, op = 'launch') filter (timestamp_ns = first_launch_ns) as first_launch_call_ns
-from calls
-where timestamp_ns <= first_launch_ns
-group by tenant, node, pid
-order by until_first_launch_ns desc, tenant, pid
+    s.tenant,
+    s.pid,
+    s.comm,
+    s.first_ns                                      as first_call_at_ns,
+    s.launch_ns - s.begun_ns                        as until_first_launch_ns,
+    coalesce(c.init_ns, t.init_ns)::bigint          as init_ns,
+    coalesce(c.context_ns, t.context_ns)::bigint    as context_ns,
+    coalesce(c.module_ns, t.module_ns)::bigint      as module_ns,
+    c.alloc_ns::bigint                              as alloc_ns,
+    c.copy_ns::bigint                               as copy_ns,
+    c.launch_call_ns                                as first_launch_call_ns,
+    s.last_ns - s.begun_ns                          as seen_ns
+from started s
+join calls c using (node, pid)
+left join totalled t using (node, pid)
+where s.begun_ns is not null
+order by until_first_launch_ns desc, s.tenant, s.pid
