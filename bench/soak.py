@@ -33,7 +33,6 @@ from tests.kernel.objects import held
 TENANTS = 2  # One thread at the whole rate would be near its budget.
 CALLS = 101
 GAP_US = 490
-FIELDS = ("own_mb", "fds", "links", "maps", "threads")
 
 
 def look(agent: Agent, began: float, containers: int) -> dict[str, Any]:
@@ -106,15 +105,12 @@ def main() -> None:
             "select count(*) from cuda_events join containers using (cgroup_id) "
             f"where cgroup_path like '%{CGROUPS}%'"
         )
-        # From when caches are warm: a tenth of the way.
-        warm, last = sizes[len(sizes) // 10], sizes[-1]
         result = {
             "minutes": args.minutes,
             "containers": containers,
             "calls_made_in_containers": containers * CALLS,
             "calls_stored_of_them": stored,
             "fate": [dict(zip(("reason", "seen", "shed", "lost"), f, strict=True)) for f in fates],
-            "grown": {name: round(last[name] - warm[name], 1) for name in FIELDS},
             "sizes": sizes,
         }
         print(json.dumps(result, indent=2))

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from cotenant._native import Ring
+from cotenant.agent.allocation import give_back_memory
 from cotenant.agent.channel import Channel, Closed, Message, TooLarge, trouble
 from cotenant.agent.config import from_message
 from cotenant.agent.discovery import Discovery
@@ -109,6 +110,8 @@ class Helper:
             self._libraries, attacher, self._functions, code_program, self._tell
         )
         self._discovery.when_swept(lambda living: self._pointers.sweep(living).close())
+        # What it took to read somebody's big library is not kept for ever.
+        self._discovery.when_swept(lambda _: give_back_memory())
         self._calls = syscalls.iterator_link(self._programs.programs["calls_under_way"])
         self._inspector = Inspector(self._tell)
         self._exclusion = Exclusion(

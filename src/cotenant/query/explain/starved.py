@@ -18,6 +18,10 @@ with threads as (
     from host_events
     group by node, tid
 ),
+-- What costs less than a hundredth of the time that is looked at is not worth a look.
+looked_at as (
+    select (max(timestamp_ns) - min(timestamp_ns)) / 100 as little_ns from host_events
+),
 by_peer as (
     select
         w.tenant,
@@ -50,6 +54,7 @@ select b.*, t.seen_ns
 from by_thread b
 join threads t using (node, tid)
 where b.waited_ns >= 0.1 * t.seen_ns and b.waits >= 20
+    and b.waited_ns >= (select little_ns from looked_at)
 qualify row_number() over (partition by tenant order by b.waited_ns desc) = 1
 """
 
@@ -78,8 +83,7 @@ def _waiting(row: dict[str, Any]) -> Finding | None:
     of_it = row["culprit_ns"] / max(row["waited_ns"], 1)
     if share < STARVED:
         return None
-    culprit = row["culprit"] if of_it >= MOSTLY else None
-    who = culprit or "several others"
+    culprit = row["culprit"] if of_it >= MOSTLY else "several others"
     own = culprit == row["tenant"]
     return Finding(
         kind="CPU starvation",
@@ -87,7 +91,7 @@ def _waiting(row: dict[str, Any]) -> Finding | None:
         culprit=culprit,
         share=min(share, 1.0),
         confidence=min(0.95, 0.5 + of_it / 2),
-        title=f"{row['tenant']} waits for a CPU that {'its own threads' if own else who} had",
+        title=f"{row['tenant']} waits for a CPU that {'its own threads' if own else culprit} had",
         evidence=(
             f"thread {row['tid']} was ready to run for {milliseconds(row['waited_ns'])} without a "
             f"CPU, {percent(share)} of its time, in {row['waits']:,} waits "
