@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from cotenant.agent import helper_process
 from cotenant.agent import record as agent
 from cotenant.views.cli import record
 from tests.views.conftest import NOW_NS
@@ -17,7 +18,8 @@ SECOND = 1_000_000_000
 def recorded(cotenant, monkeypatch):
     """``recorded(began_ns)``: what `cotenant record` prints of a recording that began then."""
     nothing = SimpleNamespace(attach=lambda: None, run=lambda *_: None, notices=[])
-    monkeypatch.setattr(agent, "Recorder", lambda settings: nothing)
+    monkeypatch.setattr(agent, "Recorder", lambda settings, helper: nothing)
+    monkeypatch.setattr(helper_process, "HelperProcess", lambda: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def recorded(began_ns):
