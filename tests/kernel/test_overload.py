@@ -16,9 +16,8 @@ from tests.kernel.tenants import python
 
 WORKLOAD = SIM / "workload"
 SMALL_RING = ("--ring-bytes", "65536")
-# A storm fills it in moments; what one of three tenants may use of it lasts a small one for 0.2 s.
-RING = ("--ring-bytes", "262144")
-# A kind of kernel event has a small part of a ring: of this one, some 30 rows of each tenant.
+# A kind of kernel event has a small part of a ring: of this one, some 30 rows of each tenant. Of
+# calls, a tenant's part lasts for 0.2 s of a thousand rows each.
 MIDDLE_RING = ("--ring-bytes", "262144")
 LAUNCHES = 60_013
 MANY = 400_009
@@ -151,7 +150,7 @@ def test_a_flood_is_shed_and_counted_exactly(
 
 def test_a_storm_costs_its_neighbour_no_row(cgroups: Callable[[], Cgroup], store: Path) -> None:
     storm, small, before = cgroups(), cgroups(), cgroups()
-    with record(store, *RING, "--budget", "off") as recording:
+    with record(store, *MIDDLE_RING, "--budget", "off") as recording:
         warm(recording, before)
         loud = start(storm, "--steps", str(ENDLESS))
         finish(start(small, "--steps", "4001", "--rate", "1000"))
