@@ -47,11 +47,12 @@ class Upkeep:
     def _run(self) -> None:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
-        rounds = 0
-        while not self._stop.wait(_EVERY_S):
+        rounds, merged = 0, False
+        # While there is work, the compactor's own rests say when; it may have to catch up.
+        while not self._stop.wait(min(self._compactor.rest_s, _EVERY_S) if merged else _EVERY_S):
+            rounds, merged = rounds + 1, False
             try:
                 merged = self._compactor.step(time.time_ns())
-                rounds += 1
                 if merged or rounds % _GIVE_BACK_EVERY == 0:
                     give_back_memory()
                 if time.monotonic() >= self._rest_until:

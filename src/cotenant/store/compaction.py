@@ -2,7 +2,8 @@
 
 A seal every half second makes small files, and each costs a query something. Files of one level
 are merged, ``FILES_MERGED`` at a time, into one of the next; a file that is big enough stays as
-it is. Memory is bounded by one row group, and processor time by a share of one core.
+it is. Memory is bounded by one row group, and processor time by a share of one core: 5 %, and more
+the more files wait.
 """
 
 import os
@@ -29,6 +30,8 @@ FILES_MERGED: Final = 32
 BIG_BYTES: Final = 4 << 20  # Merging such a file gains little,
 BIG_ROWS: Final = ROW_GROUP // 2  # and one of which a reader gets its fill.
 MERGED_BYTES: Final = 64 << 20
+FEW_WAIT: Final = 256  # With so many more files to merge, its share is doubled, tripled, ...
+SHARE_MOST: Final = 0.5
 
 
 class _Unreadable(Exception):
@@ -44,23 +47,28 @@ def candidates(
 ) -> list[Segment]:
     """The segments to merge next, oldest first; empty if there is nothing worth it.
 
-    What a past day has left is merged too, however few files it is.
+    What a past day has left is merged too, however few files it is. The least work goes first: a
+    table of few rows makes as many files as one of many, and must not wait until that is done.
     """
     groups: dict[tuple[str, int], list[Segment]] = defaultdict(list)
     for segment in segments:
         # A table that we do not know was written by a later version.
         table = TABLES.get(segment.table)
-        small = segment.bytes < BIG_BYTES and segment.rows < BIG_ROWS
-        small = small and not is_hidden(segment.path) and segment.path not in without
+        small = _is_small(segment) and segment.path not in without
         if small and table is not None and not table.snapshot:
             past = f"/date={today}/" not in segment.path
             groups[segment.partition, -1 if past else segment.level].append(segment)
+    due = []
     for (_, level), group in sorted(groups.items()):
         group.sort(key=lambda segment: (segment.min_ns or 0, segment.path))
         chosen = _fitting(group)
         if len(chosen) >= (2 if level < 0 else FILES_MERGED):
-            return chosen
-    return []
+            due.append(chosen)
+    return min(due, key=lambda chosen: sum(s.bytes for s in chosen), default=[])
+
+
+def _is_small(segment: Segment) -> bool:
+    return segment.bytes < BIG_BYTES and segment.rows < BIG_ROWS and not is_hidden(segment.path)
 
 
 def _fitting(group: list[Segment]) -> list[Segment]:
@@ -111,6 +119,11 @@ class Compactor:
         self._unreadable: set[str] = set()
         self._lock = threading.Lock()
 
+    @property
+    def rest_s(self) -> float:
+        """How long it rests from now on."""
+        return max(0.0, self._rest_until - time.monotonic())
+
     def step(self, now_ns: int) -> bool:
         """Do one piece of work, if there is any and it is time; whether something was done."""
         with self._lock:
@@ -124,8 +137,13 @@ class Compactor:
             began = time.thread_time()
             self._replace(old, now_ns)
             spent = time.thread_time() - began
-            self._rest_until = time.monotonic() + spent / self._share
+            self._rest_until = time.monotonic() + spent / self._share_now()
             return True
+
+    def _share_now(self) -> float:
+        waiting = sum(_is_small(s) and s.level == 0 for s in self._store.segments)
+        # One that was given more than that has nobody to spare.
+        return max(self._share, min(SHARE_MOST, self._share * (1 + waiting // FEW_WAIT)))
 
     def _replace(self, old: list[Segment], now_ns: int) -> None:
         number = self._store.take_number()

@@ -64,6 +64,32 @@ def test_many_small_segments_become_one_in_order_of_time(store, stored, fill, co
     assert sorted(map(str, rows)) == before
 
 
+def test_a_table_of_few_rows_does_not_wait_for_one_of_many(store, fill, compactor):
+    for i in range(FILES_MERGED):
+        row = {"timestamp_ns": NOW_NS + i, "cgroup_id": 1, "family": "cuda", "seen": 1}
+        row |= {"stored": 1, "shed": 0, "lost": 0, "queued": 0}
+        store.append("losses", pa.Table.from_pylist([row]))
+        fill(1, NOW_NS + i * 10**9)
+    compactor.step(NOW_NS)
+    levels = {(s.table, s.level) for s in store.segments}
+    assert levels == {("losses", 1), ("cuda_events", 0)}
+    compactor.step(NOW_NS)
+    assert {(s.table, s.level) for s in store.segments} == {("losses", 1), ("cuda_events", 1)}
+
+
+def test_it_rests_the_less_the_more_files_wait(store, fill, monkeypatch):
+    monkeypatch.setattr(compaction, "FEW_WAIT", 7)
+    rests = []
+    for waiting in (0, 7, 700):
+        monkeypatch.setattr(compaction.time, "thread_time", iter((0.0, 1.0)).__next__)
+        compactor = Compactor(store)
+        fill(FILES_MERGED + waiting)
+        monkeypatch.setattr(compaction, "_fitting", lambda group: group[:FILES_MERGED])
+        assert compactor.step(NOW_NS) is True
+        rests.append(round(compactor.rest_s))
+    assert rests == [20, 10, 2]
+
+
 def test_one_damaged_segment_does_not_keep_the_others_from_being_merged(store, fill, compactor):
     fill(FILES_MERGED + 1)
     damaged = sorted(store.segments, key=lambda s: s.min_ns)[2]
