@@ -221,7 +221,7 @@ TARGETS: tuple[Check, ...] = (
         lambda v: v == 0,
     ),
     (
-        "an hour, a new container each second: BPF links, maps, descriptors, more at the end",
+        "soak, a new container each second: BPF links, maps, descriptors, more at the end",
         "<= 0",
         lambda r: _grown(r, "links", "maps", "fds"),
         lambda v: v <= 0,
@@ -293,6 +293,8 @@ def page(results: dict[str, Any]) -> str:
     there = results["machine"]
     pictures = "\n".join(f"![{name}]({name}.svg)" for name in plots(results))
     when = sorted({each["when"] for key, each in results.items() if key != "machine"})
+    minutes = _at(results, "soak", "result", "minutes")
+    soak = f" The soak took {minutes:g} minutes." if minutes else ""
     return (
         "# What it costs\n\n"
         f"Measured by `make bench` ({when[0]} to {when[-1]} UTC) on {there['cpus']} CPUs "
@@ -300,7 +302,7 @@ def page(results: dict[str, Any]) -> str:
         f"Linux {there['kernel']}, Python {there['python']}. Ratios are of runs on the same "
         "machine in one go; absolute times are this machine's. Load average before each run is "
         "in [results.json](results.json) with everything else that was measured; how is in "
-        "[bench/README.md](../../bench/README.md).\n\n"
+        f"[bench/README.md](../../bench/README.md).{soak}\n\n"
         f"{table(results)}\n\n{pictures}\n"
     )
 
