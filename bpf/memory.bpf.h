@@ -80,7 +80,6 @@ static __always_inline void memory_miss(const struct thread *thread)
 {
 	struct holding *value = holding_of(thread, thread->context, 1);
 
-	count(COUNTER_MEMORY_FULL);
 	if (value)
 		__sync_fetch_and_add(&value->missed, 1);
 }
@@ -104,6 +103,7 @@ __noinline int memory_add(struct thread *thread, enum memory_sort sort, __u64 ad
 	value.context = thread->context;
 	if (holds_too_many(thread) ||
 	    bpf_map_update_elem(&allocations, &key, &value, BPF_ANY)) {
+		count(COUNTER_MEMORY_FULL);
 		if (sort != MEMORY_HOST)
 			memory_miss(thread);
 		return 0;

@@ -19,6 +19,7 @@ from cotenant.query.connection import connect
 from cotenant.query.derived import with_sources
 from cotenant.query.levels import create_level_views
 from cotenant.query.losses import losses_of, span_of
+from cotenant.query.snapshots import RESTORE
 from cotenant.query.statement import Statement, one_line, read_only
 from cotenant.query.tables import Window, create_views
 from cotenant.query.tenant import select_tenant
@@ -188,15 +189,16 @@ class Session:
     def _read_manifest(self) -> tuple[list[Segment], list[Segment]]:
         """Make the views; what the manifest names, and what is there of it."""
         for _ in range(_TRIES):
-            self._stamp = stamp(self.store)
+            now = stamp(self.store)
             named = current_segments(self.store)
             there = [s for s in named if (self.store / s.path).exists()]
-            if len(there) < len(named) and stamp(self.store) != self._stamp:
+            if len(there) < len(named) and stamp(self.store) != now:
                 continue  # What is missing may have got another name meanwhile.
             try:
                 self._create(there)
             except FileNotFoundError:
                 continue
+            self._stamp = now
             return named, there
         raise StoreError(f"cannot read {self.store}: its files go as they are read; try again")
 
@@ -214,7 +216,7 @@ class Session:
             connection.execute("ROLLBACK")
             what = f"cannot read {self.store}: {one_line(error)}"
             if ".parquet" in what:
-                what += "; restore that file, or move it away and do without its rows"
+                what += f"; {RESTORE}"
             raise StoreError(what) from error
         except BaseException:
             connection.execute("ROLLBACK")

@@ -6,10 +6,12 @@ again to run it, and would read the pages of one version by the footer of anothe
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cotenant.errors import StoreError
 from cotenant.store.manifest import Segment
+
+RESTORE: Final = "restore that file, or move it away and do without its rows"
 
 
 def read_snapshot(root: Path, segments: Sequence[Segment]) -> Any | None:
@@ -34,7 +36,4 @@ def _read(file: Path) -> Any:
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowException) as error:
-        raise StoreError(
-            f"cannot read {file}: {str(error).splitlines()[0]}; "
-            "restore that file, or move it away and do without its rows"
-        ) from error
+        raise StoreError(f"cannot read {file}: {str(error).splitlines()[0]}; {RESTORE}") from error

@@ -31,7 +31,7 @@ BIG_BYTES: Final = 4 << 20  # Merging such a file gains little,
 BIG_ROWS: Final = ROW_GROUP // 2  # and one of which a reader gets its fill.
 MERGED_BYTES: Final = 64 << 20
 FEW_WAIT: Final = 256  # With so many more files to merge, its share is doubled, tripled, ...
-SHARE_MOST: Final = 0.5
+TIMES_MOST: Final = 10
 
 
 class _Unreadable(Exception):
@@ -142,8 +142,7 @@ class Compactor:
 
     def _share_now(self) -> float:
         waiting = sum(_is_small(s) and s.level == 0 for s in self._store.segments)
-        # One that was given more than that has nobody to spare.
-        return max(self._share, min(SHARE_MOST, self._share * (1 + waiting // FEW_WAIT)))
+        return self._share * min(1 + waiting // FEW_WAIT, TIMES_MOST)
 
     def _replace(self, old: list[Segment], now_ns: int) -> None:
         number = self._store.take_number()

@@ -323,3 +323,17 @@ def test_no_container_is_missed_or_met_twice_while_pages_are_split_off(recorded,
         done.set()
         coming.join()
     assert before > 23
+
+
+def test_a_store_that_could_not_be_read_is_not_taken_for_read(recorded):
+    with Session(recorded.root) as session:
+        [file] = recorded.root.glob("containers/*/*/*.parquet")
+        whole = file.read_bytes()
+        recorded.launches(11, 5, at_ns=NOW_NS + 9 * SECOND_NS)
+        recorded.seal()
+        file.write_bytes(b"torn")
+        for _ in range(2):
+            with pytest.raises(StoreError, match="restore that file"):
+                session.ask("SELECT count(*) AS n FROM cuda_events")
+        file.write_bytes(whole)
+        assert session.ask("SELECT count(*) AS n FROM cuda_events").rows() == [{"n": 17}]

@@ -34,6 +34,7 @@ started as (
     from processes p
     join containers c using (cgroup_id)
     asof left join programs x on p.node = x.node and p.pid = x.pid and p.first_ns >= x.exec_ns
+    qualify begun_ns is not null
 ),
 calls as (
     select
@@ -47,7 +48,6 @@ calls as (
         arg_max(e.duration_ns, e.op = 'launch') filter (e.timestamp_ns = s.launch_ns) as launch_call_ns
     from started s
     join cuda_events e on e.node = s.node and e.pid = s.pid and e.timestamp_ns <= s.launch_ns
-    where s.begun_ns is not null
     group by s.node, s.pid
 ),
 -- Calls that are no rows unless every call is asked to be.
@@ -62,7 +62,6 @@ totalled as (
     join totals t
         on t.cgroup_id = s.cgroup_id
         and t.timestamp_ns between s.begun_ns and s.launch_ns + 1_000_000_000
-    where s.begun_ns is not null
     group by s.node, s.pid
 )
 select
@@ -81,5 +80,4 @@ select
 from started s
 join calls c using (node, pid)
 left join totalled t using (node, pid)
-where s.begun_ns is not null
 order by until_first_launch_ns desc, s.tenant, s.pid
