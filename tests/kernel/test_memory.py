@@ -62,6 +62,13 @@ def held(recording: Recording, cgroup: Cgroup) -> list[dict]:
     )
 
 
+def told(cgroup: Cgroup, condition: str) -> str:
+    return (
+        "select 1 from gpu_memory join containers c using (cgroup_id) "
+        f"where c.cgroup_path = '/{cgroup.name}' and {condition}"
+    )
+
+
 def test_bytes_held_follow_every_allocation_and_end_with_the_process(
     cgroup: Cgroup, store: Path
 ) -> None:
@@ -128,10 +135,7 @@ def test_another_program_in_the_same_process_holds_only_its_own(
         )
         for held_now in (1000003, 2000003):
             script.heard()
-            recording.wait_for(
-                "select 1 from gpu_memory join containers c using (cgroup_id) where "
-                f"c.cgroup_path = '/{cgroup.name}' and bytes = {held_now} and allocations = 1"
-            )
+            recording.wait_for(told(cgroup, f"bytes = {held_now} and allocations = 1"))
             script.go_on()
         script.end()
     rows = [row["bytes"] for row in held(recording, cgroup)]
@@ -179,17 +183,10 @@ def test_more_allocations_than_there_is_room_for_are_not_summed_up_as_all(
         warm(recording, other)
         script = Script(hoard, MANY)
         script.heard()
-        recording.wait_for(_last(hoard, "bytes is null and allocations = 65536"))
+        recording.wait_for(told(hoard, "bytes is null and allocations = 65536"))
         script.go_on()
         script.heard()
-        recording.wait_for(_last(hoard, "bytes = 1009 and allocations = 1"))
+        recording.wait_for(told(hoard, "bytes = 1009 and allocations = 1"))
         script.go_on()
         script.end()
     assert held(recording, hoard)[-1] == {"bytes": 0, "allocations": 0}
-
-
-def _last(cgroup: Cgroup, condition: str) -> str:
-    return (
-        "select 1 from gpu_memory join containers c using (cgroup_id) "
-        f"where c.cgroup_path = '/{cgroup.name}' and {condition}"
-    )

@@ -56,7 +56,7 @@ class Facts:
 
     def _name(self, fact: Any, text: bytes) -> None:
         self._names.learn(
-            _process(fact),
+            Process.of(fact),
             int(fact["handle"]),
             text.decode("utf-8", "replace"),
             int(fact["timestamp_ns"]),
@@ -65,19 +65,19 @@ class Facts:
 
     def _alias(self, fact: Any, _: bytes) -> None:
         self._names.alias(
-            _process(fact), int(fact["handle"]), int(fact["other"]), int(fact["timestamp_ns"])
+            Process.of(fact), int(fact["handle"]), int(fact["other"]), int(fact["timestamp_ns"])
         )
 
     def _exec(self, fact: Any, _: bytes) -> None:
-        self._names.exec(_process(fact), int(fact["timestamp_ns"]))
+        self._names.exec(Process.of(fact), int(fact["timestamp_ns"]))
 
     def _ended(self, fact: Any, _: bytes) -> None:
         for gone in self._when_gone:
-            gone(_process(fact))
+            gone(Process.of(fact))
 
     def _communicator(self, fact: Any, text: bytes) -> None:
         self._communicators.made(
-            _process(fact),
+            Process.of(fact),
             int(fact["handle"]),
             Communicator(
                 _signed(fact["other"]), int(fact["rank"]), int(fact["nranks"]), _name(text)
@@ -86,13 +86,17 @@ class Facts:
 
     def _split(self, fact: Any, text: bytes) -> None:
         self._communicators.split(
-            _process(fact), int(fact["handle"]), int(fact["other"]), int(fact["rank"]), _name(text)
+            Process.of(fact),
+            int(fact["handle"]),
+            int(fact["other"]),
+            int(fact["rank"]),
+            _name(text),
         )
 
     def _rank(self, fact: Any, _: bytes) -> None:
         asked = _KINDS[int(fact["kind"])]
         self._communicators.learned(
-            _process(fact),
+            Process.of(fact),
             int(fact["handle"]),
             rank=int(fact["rank"]) if asked == "COMM_RANK" else None,
             nranks=int(fact["nranks"]) if asked == "COMM_COUNT" else None,
@@ -109,10 +113,6 @@ class Facts:
 
     def _utc(self, fact: Any) -> int:
         return int(fact["timestamp_ns"]) + self.offset_ns
-
-
-def _process(fact: Any) -> Process:
-    return Process(int(fact["pid"]), int(fact["process_start_ns"]))
 
 
 def _signed(value: Any) -> int:

@@ -98,9 +98,9 @@ class GpuProcesses:
         """What to do with each kind of fact."""
         return {
             "FORGET": self._forget,
-            "GRAPH": lambda fact, _: self.graphs.take(fact, _process(fact)),
-            "CONTEXT": lambda fact, _: self.devices.context(fact, _process(fact)),
-            "DEVICE": lambda fact, text: self.devices.device(fact, _process(fact), text),
+            "GRAPH": lambda fact, _: self.graphs.take(fact, Process.of(fact)),
+            "CONTEXT": lambda fact, _: self.devices.context(fact, Process.of(fact)),
+            "DEVICE": lambda fact, text: self.devices.device(fact, Process.of(fact), text),
             "MEMORY": self._cuda_starts,
             "POINTER": self._pointer,
             "ELAPSED": self._timings.elapsed,
@@ -189,15 +189,15 @@ class GpuProcesses:
         return int(self._ledger.translate(*ids)[0])
 
     def _forget(self, fact: Any, _: bytes) -> None:
-        self.names.forget(_process(fact), int(fact["handle"]), int(fact["timestamp_ns"]))
+        self.names.forget(Process.of(fact), int(fact["handle"]), int(fact["timestamp_ns"]))
 
     def _cuda_starts(self, fact: Any, _: bytes) -> None:
         if self._memory is not None:
-            self._memory.started(_process(fact))
+            self._memory.started(Process.of(fact))
 
     def _pointer(self, fact: Any, text: bytes) -> None:
         """A function was handed out by address; each process's each once."""
-        process, address = _process(fact), int(fact["handle"])
+        process, address = Process.of(fact), int(fact["handle"])
         name = text.decode("utf-8", "replace")
         key = (process, address, name)
         if not address or key in self._seen_pointers:
@@ -213,7 +213,3 @@ def _question(number: int = 0, **about: list[Any]) -> Message:
     """For the helper; nobody waits for the answer to number 0."""
     lists: Message = {"devices": [], "kernels": [], "texts": []}
     return {"type": "inspect", "number": number, **lists, **about}
-
-
-def _process(fact: Any) -> Process:
-    return Process(int(fact["pid"]), int(fact["process_start_ns"]))

@@ -36,7 +36,7 @@ class InFlight:
 
     def _row(self, call: np.void, cgroup: int) -> dict[str, Any]:
         function = BY_ID.get(int(call["function"]))
-        process = Process(int(call["pid"]), int(call["process_start_ns"]))
+        process = Process.of(call)
         communicator = int(call["communicator"])
         text = bytes(call["comm"]).split(b"\0", 1)[0].decode("utf-8", "replace")
         return {

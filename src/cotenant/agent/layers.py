@@ -41,7 +41,7 @@ class Layers:
                 self._launches(entry, count, names)
 
     def _launches(self, entry: np.void, count: int, names: KernelNames) -> None:
-        process = Process(int(entry["pid"]), int(entry["process_start_ns"]))
+        process = Process.of(entry)
         api, inner = BY_ID.get(int(entry["api"])), BY_ID.get(int(entry["function"]))
         if api is None or inner is None:
             return

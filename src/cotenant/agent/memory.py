@@ -86,7 +86,7 @@ class Memory:
         live: dict[Holder, int] = defaultdict(int)
         unsure: set[Holder] = set()
         for key, value, tenant in zip(keys, values, ids, strict=True):
-            process = Process(int(key["pid"]), int(key["process_start_ns"]))
+            process = Process.of(key)
             if process in self._gone:
                 continue
             holder = (int(tenant), self._devices.gpu(process, int(key["context"])))

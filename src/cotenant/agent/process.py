@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 _KEPT: Final = 1024
 _TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -14,6 +14,11 @@ class Process(NamedTuple):
 
     pid: int
     start_ns: int
+
+    @classmethod
+    def of(cls, record: Any) -> Self:
+        """Whose record of the kernel side this is."""
+        return cls(int(record["pid"]), int(record["process_start_ns"]))
 
 
 class Gone(OSError):

@@ -24,10 +24,7 @@ _PER_RANK: Final = frozenset(
 def _members(communicators: Communicators, batch: Batch) -> tuple[Any, list[Communicator]]:
     codes, distinct = batch.key(*_KEY)
     return codes, [
-        communicators.find(
-            Process(int(entry["pid"]), int(entry["process_start_ns"])), int(entry["communicator"])
-        )
-        for entry in distinct
+        communicators.find(Process.of(entry), int(entry["communicator"])) for entry in distinct
     ]
 
 

@@ -27,7 +27,7 @@ class Gpu:
         _, distinct = batch.key(*_WHO)
         for entry in distinct:
             cgroup = int(entry["cgroup_id"]), int(entry["cgroup_v1_id"])
-            self._devices.works(_process(entry), cgroup)
+            self._devices.works(Process.of(entry), cgroup)
 
     def make(self, batch: Batch, field: Field) -> Any:
         """UUID or device file; NULL where it cannot be told."""
@@ -35,8 +35,4 @@ class Gpu:
         return batch.spread(codes, [self._word(entry) for entry in distinct])
 
     def _word(self, entry: Any) -> str | None:
-        return self._devices.gpu(_process(entry), int(entry["context"]))
-
-
-def _process(entry: Any) -> Process:
-    return Process(int(entry["pid"]), int(entry["process_start_ns"]))
+        return self._devices.gpu(Process.of(entry), int(entry["context"]))

@@ -34,6 +34,6 @@ class Graph:
     def _eras(self, entry: Any) -> list[tuple[int, str | None]]:
         if int(entry["op"]) != _GRAPH:
             return []
-        process = Process(int(entry["pid"]), int(entry["process_start_ns"]))
+        process = Process.of(entry)
         versions = self._graphs.versions(process, int(entry["handle"]))
         return [(version.since_ns, version.graph) for version in versions]

@@ -48,7 +48,7 @@ class Kernel:
         _, distinct = batch.key(*_KEY)
         found = []
         for entry in distinct[distinct["op"] == _LAUNCH]:
-            one = Nameless(_process(entry), int(entry["handle"]), int(entry["stub"]))
+            one = Nameless(Process.of(entry), int(entry["handle"]), int(entry["stub"]))
             if not self._names.eras(*one) and not self._names.asked(one):
                 found.append(one)
         return found
@@ -56,7 +56,7 @@ class Kernel:
     def _word(self, entry: np.void) -> str:
         op = int(entry["op"])
         if op == _LAUNCH:
-            return self._names.name(_process(entry), int(entry["handle"]), int(entry["stub"]))
+            return self._names.name(Process.of(entry), int(entry["handle"]), int(entry["stub"]))
         if op == _MEMCPY:
             known = int(entry["known"]) >> _KNOWN_DIRECTION & 1
             way = ENUMS["cuda_direction"].get(int(entry["direction"]), "?") if known else "?"
@@ -71,7 +71,7 @@ class Kernel:
             return list(self._graph_eras(entry))
         if int(entry["op"]) != _LAUNCH:
             return []
-        process, handle, stub = _process(entry), int(entry["handle"]), int(entry["stub"])
+        process, handle, stub = Process.of(entry), int(entry["handle"]), int(entry["stub"])
         eras = self._names.eras(process, handle, stub)
         if len(eras) < 2:
             return []
@@ -83,15 +83,11 @@ class Kernel:
 
     def _graph_eras(self, entry: np.void) -> list[tuple[int, str]]:
         """What the handle was called: versions of one graph have one name."""
-        versions = self._graphs.versions(_process(entry), int(entry["handle"]))
+        versions = self._graphs.versions(Process.of(entry), int(entry["handle"]))
         return [
             (first.since_ns, f"[graph {name}]")
             for name, (first, *_) in groupby(versions, key=lambda version: version.name)
         ]
-
-
-def _process(entry: np.void) -> Process:
-    return Process(int(entry["pid"]), int(entry["process_start_ns"]))
 
 
 class FunctionName:
