@@ -6,6 +6,7 @@
     ├── ProbeError          a probe could not be loaded or attached
     ├── StoreError          a store could not be written or read
     └── QuestionError       the question cannot be asked of this store
+        └── TooLarge        its answer needs more memory than a question may have
 
 The command line turns any of them into one line on stderr and ``exit_code``;
 anything else that escapes is a bug and keeps its traceback.
@@ -40,3 +41,7 @@ class StoreError(CotenantError):
 
 class QuestionError(CotenantError):
     """The question cannot be asked of this store."""
+
+
+class TooLarge(QuestionError):
+    """The answer needs more memory than a question may have."""

@@ -1,7 +1,9 @@
 """A DuckDB that reads the store's files, and can do nothing else."""
 
 import os
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,35 +16,39 @@ _MOST_MEMORY: Final = 4 << 30
 _GLOB: Final = frozenset("*?[]{}")
 
 
-def _memory(limit: int | None) -> int:
-    if limit is not None:
-        return limit
+def memory_share() -> int:
+    """What a question may have of this host's memory, if nothing else is said."""
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(host // 2, _MOST_MEMORY)
 
 
-def _spill(store: Path) -> Path:
-    """Where a query that needs more memory writes; a confined recorder may only use the store."""
+def _spill() -> str:
+    """Where a query that needs more memory writes; empty if there is no such place.
+
+    DuckDB follows links there and lets everybody read it: only we may enter the directory.
+    """
     try:
-        place = Path(tempfile.gettempdir())
-    except FileNotFoundError:
-        place = store
-    return place / f"cotenant-{os.getpid()}"
+        return tempfile.mkdtemp(prefix="cotenant-")
+    except OSError:
+        return ""
 
 
-def connect(store: Path, memory_bytes: int | None = None) -> Any:
+def connect(store: Path, memory_bytes: int, *, spill: bool) -> Any:
     """An empty database in memory, locked down: no other files, no extensions, no settings."""
     if _GLOB & set(str(store)):
         raise StoreError(f"the path {store} has one of *?[]{{}} in it; rename it or link to it")
+    beside = _spill() if spill else ""
     connection = duckdb.connect(
         ":memory:",
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
-            "memory_limit": f"{_memory(memory_bytes)}B",
-            "temp_directory": str(_spill(store)),
+            "memory_limit": f"{memory_bytes}B",
+            "temp_directory": beside,
         },
     )
+    if beside:
+        weakref.finalize(connection, shutil.rmtree, beside, ignore_errors=True)
     connection.execute("SET python_enable_replacements = false")
     connection.execute(f"SET allowed_directories = [{quoted(f'{store}/')}]")
     connection.execute("SET enable_external_access = false")

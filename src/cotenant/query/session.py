@@ -11,11 +11,11 @@ from typing import Any, Final, Self
 
 import duckdb
 
-from cotenant.errors import QuestionError, StoreError
+from cotenant.errors import QuestionError, StoreError, TooLarge
 from cotenant.query.answer import Answer, Standing
 from cotenant.query.batches import Batches, FileGone
 from cotenant.query.catalog import Catalog
-from cotenant.query.connection import connect
+from cotenant.query.connection import connect, memory_share
 from cotenant.query.derived import with_sources
 from cotenant.query.levels import create_level_views
 from cotenant.query.losses import losses_of, span_of
@@ -29,6 +29,8 @@ from cotenant.store.manifest import Segment, current_segments, stamp
 _TRIES: Final = 7
 # Asks what tables there are, so they had better be there.
 _CATALOG: Final = re.compile(r"\b(show|duckdb_\w+)\b", re.IGNORECASE)
+# One is DuckDB's own limit, the other the system's.
+_OUT_OF_MEMORY: Final = ("Out of Memory Error", "failed to allocate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Limits:
     seconds: float = 300.0
     rows: int = 1_000_000  # Of an answer that is held in memory; a stream has no such limit.
     memory_bytes: int | None = None  # None is half of the host's memory, 4 GiB at most.
+    spill: bool = True  # Whether what needs more memory may use the disk.
 
 
 class Session:
@@ -68,7 +71,8 @@ class Session:
         self._stamp: tuple[tuple[str, int, int], ...] | None = None
         self._lock = threading.Lock()
         check_readable(self.store)
-        self._connection = connect(self.store, self.limits.memory_bytes)
+        self._memory_bytes = self.limits.memory_bytes or memory_share()
+        self._connection = connect(self.store, self._memory_bytes, spill=self.limits.spill)
         self._catalog = Catalog(self._connection, self._ask_all, tenant is not None)
         try:
             self._refresh()
@@ -159,6 +163,11 @@ class Session:
         if "INTERRUPT" in str(error):
             return QuestionError(
                 f"no answer after {self.limits.seconds:g} s; ask for less time or fewer rows"
+            )
+        if any(sign in str(error) for sign in _OUT_OF_MEMORY):
+            return TooLarge(
+                f"this needs more than the {self._memory_bytes >> 20} MiB of memory that a "
+                "question may have; ask for less time or fewer rows"
             )
         return QuestionError(one_line(error))
 

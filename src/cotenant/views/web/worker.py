@@ -2,7 +2,6 @@
 
 import multiprocessing
 import resource
-import tempfile
 import threading
 from dataclasses import asdict, dataclass
 from enum import Enum, auto
@@ -10,7 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from cotenant.errors import CotenantError, QuestionError
+from cotenant.errors import CotenantError, QuestionError, TooLarge
 from cotenant.query.command import option
 from cotenant.query.session import Limits, Session
 from cotenant.views import text
@@ -19,8 +18,6 @@ from cotenant.views.web.bound import about_others, opened
 
 EXPLAIN = None  # In place of SQL: asks for the findings over the whole store.
 _GRACE_S = 3.0  # For a question to notice that its time is up.
-# Spilling to disk is refused below, and DuckDB calls that an I/O error.
-_OUT_OF_MEMORY = ("out of memory", "could not write", "file too large", "failed to allocate")
 _HEADROOM = 3 << 30  # Address space of Python, Arrow and DuckDB themselves.
 
 
@@ -118,14 +115,13 @@ def _confine(bounds: Bounds) -> None:
     most = bounds.memory_bytes + _HEADROOM
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    tempfile.gettempdir()  # Found by writing a file, which ends here:
-    # what does not fit into memory is not to fill the disk instead.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bounds) -> None:
     _confine(bounds)
-    limits = Limits(bounds.seconds, bounds.rows, bounds.memory_bytes)
+    # What does not fit into memory is not to fill the disk instead.
+    limits = Limits(bounds.seconds, bounds.rows, bounds.memory_bytes, spill=False)
     session: Session | None = None
     while True:
         try:
@@ -140,9 +136,8 @@ def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bound
         except MemoryError:
             pipe.send((Outcome.SPENT, _too_much(bounds)))
         except CotenantError as error:
-            spent = any(sign in str(error).lower() for sign in _OUT_OF_MEMORY)
-            words = _too_much(bounds) if spent else str(error)
-            pipe.send((Outcome.SPENT if spent else Outcome.REFUSED, words))
+            spent = isinstance(error, TooLarge)
+            pipe.send((Outcome.SPENT if spent else Outcome.REFUSED, str(error)))
             session = session if isinstance(error, QuestionError) else None
 
 
