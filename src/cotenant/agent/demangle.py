@@ -67,7 +67,7 @@ class _Child:
         if self._process is None:
             with contextlib.suppress(OSError):
                 self._process = subprocess.Popen(
-                    [sys.executable, "-S", "-E", str(Path(__file__).with_name("demangler.py"))],
+                    [sys.executable, "-SEP", str(Path(__file__).with_name("demangler.py"))],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=_NOWHERE,

@@ -32,7 +32,8 @@ class HelperProcess:
         self.notices: list[str] = []  # What is worth knowing after the stop, each in one line.
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "cotenant.agent.helper"],
+                # Root imports nothing from wherever it happened to be started.
+                [sys.executable, "-P", "-m", "cotenant.agent.helper"],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "COTENANT_HELPER_FD": str(theirs.fileno())},

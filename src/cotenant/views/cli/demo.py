@@ -89,7 +89,7 @@ class _Recorder:
 
     def __init__(self, store: Path, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "cotenant", "record", "--store", str(store), "--quiet"],
+            [sys.executable, "-P", "-m", "cotenant", "record", "--store", str(store), "--quiet"],
             env={**os.environ, **environment},
             stderr=subprocess.PIPE,
             text=True,

@@ -1,8 +1,11 @@
 """A process of its own for questions that anyone may write: it may fail, and only it."""
 
+import contextlib
 import multiprocessing
+import os
 import resource
 import threading
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum, auto
 from multiprocessing.connection import Connection
@@ -17,6 +20,7 @@ from cotenant.views.web import plain
 from cotenant.views.web.bound import about_others, opened
 
 EXPLAIN = None  # In place of SQL: asks for the findings over the whole store.
+_SAFE_PATH = "PYTHONSAFEPATH"
 _GRACE_S = 3.0  # For a question to notice that its time is up.
 _HEADROOM = 3 << 30  # Address space of Python, Arrow and DuckDB themselves.
 
@@ -93,7 +97,8 @@ class Worker:
             name="cotenant-questions",
             daemon=True,
         )
-        self._process.start()
+        with _safe_path():
+            self._process.start()
         theirs.close()
         return self._pipe
 
@@ -109,6 +114,20 @@ class Worker:
         process = self._process
         if process is not None:
             process.kill()
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """A child begun meanwhile imports nothing from the directory that we were started in."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 def _confine(bounds: Bounds) -> None:
