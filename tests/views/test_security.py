@@ -312,6 +312,9 @@ def test_a_page_bound_to_a_tenant_tells_of_no_other(bound, path):
         "SELECT * FROM duckdb_tables()",
         "SELECT * FROM interference",
         'SELECT * FROM "Interference"',
+        "EXPLAIN (ANALYZE --) FROM cuda_events /*\n) INSERT INTO tenant.cgroups VALUES "
+        f"({TENANTS['slurm/4711']}) --*/",
+        "SELECT error(kernel_name) FROM cuda_events WHERE kernel_name = 'secret_kernel'",
         f"SELECT * FROM cuda_events WHERE cgroup_id = {TENANTS['slurm/4711']}::BIGINT",
     ],
 )

@@ -1,7 +1,7 @@
 """Tables that get a row when something changes: what was so when a window began belongs to it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,8 +40,8 @@ def create_level_views(
     start = window.from_ns
     if start is None or (window.to_ns is not None and window.to_ns <= start):
         return
-    before = Window(None, start + 1, window.tenant_only)
-    after = Window(start + 1, window.to_ns, window.tenant_only)
+    before = replace(window, from_ns=None, to_ns=start + 1)
+    after = replace(window, from_ns=start + 1)
     for level in _LEVELS:
         table = TABLES[level.table]
         own = [segment for segment in segments if segment.table == level.table]

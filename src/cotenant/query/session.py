@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -17,6 +17,7 @@ from cotenant.query.batches import Batches, FileGone
 from cotenant.query.catalog import Catalog
 from cotenant.query.connection import connect, memory_share
 from cotenant.query.derived import with_sources
+from cotenant.query.guard import check
 from cotenant.query.levels import create_level_views
 from cotenant.query.losses import losses_of, span_of
 from cotenant.query.snapshots import RESTORE
@@ -35,12 +36,13 @@ _OUT_OF_MEMORY: Final = ("Out of Memory Error", "failed to allocate")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one question may cost."""
+    """What one question may cost, and what it may tell."""
 
     seconds: float = 300.0
     rows: int = 1_000_000  # Of an answer that is held in memory; a stream has no such limit.
     memory_bytes: int | None = None  # None is half of the host's memory, 4 GiB at most.
     spill: bool = True  # Whether what needs more memory may use the disk.
+    guarded: bool = False  # Asked by somebody who may know of the session's tenant only.
 
 
 class Session:
@@ -63,6 +65,7 @@ class Session:
         self.store = Path(store).absolute()
         self.limits = limits or Limits()
         self._tenant = tenant
+        self._guarded = self.limits.guarded and tenant is not None
         if since_ns is not None:
             from_ns = (to_ns if to_ns is not None else time.time_ns()) - since_ns
         self._window = Window(from_ns, to_ns, tenant is not None)
@@ -113,6 +116,8 @@ class Session:
         deadline.daemon = True
         try:
             statement = read_only(cursor, sql)
+            if self._guarded:
+                check(statement, str(self._tenant))
             self._derive(statement)
             deadline.start()
             batches = self._run(cursor, statement.sql, dict(params) if params else None)
@@ -217,7 +222,9 @@ class Session:
         try:
             if self._tenant is not None:
                 create_views(connection, self.store, segments, Window())
-                select_tenant(connection, self._tenant)
+                cgroups = select_tenant(connection, self._tenant)
+                if self._guarded:
+                    self._window = replace(self._window, cgroups=cgroups)
             create_views(connection, self.store, segments, self._window)
             create_level_views(connection, self.store, segments, self._window)
             connection.execute("COMMIT")

@@ -39,10 +39,12 @@ _TABLE_FUNCTIONS: Final = frozenset(
         "unnest",
     }
 )
-# They wait, or leave a trace in the session, and tell nothing about the events.
-_REFUSED_FUNCTIONS: Final = frozenset({"nextval", "pg_sleep", "setval", "sleep_ms", "write_log"})
+# They wait, leave a trace in the session, or tell what a segment holds whoever may see it.
+_REFUSED_FUNCTIONS: Final = frozenset(
+    {"nextval", "pg_sleep", "setval", "sleep_ms", "stats", "write_log"}
+)
 _TABLE_NAME: Final = re.compile(r"\w+")
-_EXPLAIN: Final = re.compile(r"\s*explain\s+(analyze\s+|\([^)]*\)\s*)?", re.IGNORECASE)
+_EXPLAIN: Final = re.compile(r"\s*(explain\s+(?:analyze\s+|\(\s*format\s+\w+\s*\)\s*)?)", re.I)
 _COMMENT: Final = re.compile(r"\s*(--[^\n]*(\n|$)|/\*.*?\*/)", re.DOTALL)
 
 
@@ -52,6 +54,7 @@ class Statement:
 
     sql: str
     tables: frozenset[str]
+    explained: bool = False
 
 
 def one_line(error: Exception) -> str:
@@ -78,11 +81,19 @@ def _kind(connection: Any, sql: str) -> str:
         raise QuestionError(f"this statement is refused; {ALLOWED}") from error
 
 
-def _body(sql: str) -> str:
-    """The statement that an EXPLAIN explains."""
+def _explained(connection: Any, sql: str) -> Statement:
+    """An EXPLAIN, written anew from what was looked at: where its options end is ours to say."""
     while comment := _COMMENT.match(sql):
         sql = sql[comment.end() :]
-    return _EXPLAIN.sub("", sql, count=1)
+    found = _EXPLAIN.match(sql)
+    if found is None:
+        raise QuestionError("this EXPLAIN is refused; write EXPLAIN or EXPLAIN ANALYZE")
+    body = sql[found.end() :]
+    tree = _tree(connection, body, _kind(connection, body))
+    tables = _check(tree)
+    looked_at = json.dumps({"error": False, "statements": tree})
+    ((plain,),) = connection.execute("SELECT json_deserialize_sql(?)", [looked_at]).fetchall()
+    return Statement(f"{found[1]}{plain}", tables, explained=True)
 
 
 def _tree(connection: Any, sql: str, kind: str) -> Any:
@@ -137,7 +148,6 @@ def _check(tree: Any) -> frozenset[str]:
 def read_only(connection: Any, sql: str) -> Statement:
     """The statement, if it is one and only reads."""
     kind = _kind(connection, sql)
-    body = _body(sql) if kind == "EXPLAIN" else sql
     if kind == "EXPLAIN":
-        kind = _kind(connection, body)
-    return Statement(sql.strip().rstrip(";"), _check(_tree(connection, body, kind)))
+        return _explained(connection, sql)
+    return Statement(sql.strip().rstrip(";"), _check(_tree(connection, sql, kind)))

@@ -1,10 +1,11 @@
 """One view per table of the schema, over the segments that are current; snapshots are copied."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from cotenant.query.guard import blanked
 from cotenant.query.snapshots import read_snapshot
 from cotenant.schema import TABLES, Column, Table
 from cotenant.store.manifest import Segment, schema_id
@@ -34,6 +35,7 @@ class Window:
     from_ns: int | None = None
     to_ns: int | None = None
     tenant_only: bool = False
+    cgroups: tuple[int, ...] | None = None  # Where rows of others must not even be looked at.
 
     def covers(self, segment: Segment) -> bool:
         """Whether the segment may hold rows of the window."""
@@ -121,7 +123,11 @@ def view(
     mixed = any(segment.schema != schema_id(table) for segment in segments)
     scan = _scan(table, root, segments, mixed=mixed)
     columns = _selected(table, window, _present(connection, scan) if mixed else None)
-    return f"SELECT {columns} FROM {scan}{_where(table, window)}"
+    select = f"SELECT {columns} FROM {scan}{_where(table, window)}"
+    names = [column.name for column in table.columns]
+    if window.cgroups is None or "cgroup_id" not in names:
+        return select
+    return blanked(select, names if has_node(table) else [*names, "node"], window.cgroups)
 
 
 def _with_timings(rows: str, timings: str) -> str:
@@ -206,7 +212,7 @@ def _create_whole(
 ) -> None:
     """Views of all time: what is counted from its beginning is counted in these."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS whole")
-    always = Window(tenant_only=window.tenant_only)
+    always = replace(window, from_ns=None, to_ns=None)
     for name in _WHOLE:
         select = view(connection, TABLES[name], root, by_table[name], always)
         connection.execute(f"CREATE OR REPLACE VIEW whole.{name} AS {select}")

@@ -6,7 +6,7 @@ from typing import Any
 from cotenant.errors import QuestionError
 
 
-def select_tenant(connection: Any, text: str) -> None:
+def select_tenant(connection: Any, text: str) -> tuple[int, ...]:
     """Fill ``tenant.cgroups`` with the cgroups that the text means; QuestionError if none."""
     # Most questions are about all tenants, and should not wait for what this one needs.
     from cotenant.identity.select import tenant_predicate
@@ -21,6 +21,7 @@ def select_tenant(connection: Any, text: str) -> None:
     connection.execute("CREATE OR REPLACE TABLE tenant.cgroups (cgroup_id BIGINT)")
     values = ", ".join(f"({cgroup_id})" for (cgroup_id,) in found)
     connection.execute(f"INSERT INTO tenant.cgroups VALUES {values}")
+    return tuple(cgroup_id for (cgroup_id,) in found)
 
 
 def _nobody(connection: Any, text: str) -> str:

@@ -1,12 +1,13 @@
 """The named questions, the interference matrix and the findings, for the panels of the page."""
 
+import re
 import threading
 import time
 from typing import Any, Final
 
+from cotenant.query.guard import about_others
 from cotenant.query.promises import NAMES, promise
 from cotenant.query.questions import questions as named
-from cotenant.views.web.bound import about_others
 from cotenant.views.web.reader import Reader
 from cotenant.views.web.worker import EXPLAIN, Worker
 
@@ -14,6 +15,7 @@ _TITLES: Final = {
     "kernels": "Top CUDA kernels by total time per container",
     "nccl": "What NCCL costs each container",
 }
+_WORD: Final = re.compile(r"\w+")
 _KEPT_S: Final = 60.0  # A store that is being recorded is looked at anew no sooner.
 _INTERFERENCE: Final = """SELECT victim, aggressor, slowdown, ci_low, ci_high, p, samples, cause
   FROM interference
@@ -28,7 +30,7 @@ def questions(tenant: str | None) -> dict[str, Any]:
         title = f"{question.title}: {question.question}"
         found.append({"name": question.name, "title": title, "sql": question.render()})
     if tenant is not None:
-        found = [one for one in found if not about_others(one["sql"])]
+        found = [one for one in found if not about_others(_WORD.findall(one["sql"]))]
     return {"questions": found}
 
 

@@ -17,7 +17,7 @@ from cotenant.query.command import option
 from cotenant.query.session import Limits, Session
 from cotenant.views import text
 from cotenant.views.web import plain
-from cotenant.views.web.bound import about_others, opened
+from cotenant.views.web.bound import opened
 
 EXPLAIN = None  # In place of SQL: asks for the findings over the whole store.
 _SAFE_PATH = "PYTHONSAFEPATH"
@@ -140,7 +140,7 @@ def _confine(bounds: Bounds) -> None:
 def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bounds) -> None:
     _confine(bounds)
     # What does not fit into memory is not to fill the disk instead.
-    limits = Limits(bounds.seconds, bounds.rows, bounds.memory_bytes, spill=False)
+    limits = Limits(bounds.seconds, bounds.rows, bounds.memory_bytes, spill=False, guarded=True)
     session: Session | None = None
     while True:
         try:
@@ -150,7 +150,6 @@ def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bound
         try:
             if session is None:
                 session = opened(store, tenant, limits)
-            _check_about(sql, tenant)
             pipe.send((Outcome.ANSWERED, _answered(session, sql, bounds)))
         except MemoryError:
             pipe.send((Outcome.SPENT, _too_much(bounds)))
@@ -158,12 +157,6 @@ def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bound
             spent = isinstance(error, TooLarge)
             pipe.send((Outcome.SPENT if spent else Outcome.REFUSED, str(error)))
             session = session if isinstance(error, QuestionError) else None
-
-
-def _check_about(sql: str | None, tenant: str | None) -> None:
-    """What one tenant suffers from others names them, which is theirs to tell."""
-    if tenant is not None and sql is not None and (found := about_others(sql)):
-        raise QuestionError(f"{found} tells about other tenants, and this page is of {tenant}")
 
 
 def _explained(session: Session) -> dict[str, Any]:
