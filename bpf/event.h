@@ -205,10 +205,10 @@ struct nccl_event {
 	__u16 function;
 	__u16 known;
 	__u64 duration_ns DOC("the call on the host, from entry to return") KNOWN(NCCL_KNOWN_DURATION);
-	__u64 bytes DOC("bytes of the operation: of all ranks' parts where each has one")
+	__u64 bytes DOC("bytes; all ranks' parts of AllGather, ReduceScatter, AlltoAll")
 		AS("nccl_bytes") KNOWN(NCCL_KNOWN_BYTES);
 	__u32 datatype DOC("type of one element") AS("enum:nccl_datatype") KNOWN(NCCL_KNOWN_DATATYPE);
-	__u32 reduce_op DOC("Sum, Prod, Max, Min, Avg") AS("enum:nccl_reduce_op")
+	__u32 reduce_op DOC("sum, prod, max, min, avg") AS("enum:nccl_reduce_op")
 		KNOWN(NCCL_KNOWN_REDUCE_OP);
 	__s32 peer DOC("the other rank of a send or receive") KNOWN(NCCL_KNOWN_PEER);
 	__s32 root DOC("the root rank of a rooted collective") KNOWN(NCCL_KNOWN_ROOT);
