@@ -2,7 +2,8 @@
 -- question: What do collectives cost each tenant, by operation and communicator?
 -- param: limit BIGINT = 50   how many rows to show
 -- reading: Times are of the call on the host; a collective goes on after its call returns. Bytes
--- are what one rank contributes. A GroupEnd row is the time of all calls of a group.
+-- are those of the whole operation: the parts of all ranks of an AllGather, ReduceScatter or
+-- AlltoAll. A GroupEnd row is the call that launches what its group collected.
 select
     c.tenant,
     n.op,

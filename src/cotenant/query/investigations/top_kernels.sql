@@ -1,9 +1,10 @@
 -- title: Top kernels per tenant
 -- question: Which kernels does each tenant spend its time in?
 -- param: limit BIGINT = 20   how many rows to show
--- reading: `host` is time inside the launching calls, exact. `gpu` is time on the device, and
--- `gpu_ns_source` how it is known: elapsed (the application timed it), solved (from many spans;
--- `quality` is its relative standard error) or span (a share of the span by shape: an upper bound).
+-- reading: `host_ns` is time inside the launching calls: exact, or estimated from the rows that are
+-- left where some were shed. `gpu_ns` is time on the device, and `gpu_ns_source` how it is known:
+-- elapsed (the application timed it), solved (from many spans; `quality` is its relative standard
+-- error) or span (a share of the span by shape: an upper bound).
 with host as (
     select
         c.tenant,

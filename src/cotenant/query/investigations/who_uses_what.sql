@@ -1,9 +1,9 @@
 -- title: Who uses what
 -- question: Which share of CPU, GPU, disk and network does each tenant take?
 -- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
--- reading: Exact counts, whatever happened to the rows. `cpus` is how many processors it kept busy
--- on average; `gpu_busy_ns` is the time in which it had work on a GPU. What a host's dashboard shows
--- is the sum of the column.
+-- reading: CPU, disk and network are exact counts, whatever happened to the rows. `cpus` is how many
+-- processors it kept busy on average. `gpu_busy_ns` is the time in which it had work on a GPU, as far
+-- as the rows tell it. What a host's dashboard shows is the sum of the column.
 with seconds as (
     -- The time between two recordings is nobody's.
     select node, sum(seconds) as seconds
