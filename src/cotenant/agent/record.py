@@ -134,7 +134,8 @@ class Recorder:
             self._session.note(call_cost_ns=round(cost_ns), budget=self._settings.budget)
             self._gpus.attach(maps)
             self._limits = Limits(self._ledger)
-            self._throttle = Throttle(self._ledger) if "host" in self._settings.events else None
+            exclude, events = self._settings.config.exclude, self._settings.events
+            self._throttle = Throttle(self._ledger, exclude=exclude) if "host" in events else None
             self._sample_clock()
             # Facts of cgroups flow already: what the walk finds again is the same row.
             survey(self._ledger, mounts())

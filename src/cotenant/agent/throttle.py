@@ -4,6 +4,7 @@
 row of ``host_events``. Only cgroups that have a quota are looked at each time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -32,12 +33,19 @@ class _Quota:
 class Throttle:
     """Follows every cgroup that has a CPU quota."""
 
-    def __init__(self, ledger: Ledger, hierarchies: list[Mount] | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        hierarchies: list[Mount] | None = None,
+        exclude: Sequence[str] = (),
+    ) -> None:
         self._ledger = ledger
+        self._exclude = exclude
         self._mount = _controlled(mounts() if hierarchies is None else hierarchies)
         self._quotas: dict[int, _Quota] = {}
         self._looks = 0
-        self._old: set[int] = set()  # Cgroups that were there before the recording.
+        # How long cgroups that were there before the recording had stood still by then.
+        self._before: dict[int, int] = {}
 
     def sample(self, now_ns: int) -> Any | None:
         """Rows for those who stood still since the last look; None if nobody did."""
@@ -52,26 +60,29 @@ class Throttle:
             if stopped_ns is None:
                 del self._quotas[kernel_id]
                 continue
-            if stopped_ns > quota.stopped_ns:
-                rows.append(_row(now_ns, quota.cgroup_id, stopped_ns - quota.stopped_ns))
-                quota.stopped_ns = stopped_ns
+            added_ns, quota.stopped_ns = stopped_ns - quota.stopped_ns, stopped_ns
+            if added_ns > 0 and not self._left_alone(kernel_id):
+                rows.append(_row(now_ns, quota.cgroup_id, added_ns))
         return rows_of(HOST_EVENTS, rows) if rows else None
 
+    def _left_alone(self, kernel_id: int) -> bool:
+        return self._mount is not None and self._ledger.excludes(
+            self._mount.hierarchy, kernel_id, self._exclude
+        )
+
     def _search(self, mount: Mount) -> None:
-        there = list(walk(mount))
-        if self._looks == 0:
-            self._old = {found.kernel_id for found in there}
-        for found in there:
+        for found in walk(mount):
             if found.kernel_id in self._quotas or found.path == "/":
                 continue
             directory = mount.directory / found.path.removeprefix(mount.root).lstrip("/")
-            stopped_ns = _stopped_ns(directory) if cpu_limit(directory) else None
-            if stopped_ns is None:
+            if self._looks == 0:
+                self._before[found.kernel_id] = _stopped_ns(directory) or 0
+            if not cpu_limit(directory):
                 continue
             ids = np.array([found.kernel_id], np.uint64)
             cgroup_id = int(self._ledger.translate_in(mount.hierarchy, ids)[0])
             # A cgroup that was not there at the start has all its waiting inside the recording.
-            before = stopped_ns if found.kernel_id in self._old else 0
+            before = self._before.get(found.kernel_id, 0)
             self._quotas[found.kernel_id] = _Quota(directory, cgroup_id, before)
 
 

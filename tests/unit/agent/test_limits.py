@@ -7,7 +7,7 @@ import pytest
 from cotenant.agent.limits import Limits, cpu_limit, memory_limit
 from cotenant.agent.throttle import Throttle
 from cotenant.identity.ledger import Ledger
-from cotenant.identity.walk import Mount
+from cotenant.identity.walk import Mount, survey
 
 
 def write(directory: Path, **files: str) -> Path:
@@ -106,11 +106,30 @@ def test_a_cgroup_that_goes_away_is_forgotten(tmp_path: Path) -> None:
     assert throttle.sample(2) is None
 
 
-def test_time_before_a_quota_was_set_is_not_told(tmp_path: Path) -> None:
+def test_a_quota_that_is_set_later_is_told_with_all_that_was_lost_to_it(tmp_path: Path) -> None:
     old = write(tmp_path / "a", cpu__stat="throttled_usec 7\n")
+    idle = write(tmp_path / "b", cpu__stat="throttled_usec 5\n")
     throttle = Throttle(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
     throttle.sample(1)
-    write(old, cpu__max="100000 100000")
-    write(tmp_path / "b", cpu__max="100000 100000", cpu__stat="throttled_usec 11\n")
+    write(old, cpu__max="100000 100000", cpu__stat="throttled_usec 20\n")
+    write(idle, cpu__max="100000 100000")
+    write(tmp_path / "c", cpu__max="100000 100000", cpu__stat="throttled_usec 11\n")
     tables = [table for n in range(2, 40) if (table := throttle.sample(n)) is not None]
-    assert [table.column("duration_ns").to_pylist() for table in tables] == [[11_000]]
+    told = [sorted(table.column("duration_ns").to_pylist()) for table in tables]
+    assert told == [[11_000, 13_000]]
+
+
+def test_who_is_excluded_is_not_told_to_stand_still(tmp_path: Path) -> None:
+    groups = [
+        write(tmp_path / name, cpu__max="1 1", cpu__stat="throttled_usec 7\n") for name in "ab"
+    ]
+    mounts = [Mount(0, (), tmp_path, "/")]
+    ledger = Ledger("node", "boot")
+    survey(ledger, mounts)
+    throttle = Throttle(ledger, mounts, exclude=["/a"])
+    assert throttle.sample(1) is None
+    for more, group in zip((11, 23), groups, strict=True):
+        write(group, cpu__stat=f"throttled_usec {7 + more}\n")
+    rows = throttle.sample(2)
+    assert rows is not None
+    assert rows.column("duration_ns").to_pylist() == [23_000]
