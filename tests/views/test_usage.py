@@ -1,5 +1,6 @@
 """Wrong usage of any verb: one line that says what is wrong, and exit code 2."""
 
+import argparse
 import contextlib
 import io
 import tomllib
@@ -9,7 +10,7 @@ import pytest
 
 from cotenant.errors import UsageError
 from cotenant.query.moments import duration_ns, moment_ns
-from cotenant.views.cli import VERBS, main
+from cotenant.views.cli import VERBS, demo, main
 from cotenant.views.web import server
 
 MANY = "9" * 499
@@ -102,6 +103,16 @@ def test_a_variable_that_is_empty_names_no_store(monkeypatch, capsys):
     monkeypatch.setattr("cotenant.views.cli.DEFAULT_STORE", "/nowhere/store")
     assert main(["tenants"]) == 1
     assert capsys.readouterr().err.startswith("cotenant: no store at /nowhere/store; ")
+
+
+@pytest.mark.parametrize(("variable", "store"), [("/nowhere/store", "/nowhere/store"), ("", None)])
+def test_a_demo_goes_where_the_variable_says_else_to_a_store_of_its_own(
+    monkeypatch, variable, store
+):
+    monkeypatch.setenv("COTENANT_STORE", variable)
+    parser = argparse.ArgumentParser()
+    demo.add_arguments(parser)
+    assert parser.parse_args([]).store == store
 
 
 def test_the_longest_times_are_still_times():

@@ -48,17 +48,22 @@ def _directory(text: str) -> str:
 
 def default_store() -> str:
     """The store where none is named."""
-    return os.environ.get("COTENANT_STORE") or DEFAULT_STORE
+    return _store_of_environment() or DEFAULT_STORE
 
 
-def store_argument(parser: argparse.ArgumentParser) -> None:
-    """The ``--store`` option that every verb shares."""
+def _store_of_environment() -> str | None:
+    return os.environ.get("COTENANT_STORE") or None
+
+
+def store_argument(parser: argparse.ArgumentParser, otherwise: str | None = None) -> None:
+    """The ``--store`` option that every verb shares; None for one that makes its own otherwise."""
     parser.add_argument(
         "--store",
         type=_directory,
-        default=default_store(),
+        default=_store_of_environment() if otherwise else default_store(),
         metavar="DIR",
-        help=f"where the recording lies (default: $COTENANT_STORE, else {DEFAULT_STORE})",
+        help="where the recording lies "
+        f"(default: $COTENANT_STORE, else {otherwise or DEFAULT_STORE})",
     )
 
 

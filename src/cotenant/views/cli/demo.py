@@ -27,15 +27,14 @@ EXAMPLES = """
 examples:
   sudo cotenant demo                              # 20 s, into a store of its own
   sudo cotenant demo --store /tmp/d --for 60s     # keep the store, ask it more
-  sudo cotenant demo --if-idle                    # only where nobody uses a GPU
+  sudo cotenant demo --if-idle                    # records who uses a GPU, if anybody does
 """
 _START_S: Final = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
-    store_argument(parser)
-    parser.set_defaults(store=None)
+    store_argument(parser, otherwise="a new directory in /tmp")
     parser.add_argument(
         "--for", dest="duration", default="20s", metavar="TIME",
         help="how long the tenants run (default: 20s)",
