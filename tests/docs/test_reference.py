@@ -25,6 +25,17 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_every_page_is_in_an_index() -> None:
+    indexes = [ROOT / "docs/README.md", ROOT / "docs/questions/README.md"]
+    linked = {
+        (index.parent / link).resolve()
+        for index in indexes
+        for link in re.findall(r"\]\(([^)#\s]+\.md)", index.read_text())
+    }
+    pages = {page.resolve() for page in (ROOT / "docs").glob("**/*.md")}
+    assert sorted(pages - linked - {indexes[0].resolve()}) == []
+
+
 def test_both_promised_queries_are_in_the_design_of_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     for words in ("FROM cuda_events e", "FROM nccl_events e", "JOIN containers  c"):
