@@ -1,4 +1,4 @@
-"""The columns of `top`: eleven numbers per tenant that fit into eighty characters."""
+"""The columns of `top`: ten numbers per tenant that fit into eighty characters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
