@@ -35,7 +35,7 @@ def test_findings_are_numbered_with_victim_culprit_evidence_and_what_to_ask_next
     assert "culprit job/worker-2 rank 2" in out
     assert "next: cotenant ask timeline --tenant job/worker-2" in out
     assert "next: cotenant ask memory_growth --tenant ml/serve" in out
-    assert "not recorded: cuda_events, host_events, io_events" in " ".join(out.split())
+    assert "no rows of cuda_events, host_events, io_events" in " ".join(out.split())
     assert max(len(line) for line in out.splitlines() if "next: " not in line) <= 80
 
 

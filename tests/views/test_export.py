@@ -110,6 +110,13 @@ def test_only_the_tables_that_were_asked_for_are_written(host, tmp_path, capsys)
     assert capsys.readouterr().out == f"844 rows to {out}\n"
 
 
+def test_what_is_incomplete_is_said_of_the_tables_that_are_written(store, tmp_path, capsys):
+    for table, lost in (("cuda_events", True), ("nccl_events", False)):
+        words = ["export", "csv", "--table", table, "--output", str(tmp_path / table)]
+        assert main([*words, "--store", str(store)]) == 0
+        assert ("lost" in capsys.readouterr().err) is lost
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

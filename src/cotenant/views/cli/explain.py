@@ -85,7 +85,7 @@ def _standing(found: Explanation) -> str:
     if found.standing.losses:
         parts.append("complete" if found.standing.complete else "incomplete")
     if found.unknown:
-        parts.append(f"not recorded: {', '.join(found.unknown)}")
+        parts.append(f"no rows of {', '.join(found.unknown)}")
     return "; ".join(parts) or "no losses were counted"
 
 

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 from cotenant.errors import CotenantError
+from cotenant.query.answer import Standing
 from cotenant.query.session import Session
+from cotenant.schema import TABLES
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.export import FORMATS, export
@@ -42,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     if output.exists() and not args.force:
         raise CotenantError(f"{output} is there already; --force replaces it")
     with Session(args.store, **window(args)) as session:
-        standing = session.ask("SELECT count(*) FROM cuda_events").standing
         try:
             rows = export(session, args.format, output, args.table)
+            standing = _standing(session, args.table)
         except OSError as error:
             why = error.strerror or error
             raise CotenantError(f"cannot write {output}: {why}; name another --output") from error
@@ -55,3 +57,9 @@ def run(args: argparse.Namespace) -> int:
     for line in text.incompleteness(standing):
         print(line, file=sys.stderr)
     return 0
+
+
+def _standing(session: Session, tables: list[str] | None) -> Standing:
+    """How complete the tables are that were written: by default, all of them."""
+    named = tables or [name for name in TABLES if name.endswith("_events")]
+    return session.ask(" UNION ALL ".join(f"SELECT count(*) FROM {t}" for t in named)).standing
