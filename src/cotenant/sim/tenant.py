@@ -1,8 +1,12 @@
 """A simulated tenant as data: what it is called and what it runs."""
 
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from cotenant.errors import CotenantError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,27 @@ class Shared:
         return self.directory / "truth" / tenant
 
     def prepare(self, tenants: tuple[Tenant, ...]) -> None:
-        """Make the directories."""
-        self.device.mkdir(parents=True, exist_ok=True)
+        """Make the directories; what somebody else made is refused, for tenants run as root."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        _own(self.directory)
+        _own(self.device)
+        _own(self.directory / "truth")
         for tenant in tenants:
-            self.log(tenant.name).mkdir(parents=True, exist_ok=True)
+            _own(self.log(tenant.name))
+
+
+def _own(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o755)
+    except FileExistsError:
+        status = directory.lstat()
+        theirs = status.st_uid != os.geteuid() or status.st_mode & 0o022
+        if theirs or not stat.S_ISDIR(status.st_mode):
+            raise CotenantError(
+                f"{directory} is not a directory that only we write to; "
+                "remove it, or choose another --store"
+            ) from None
+    except OSError as error:
+        raise CotenantError(
+            f"cannot make {directory}: {error.strerror}; choose another --store"
+        ) from error

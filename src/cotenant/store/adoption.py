@@ -9,14 +9,20 @@ import pyarrow.parquet as pq
 
 from cotenant.schema import TABLES
 from cotenant.store.manifest import Segment
+from cotenant.store.ownership import is_behind_link
 from cotenant.store.segment import TIME, span
 from cotenant.store.snapshot import page_key, snapshot_key, written_at
 
 
 def adopt(root: Path, segments: list[Segment]) -> tuple[Segment, ...]:
-    """The segments with what a manifest would have said of them; unreadable ones are left out."""
+    """The segments with what a manifest would have said of them; unreadable ones are left out.
+
+    So is what lies behind a link: a store's own rows lie in the store.
+    """
     adopted = []
     for segment in segments:
+        if is_behind_link(root, segment.path):
+            continue
         try:
             file = pq.ParquetFile(root / segment.path)
             adopted.append(_described(file, segment))

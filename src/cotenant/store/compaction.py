@@ -20,7 +20,14 @@ import pyarrow.parquet as pq
 
 from cotenant.errors import StoreError
 from cotenant.schema import TABLES
-from cotenant.store.durable import FILE_MODE, part_of, remove_quietly, store_error, sync_directory
+from cotenant.store.durable import (
+    FILE_MODE,
+    open_part,
+    part_of,
+    remove_quietly,
+    store_error,
+    sync_directory,
+)
 from cotenant.store.graveyard import hidden, is_hidden
 from cotenant.store.manifest import Segment, schema_id
 from cotenant.store.segment import ROW_GROUP, TIME, conform, write_rows, writer
@@ -151,6 +158,7 @@ class Compactor:
         file = self._store.root / path
         part = part_of(file)
         try:
+            os.close(open_part(file))
             rows = _merge(self._store.root, old, part)
             self._publish(part, file)
         except _Unreadable as error:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cotenant.errors import StoreError
+from cotenant.store.ownership import check_directory
 
 PART = ".part"
 DIRECTORY_MODE = 0o750
@@ -23,6 +24,7 @@ _ADVICE = {
     errno.EACCES: "permission denied; run as a user who may, or choose another --store",
     errno.EPERM: "not permitted; run as a user who may, or choose another --store",
     errno.ENOENT: "it is gone; was the store moved or deleted?",
+    errno.ELOOP: "it is a link, or has another name too; remove it",
     errno.ENOTDIR: "a part of the path is no directory; choose another --store",
 }
 
@@ -47,6 +49,7 @@ def make_directory(path: Path) -> None:
     try:
         path.mkdir(mode=DIRECTORY_MODE)
     except FileExistsError:
+        check_directory(path)
         return
     # The umask of whoever started us must not lock the group out. A chmod that changes nothing
     # is not made: without privilege it may clear the set-group-id bit that was inherited.
@@ -61,10 +64,20 @@ def part_of(path: Path) -> Path:
     return path.with_name(f".{path.name.lstrip('.')}{PART}")
 
 
+def open_part(path: Path) -> int:
+    """Make the part file of ``path``, never through what stands under its name already."""
+    part = part_of(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(part, flags, FILE_MODE)
+    except FileExistsError:
+        part.unlink()
+        return os.open(part, flags, FILE_MODE)
+
+
 def write_part(path: Path, content: bytes | memoryview) -> Path:
     """Write and sync the content under the part name of ``path``."""
-    part = part_of(path)
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+    fd = open_part(path)
     try:
         os.fchmod(fd, FILE_MODE)
         rest = memoryview(content)
@@ -73,7 +86,7 @@ def write_part(path: Path, content: bytes | memoryview) -> Path:
         os.fsync(fd)
     finally:
         os.close(fd)
-    return part
+    return part_of(path)
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.store.durable import replace_file
-from cotenant.store.layout import MANIFESTS, node_name
+from cotenant.store.layout import MANIFESTS, is_segment, node_name
 
 GRACE_NS: Final = 600 * 1_000_000_000
 _HIDDEN: Final = ".merged"
@@ -34,7 +34,9 @@ def read_graveyard(path: Path) -> list[Grave]:
     """The list; a damaged one is empty, because the next start removes what nobody names."""
     try:
         entries = json.loads(path.read_bytes())
-        return [Grave(e["due_ns"], tuple(e["remove"]), e["show"]) for e in entries]
+        graves = [Grave(e["due_ns"], tuple(e["remove"]), e["show"]) for e in entries]
+        paths = [path for g in graves for path in (*g.remove, *([g.show] if g.show else []))]
+        return graves if all(map(is_segment, paths)) else []
     except (OSError, ValueError, KeyError, TypeError):
         return []
 

@@ -6,6 +6,7 @@ STORE/<table>/date=<UTC date>/node=<node>/<start>-<n>.parquet
 """
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -18,11 +19,13 @@ from cotenant.store.durable import store_error
 FORMAT: Final = 1  # Readers accept this and every older one.
 MARK: Final = "store.json"
 MANIFESTS: Final = "manifest"
+_SEGMENT: Final = re.compile(r"[a-z0-9_]+/date=[^/]+/node=[^/]+/[^/]+\.(parquet|merged)")
 
 
 def node_name(node: str) -> str:
     """The node as it stands in paths; Hive readers undo the percent signs."""
-    return quote(node, safe="").replace(".", "%2E") if node.startswith(".") else quote(node)
+    quoted = quote(node, safe="")
+    return quoted.replace(".", "%2E") if node.startswith(".") else quoted
 
 
 def partition(table: str, *, node: str, now_ns: int) -> str:
@@ -34,6 +37,11 @@ def partition(table: str, *, node: str, now_ns: int) -> str:
 def node_of(path: str) -> str:
     """The node of a segment, by its path below the store."""
     return unquote(path.split("/")[2].removeprefix("node="))
+
+
+def is_segment(path: str) -> bool:
+    """Whether a path may be one of a segment below a store; it never leads out of it."""
+    return _SEGMENT.fullmatch(path) is not None
 
 
 def mark(created_ns: int) -> bytes:

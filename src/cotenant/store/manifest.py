@@ -15,7 +15,7 @@ from typing import Any
 from cotenant.errors import StoreError
 from cotenant.schema import TABLES, Table
 from cotenant.store.durable import replace_file, store_error
-from cotenant.store.layout import FORMAT, MANIFESTS, node_name, node_of
+from cotenant.store.layout import FORMAT, MANIFESTS, is_segment, node_name, node_of
 
 
 @cache
@@ -77,6 +77,8 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def _segment(entry: dict[str, Any]) -> Segment:
+    if not is_segment(entry["path"]):
+        raise ValueError("a segment lies below its store")
     return Segment(
         table=entry["table"],
         path=entry["path"],

@@ -78,6 +78,7 @@ class StoreWriter:
         self._rows: dict[str, list[Any]] = {}
         self._snapshots: dict[tuple[str, str], Any] = {}
         self._wholes: dict[tuple[str, str], Callable[[], Any] | None] = {}
+        self._folders: set[Path] = set()  # Those that were looked at: ours, and no links.
         self._buffered = 0
         self._buffer_lock = threading.Lock()  # Held for moments: appending never waits for a disk.
         self._commit_lock = threading.RLock()
@@ -158,8 +159,10 @@ class StoreWriter:
                 taken, self._buffered = self._buffered, 0
             try:
                 return self._seal(rows, snapshots, now_ns)
-            except OSError as error:
+            except (OSError, StoreError) as error:
                 self._put_back(rows, snapshots, taken)
+                if isinstance(error, StoreError):
+                    raise
                 raise store_error("write to", self.root, error) from error
 
     def _put_back(self, rows: dict[str, Any], snapshots: dict[Any, Any], taken: int) -> None:
@@ -186,7 +189,7 @@ class StoreWriter:
                 for path, page, whose in self._pages(name, key, whole, now_ns, number + len(fresh)):
                     fresh.append(self._write_snapshot(name, path, page, whose))
             self._reveal(fresh)
-        except OSError:
+        except (OSError, StoreError):
             named = {segment.path for segment in self.segments}
             remove_quietly(part_of(self.root / segment.path) for segment in fresh)
             remove_quietly(self.root / s.path for s in fresh if s.path not in named)
@@ -234,9 +237,10 @@ class StoreWriter:
 
     def _write_part(self, path: str, content: memoryview) -> None:
         file = self.root / path
-        if not file.parent.is_dir():
+        if file.parent not in self._folders or not file.parent.is_dir():
             for folder in (file.parents[2], file.parents[1], file.parents[0]):
                 make_directory(folder)
+            self._folders.add(file.parent)
         try:
             write_part(file, content)
         except OSError:

@@ -17,6 +17,7 @@ from cotenant.query.session import Session
 from cotenant.sim.idle import gpu_processes
 from cotenant.sim.place import best_place
 from cotenant.sim.tenant import Shared, demo_tenants
+from cotenant.store.ownership import check_way
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.summary import print_summary
@@ -72,6 +73,7 @@ def _say(words: str) -> None:
 def _simulate(store: Path, seconds: float) -> None:
     shared = Shared(store.with_name(store.name + ".sim"))
     tenants = demo_tenants(seconds)
+    check_way(shared.directory)
     shared.prepare(tenants)
     with tempfile.TemporaryDirectory(prefix="cotenant-demo-") as directory:
         with best_place(Path(directory) / "docker") as place, _Recorder(store, place.environment):
