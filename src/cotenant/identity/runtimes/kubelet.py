@@ -5,6 +5,7 @@ JSON (for nodes where neither may be used).
 """
 
 import json
+import os
 import ssl
 import threading
 import time
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 from cotenant.identity.model import Identity, Owner
 from cotenant.identity.names import Labels, Names, clean, clean_labels
 from cotenant.identity.runtimes.http import TIMEOUT_S, Connect, get, tcp
+from cotenant.identity.runtimes.listener import is_loopback, listeners
 from cotenant.identity.runtimes.source import Absent, Source, SourceError, at, read_bounded
 
 READ_ONLY: Final = "http://127.0.0.1:10255/pods"
@@ -51,6 +53,8 @@ class KubeletSource(Source):
         super().__init__()
         self.where = str(file or url)
         self._url = urlsplit(url)
+        self._host = self._url.hostname or "127.0.0.1"
+        self._port = self._url.port or (10250 if self._url.scheme == "https" else 10255)
         self._token = token
         self._authority = authority
         self._file = file
@@ -103,6 +107,8 @@ class KubeletSource(Source):
                 return json.loads(read_bounded(self._file, _PODS_MAX))
             except FileNotFoundError as error:
                 raise Absent(f"no file {self._file}") from error
+        if self._url.scheme != "https" or self._authority is None:
+            self._check_listener()
         headers = {}
         if self._url.scheme == "https" and self._token.is_file():
             headers["Authorization"] = f"Bearer {self._token.read_text('ascii').strip()}"
@@ -122,16 +128,23 @@ class KubeletSource(Source):
             raise SourceError(f"{self.where} answered more than {_PODS_MAX} bytes")
         return json.loads(answer.body)
 
+    def _check_listener(self) -> None:
+        """Where the kubelet does not listen anybody may, with a certificate of his own."""
+        uids = listeners(self._host, self._port)
+        if not uids and is_loopback(self._host):
+            raise Absent(f"nothing listens at {self.where}")
+        if strangers := uids - {0, os.geteuid()}:
+            raise Absent(f"user {min(strangers)} listens at {self.where}, not root: not believed")
+
     def _connect(self) -> Connect:
-        host = self._url.hostname or "127.0.0.1"
         if self._url.scheme != "https":
-            return tcp(host, self._url.port or 10255)
+            return tcp(self._host, self._port)
         context = ssl.create_default_context(cafile=self._authority)
         if self._authority is None:
             # The kubelet signs its own certificate unless told otherwise; it is this host.
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        return tcp(host, self._url.port or 10250, context)
+        return tcp(self._host, self._port, context)
 
 
 def _index(answer: object) -> dict[str, _Pod]:
