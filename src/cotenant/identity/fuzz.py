@@ -15,7 +15,6 @@ from cotenant.identity.procfile import parse_file, parse_line
 from cotenant.identity.tenant import tenancy
 from cotenant.identity.vocabulary import PREFIXES, TRANSPARENT, WORDS
 
-_HEX: Final = "0123456789abcdef"
 _NOISE: Final = "/.-_:@\\\n\0 ()aA09zé\ud800%[]{}"
 
 

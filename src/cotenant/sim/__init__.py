@@ -10,7 +10,6 @@ from typing import Any
 from cotenant.errors import CotenantError
 
 STORIES = ("mix", "launch", "train", "serve", "noisy")
-APIS = ("driver", "runtime12", "runtime13")
 
 
 def library_dir() -> Path:
