@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from cotenant.agent.budget import REST_S, SHARE
 from cotenant.agent.config import Config
 from cotenant.errors import UsageError
 from cotenant.identity.translation import Preference
@@ -33,8 +34,8 @@ class Settings:
     host_rows: str = "gpu"  # Or "all": every span of every thread.
     group: str | None = None  # None is the usual one, where there is one.
     config: Config = field(default_factory=Config)
-    budget: float = 0.05  # Of a thread's time that probes may cost it; 0 is no limit.
-    budget_rest_s: float = 30.0  # For how long those that cost more at entry, too, are detached.
+    budget: float = SHARE  # Of a thread's time that probes may cost it; 0 is no limit.
+    budget_rest_s: float = REST_S  # For how long those that cost more at entry, too, are detached.
     keep_ns: int | None = None  # None keeps rows for ever.
     max_bytes: int | None = None
 

@@ -120,13 +120,11 @@ def _add_limits(group: Any) -> None:
     group.add_argument(
         "--budget",
         type=share,
-        default=0.05,
         metavar="PERCENT",
         help="what probes may cost a thread before its calls are only counted (default: 5%%; off)",
     )
     group.add_argument(
         "--budget-rest",
-        default="30s",
         metavar="TIME",
         help="how long probes stay away that cost everybody too much even so (default: 30s)",
     )
@@ -162,7 +160,7 @@ def _recorder(args: argparse.Namespace) -> "Recorder":
 
 def _chosen(args: argparse.Namespace) -> dict[str, Any]:
     """The options as settings."""
-    return {
+    chosen = {
         "store": Path(args.store),
         "seconds": period_ns(args.duration) / 1e9 if args.duration is not None else None,
         "attach": args.attach,
@@ -174,11 +172,14 @@ def _chosen(args: argparse.Namespace) -> dict[str, Any]:
         "events": _families(args.events),
         "host_threshold_ns": duration_ns(args.host_threshold),
         "host_rows": args.host_rows,
-        "budget": args.budget,
-        "budget_rest_s": duration_ns(args.budget_rest) / 1e9,
         "keep_ns": period_ns(args.keep) if args.keep is not None else None,
         "max_bytes": args.max_bytes,
     }
+    if args.budget is not None:
+        chosen["budget"] = args.budget
+    if args.budget_rest is not None:
+        chosen["budget_rest_s"] = duration_ns(args.budget_rest) / 1e9
+    return chosen
 
 
 def run(args: argparse.Namespace) -> int:
