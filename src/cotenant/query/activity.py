@@ -5,7 +5,6 @@ from typing import Final
 
 from cotenant.query.levels import recording_at
 from cotenant.query.tables import quoted
-from cotenant.schema import TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +61,6 @@ def _in_flight(start_ns: int, end_ns: int) -> str:
 
 def _part(part: Part, start_ns: int, end_ns: int) -> str:
     columns = ", ".join(f"{sql} AS {name}" for name, sql in part.columns.items())
-    if part.table not in TABLES:
-        nothing = ", ".join(f"NULL::BIGINT AS {name}" for name in part.columns)
-        return f"SELECT NULL::BIGINT AS cgroup_id, {nothing} WHERE false"
     window = f"WHERE timestamp_ns >= {start_ns} AND timestamp_ns < {end_ns}"
     source = f"{part.table} {window}" if part.level is None else _last(part, end_ns)
     return f"SELECT cgroup_id, {columns} FROM {source} GROUP BY cgroup_id"

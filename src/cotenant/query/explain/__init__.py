@@ -56,10 +56,8 @@ def explain(session: Session, tenants: frozenset[str] | None = None) -> Explanat
     findings: list[Finding] = []
     looked_at: set[str] = set()
     for kind in KINDS:
-        needs = with_sources(kind.NEEDS)
-        if needs & set(TABLES) and all(t in TABLES for t in kind.TABLES):
-            looked_at |= needs & set(TABLES)
-            findings += [f for f in kind.find(ask) if f.share >= REPORTED]
+        looked_at |= with_sources(kind.NEEDS) & set(TABLES)
+        findings += [f for f in kind.find(ask) if f.share >= REPORTED]
     if tenants is not None:
         findings = [f for f in findings if tenants.intersection(f.victim.split(", "))]
     findings.sort(key=lambda f: (-f.rank, f.victim, f.kind))

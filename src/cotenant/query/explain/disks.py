@@ -13,7 +13,6 @@ from cotenant.query.interference.slowdown import SHARED, Samples, Verdict, slowd
 from cotenant.query.interference.timeline import Timeline
 from cotenant.query.solve import groups_of
 
-TABLES: Final = ("io_events",)
 NEEDS: Final = ("io_events",)
 SLOWER: Final = 1.5  # Less is how disks are.
 NEAR_NS: Final = 5e6  # Requests this close belong to one burst.

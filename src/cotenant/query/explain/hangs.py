@@ -5,7 +5,6 @@ from typing import Any, Final
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding
 
-TABLES: Final = ("in_flight",)
 NEEDS: Final = ("calls_under_way", "nccl_events")
 LONG_NS: Final = 10e9
 LONGER: Final = 20  # Times what the longest call before took.

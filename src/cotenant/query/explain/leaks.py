@@ -9,7 +9,6 @@ from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, percent
 from cotenant.query.solve import groups_of
 
-TABLES: Final = ("gpu_memory",)
 NEEDS: Final = ("held_memory",)
 FEWEST: Final = 20  # Changes, below which a growth is a start.
 GROWTH: Final = 0.2  # Of what is held in the end.

@@ -6,7 +6,6 @@ from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, percent
 
-TABLES: Final = ("tcp_events", "net_events")
 NEEDS: Final = ("tcp_events", "net_events")
 FEWEST: Final = 20  # Retransmits that are more than the odd one.
 PER_SECOND: Final = 1.0

@@ -6,7 +6,6 @@ from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, percent
 
-TABLES: Final = ("cuda_events",)
 NEEDS: Final = ("interference", "shared_time", "busy")
 
 _SQL: Final = """

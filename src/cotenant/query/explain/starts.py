@@ -7,7 +7,6 @@ from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, percent
 from cotenant.query.questions import find as find_question
 
-TABLES: Final = ("cuda_events",)
 NEEDS: Final = ("cuda_events",)
 LONG_NS: Final = 2e9
 OF_ITS_TIME: Final = 0.2

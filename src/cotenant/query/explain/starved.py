@@ -6,7 +6,6 @@ from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, milliseconds, percent
 
-TABLES: Final = ("host_events",)
 NEEDS: Final = ("host_events", "cpu_waits")
 STARVED: Final = 0.10  # Of a thread's time without a CPU.
 MOSTLY: Final = 0.5

@@ -7,7 +7,6 @@ from cotenant.query import command
 from cotenant.query.derived import Ask
 from cotenant.query.explain.finding import Finding, milliseconds, percent
 
-TABLES: Final = ("nccl_events",)
 NEEDS: Final = ("collective_turns",)
 FEWEST: Final = 20  # Collectives, below which nothing is again and again.
 CHANCE: Final = 0.001

@@ -10,7 +10,6 @@ from cotenant.query.derived import Ask
 from cotenant.query.interference.gpu import Gpu, Spans, Tenant
 from cotenant.query.interference.slowdown import SHARED
 from cotenant.query.solve import groups_of
-from cotenant.schema import TABLES
 
 Floats = NDArray[np.float64]
 
@@ -48,10 +47,9 @@ class Waits:
             if row["sharing_mode"]
         }  # fmt: skip
         times: dict[tuple[str, str], tuple[NDArray[np.int64], Floats]] = {}
-        if "host_events" in TABLES:
-            for (tenant, node), rows in groups_of(ask(_WAITS), "tenant", "node"):
-                waited = np.cumsum(rows["waited_ns"].to_numpy()).astype(np.float64)
-                times[tenant, node] = (rows["waited_from_ns"].to_numpy(), waited)
+        for (tenant, node), rows in groups_of(ask(_WAITS), "tenant", "node"):
+            waited = np.cumsum(rows["waited_ns"].to_numpy()).astype(np.float64)
+            times[tenant, node] = (rows["waited_from_ns"].to_numpy(), waited)
         return cls(times, modes)
 
     def within(self, gpu: Gpu, tenant: str, start: Floats, end: Floats) -> Floats:

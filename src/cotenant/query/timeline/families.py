@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from cotenant.schema import TABLES
-
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -44,4 +42,4 @@ _ALL: Final = (
     Family("tcp", "TCP", "op", duration="0::BIGINT"),
 )
 
-FAMILIES: Final = {family.name: family for family in _ALL if family.table in TABLES}
+FAMILIES: Final = {family.name: family for family in _ALL}
