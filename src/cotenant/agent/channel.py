@@ -24,7 +24,7 @@ class Closed(CotenantError):
     """The other process is gone."""
 
 
-class TooLarge(CotenantError):
+class MessageTooLarge(CotenantError):
     """The message has more bytes than one message can have; the other process is there."""
 
 
@@ -66,9 +66,9 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: Message, fds: list[int] | None = None) -> None:
-        """Send one message, with copies of these descriptors; TooLarge if it is not sent."""
+        """Send one message, with copies of these descriptors; MessageTooLarge if it is not sent."""
         data = _encoded(message)
-        too_large = TooLarge(f"a message of type {message['type']} has {len(data)} bytes")
+        too_large = MessageTooLarge(f"a message of type {message['type']} has {len(data)} bytes")
         if len(data) > _MESSAGE_MAX:
             raise too_large
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []

@@ -11,13 +11,12 @@ from typing import Final
 from cotenant._native import Ring
 from cotenant.agent.batch import Batch
 from cotenant.agent.columns import Columns
+from cotenant.schema.kinds import EVENT_KIND, FACT_KIND
 
 # Between two looks; shorter where more than an eighth of the ring came in that time, because what
 # a tenant may send until the next look is its share of the ring, and no more.
 _PAUSE_S: Final = 0.02
 _PAUSE_LEAST_S: Final = 0.001
-_KIND_OFFSET: Final = 56  # of event_head.kind
-_FACT_KIND_OFFSET: Final = 40
 # Rows that are not taken, because storing them is slow, are left in the ring from here on: there
 # they are shed by tenant, and counted.
 _HELD_BYTES_MAX: Final = 256 << 20
@@ -27,8 +26,8 @@ class Drain:
     """Empties the rings and keeps what it found until it is taken."""
 
     def __init__(self, events: tuple[int, int], facts: tuple[int, int]) -> None:
-        self._events = Ring(*events, _KIND_OFFSET)
-        self._facts = Ring(*facts, _FACT_KIND_OFFSET)
+        self._events = Ring(*events, EVENT_KIND)
+        self._facts = Ring(*facts, FACT_KIND)
         self._kept: list[bytes] = []
         self._busy_bytes = 1 << 18
         self._eighth = events[1] // 8

@@ -16,7 +16,7 @@ import numpy as np
 
 from cotenant._native import Ring
 from cotenant.agent.allocation import give_back_memory
-from cotenant.agent.channel import Channel, Closed, Message, TooLarge, trouble
+from cotenant.agent.channel import Channel, Closed, Message, MessageTooLarge, trouble
 from cotenant.agent.config import from_message
 from cotenant.agent.discovery import Discovery
 from cotenant.agent.exclusion import Exclusion
@@ -38,6 +38,7 @@ from cotenant.probes.kernel import KernelFamily
 from cotenant.probes.programs import TASK_PROGRAMS, Programs, Sizes, load_programs
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.schema.events import ENUMS
+from cotenant.schema.kinds import FACT_KIND
 from cotenant.schema.layouts import FACT
 
 # Maps that the recorder reads or writes; it gets copies of their descriptors.
@@ -92,7 +93,7 @@ class Helper:
             syscalls.attach_tracepoint(self._programs.programs[name]) for name in TASK_PROGRAMS
         ]
         self._hooks = place(self._programs, families, self._sizes, settings.get("constants", {}))
-        self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, 40)
+        self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, FACT_KIND)
         self._watch = Watch()
         self._mounts = MountWatch()
         attacher = Attacher(
@@ -125,7 +126,7 @@ class Helper:
     def _tell(self, message: dict[str, Any]) -> None:
         try:
             self._channel.send(message)
-        except TooLarge as error:
+        except MessageTooLarge as error:
             self._channel.send(trouble("channel", error))
 
     def run(self) -> None:

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Final
 
-from cotenant.agent.channel import Channel, Closed, Message, TooLarge, trouble
+from cotenant.agent.channel import Channel, Closed, Message, MessageTooLarge, trouble
 from cotenant.errors import CotenantError, Unsupported
 
 _START_S: Final = 60.0
@@ -95,7 +95,7 @@ class HelperProcess:
         """Send a question; its answer, if any, is heard later."""
         try:
             self.channel.send(message)
-        except TooLarge as error:
+        except MessageTooLarge as error:
             self.messages.append(trouble("channel", error))
 
     def hear_for(self, kind: str, number: int, seconds: float) -> bool:

@@ -13,6 +13,7 @@ from cotenant.probes.elf import Elf
 from cotenant.probes.function import Family, Flag, Function, Library
 from cotenant.probes.library import held_path
 from cotenant.probes.programs import Sizes, load_function
+from cotenant.schema.kinds import EVENT_KIND
 
 # A function of our own native module, which nobody else calls. The programs of its family are the
 # smallest that make rows, with the same steps as all others that do.
@@ -47,7 +48,7 @@ def attempt(method: Method) -> Trial:
         attacher = Attacher(method, programs.programs)
         attachment = attacher.attach(held_path(fd), [Placed(_ITSELF, offset)])
         probe_here()
-        seen = Ring(programs.maps["events"], _SMALL.events_bytes, 56).waiting()
+        seen = Ring(programs.maps["events"], _SMALL.events_bytes, EVENT_KIND).waiting()
         probed = _call_ns()
         attachment.close()
         if not seen:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cotenant.agent.channel import Channel, Closed, TooLarge, slices
+from cotenant.agent.channel import Channel, Closed, MessageTooLarge, slices
 from cotenant.agent.session import SessionRow
 
 LIMIT = 1 << 18
@@ -26,7 +26,7 @@ def ends():
 @pytest.mark.parametrize("size", [LIMIT, 1 << 20, 1 << 23])
 def test_a_message_that_is_too_large_is_told_and_the_next_one_comes(ends, size: int) -> None:
     here, there = ends
-    with pytest.raises(TooLarge, match="a message of type large has"):
+    with pytest.raises(MessageTooLarge, match="a message of type large has"):
         here.send({"type": "large", "text": "x" * size})
     here.send(SMALL)
     assert there.receive(0) == (SMALL, [])
@@ -83,7 +83,7 @@ def test_lists_are_cut_by_the_bytes_of_what_is_in_them() -> None:
 
 def test_what_the_helper_calls_trouble_is_noted_in_the_session() -> None:
     row = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both")
-    row.hear([{"type": "trouble", "of": "channel", "text": "TooLarge: a message"}])
+    row.hear([{"type": "trouble", "of": "channel", "text": "MessageTooLarge: a message"}])
     row.started(now_ns=7, offset_ns=3, method="multi")
     notes = json.loads(row.table(3).column("notes")[0].as_py())
-    assert notes == {"trouble_channel": "TooLarge: a message"}
+    assert notes == {"trouble_channel": "MessageTooLarge: a message"}

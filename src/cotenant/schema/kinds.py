@@ -1,0 +1,13 @@
+"""Where what lies in a ring says of which kind it is."""
+
+from typing import Final
+
+from cotenant.schema.events import RECORDS
+from cotenant.schema.layouts import FACT
+
+# Events share their head, so there is one place in all of them.
+(_place,) = {f.offset for record in RECORDS.values() for f in record.fields if f.name == "kind"}
+EVENT_KIND: Final[int] = _place
+
+assert FACT.fields is not None
+FACT_KIND: Final[int] = FACT.fields["kind"][1]
