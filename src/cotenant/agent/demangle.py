@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from cotenant.agent.process import Process
+from cotenant.agent.texts import printable
 
 _LONGEST: Final = 15871  # Longer ones reach us cut.
 _SECONDS: Final = 1.0
@@ -152,11 +153,6 @@ class Demangler:
         while self._bytes > _KEPT_BYTES:
             oldest = next(iter(self._found))
             self._bytes -= len(oldest) + len(self._found.pop(oldest))
-
-
-def printable(name: str) -> str:
-    """The text without what would harm a terminal."""
-    return name if name.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in name)
 
 
 def stop() -> None:

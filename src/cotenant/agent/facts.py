@@ -8,6 +8,7 @@ import numpy as np
 from cotenant.agent.communicators import Communicator, Communicators
 from cotenant.agent.kernel_names import KernelNames
 from cotenant.agent.process import Process
+from cotenant.agent.texts import printable
 from cotenant.identity.ledger import Ledger
 from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import FACT
@@ -121,7 +122,7 @@ def _signed(value: Any) -> int:
 
 
 def _name(text: bytes) -> str | None:
-    return "".join(c if c.isprintable() else "\ufffd" for c in _path(text)) or None
+    return printable(_path(text)) or None
 
 
 def _path(text: bytes) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 
 from cotenant.agent.communicators import Communicators
 from cotenant.agent.process import Process
+from cotenant.agent.texts import printable
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
 from cotenant.probes.tables import BY_ID
@@ -43,7 +44,7 @@ class InFlight:
             "pid": int(call["pid"]),
             "tid": int(call["tid"]),
             "cgroup_id": cgroup,
-            "comm": "".join(c if c.isprintable() else "\ufffd" for c in text),
+            "comm": printable(text),
             "family": str(function.family) if function else None,
             "function": function.symbol if function else None,
             "began_ns": int(call["began_ns"]),

@@ -1,4 +1,4 @@
-"""``record()``: drain, name, identify, append, seal; one loop until told to stop."""
+"""The recorder: drain, name, identify, append, seal; one loop until told to stop."""
 
 import grp
 import os

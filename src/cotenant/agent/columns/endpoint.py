@@ -6,6 +6,7 @@ from typing import Any
 
 from cotenant.agent.batch import Batch
 from cotenant.agent.columns.plain import Needs
+from cotenant.agent.texts import printable
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
 
@@ -54,8 +55,7 @@ def _address(raw: bytes) -> str:
 def _endpoint(raw: bytes, family: str) -> str:
     if family == "unix":
         name = raw.rstrip(b"\0")
-        text = name.lstrip(b"\0").split(b"\0")[0].decode("utf-8", "replace")
-        clean = "".join(c if c.isprintable() else "\ufffd" for c in text)
+        clean = printable(name.lstrip(b"\0").split(b"\0")[0].decode("utf-8", "replace"))
         return f"@{clean}" if name.startswith(b"\0") else clean
     address, port = _address(raw[:16]), int.from_bytes(raw[16:18], "little")
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from cotenant.agent.batch import Batch, no_text
 from cotenant.agent.clock import WallClock
+from cotenant.agent.texts import printable
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
 
@@ -74,5 +75,4 @@ class Time:
 
 def _text(value: bytes) -> str:
     """A name that a tenant chose, as text that harms no terminal."""
-    text = value.split(b"\0", 1)[0].decode("utf-8", "replace")
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+    return printable(value.split(b"\0", 1)[0].decode("utf-8", "replace"))
