@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * How the arguments of a probed function are read: data that the agent fills in from its probe
- * table (src/cotenant/probes/table.py), one entry per function, found by the attach cookie.
+ * table (src/cotenant/probes/tables/), one entry per function, found by the attach cookie.
  *
  * A slot says where a value lies: 0 nowhere, 1-6 a register argument, 7-12 an argument on the
  * stack, 13-24 a word of the struct that `in` points at.
