@@ -60,5 +60,7 @@ def docker_options(store: Path) -> list[str]:
             continue
         if inside == "/var/lib/cotenant":
             outside = str(store)
+        if not Path(outside).exists():
+            continue  # Of another runtime; a kubelet makes it, empty.
         options += ["--volume", f"{outside}:{inside}:{'rw' if writable else 'ro'},rslave"]
     return options

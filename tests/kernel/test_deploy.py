@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cotenant.identity.runtimes import containerd, storage
 from tests import daemonset
 from tests.kernel.conftest import COTENANT, ROOT, Cgroup, Recording
 from tests.kernel.test_overload import warm
@@ -79,11 +80,13 @@ def test_the_daemonset_asks_for_no_more_than_it_needs(tmp_path: Path) -> None:
     assert context["privileged"] is context["allowPrivilegeEscalation"] is False
     assert context["readOnlyRootFilesystem"] is True
     assert daemonset.pod()["hostPID"] is True
+    # What a resolver reads, where a runtime of Kubernetes keeps it.
+    state = [str(place) for place in (containerd.STATE, containerd.K3S_STATE, storage.RUN)]
     assert daemonset.mounts() == {
         "/var/lib/cotenant": ("/var/lib/cotenant", True),
         "/sys/fs/cgroup": ("/sys/fs/cgroup", False),
         "/sys/kernel/btf": ("/sys/kernel/btf", False),
-        "/run": ("/run", False),
+        **{place: (place, False) for place in state},
         "/tmp": (None, True),
     }
     assert "--privileged" not in daemonset.docker_options(tmp_path)
