@@ -15,7 +15,7 @@ from cotenant.agent.privileges import confine_writes, drop_capabilities
 from cotenant.agent.search import find_libraries
 from cotenant.agent.settings import choose_hierarchy, v1_hierarchies
 from cotenant.agent.watch import Watch
-from cotenant.errors import CotenantError
+from cotenant.errors import CotenantError, StoreError
 from cotenant.identity import parse_path
 from cotenant.identity.resolver import default_resolver
 from cotenant.identity.walk import mounts, walk
@@ -26,6 +26,7 @@ from cotenant.probes.library import plan
 from cotenant.probes.programs import TASK_PROGRAMS, Sizes, load_programs
 from cotenant.probes.roots import open_file, open_root
 from cotenant.probes.tables import FUNCTIONS
+from cotenant.store.ownership import check_owner, check_way
 
 _SMALL: Final = Sizes(events_bytes=4096, facts_bytes=4096)
 _FREE_BYTES: Final = 1 << 30
@@ -146,12 +147,18 @@ def _existing(path: Path) -> Path:
 
 def _store(store: Path) -> Check:
     try:
+        check_way(store)
         place = _existing(store)
+        if place == store:
+            check_owner(store.resolve())
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"x")
         free = shutil.disk_usage(place).free
     except OSError as error:
         return Check("store", False, f"{store}: {error.strerror}", "choose another with --store")
+    except StoreError as error:
+        what, _, todo = str(error).rpartition("; ")
+        return Check("store", False, what, todo)
     found = f"{store}: writable, {free / (1 << 30):.0f} GiB free"
     return Check("store", free > _FREE_BYTES, found, "" if free > _FREE_BYTES else "make room")
 

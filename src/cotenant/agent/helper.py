@@ -72,6 +72,7 @@ class Helper:
         self._sizes = Sizes(events_bytes=settings["events_bytes"])
         self._method = choose_method(settings.get("attach"))
         drop_capabilities(kept_capabilities(self._method))
+        sys.dont_write_bytecode = True  # A file half made could not even be removed any more.
         refuse_calls(recorder=False)
         layers = settings.get("layers", "both")
         events = set(settings["events"])

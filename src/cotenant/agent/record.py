@@ -51,6 +51,7 @@ _TOTALS_EVERY_S: Final = 1.0
 _FORGET_EVERY: Final = 16  # Readings of the totals.
 _FORGET_AFTER_NS: Final = 60_000_000_000
 _END_NS: Final = 1 << 62
+_UMASK: Final = 0o027  # The store's modes come out as they should: none can be changed later.
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,7 @@ class Recorder:
             survey(self._ledger, mounts())
             # Threads that come later inherit what is left; the helper did what needs more.
             drop_capabilities()
+            os.umask(_UMASK)
             self._session.note(
                 landlock=confine_writes(self._settings.store), seccomp=refuse_calls(recorder=True)
             )

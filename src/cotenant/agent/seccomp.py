@@ -13,7 +13,8 @@ _ALL_THREADS: Final = 1
 _PR_SET_NO_NEW_PRIVS: Final = 38
 
 _X86_64: Final = 0xC000003E
-_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06  # Of the classic BPF machine.
+_X32: Final = 0x40000000  # The same calls once more, under numbers from here on.
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # Of the classic BPF machine.
 _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050001  # EPERM.
 _KILL: Final = 0x80000000
@@ -56,13 +57,66 @@ class Call(IntEnum):
     kexec_file_load = 320
     userfaultfd = 323
     io_uring_setup = 425
+    open_tree = 428
+    move_mount = 429
+    fsopen = 430
+    fsconfig = 431
+    fsmount = 432
+    fspick = 433
+    pidfd_getfd = 438
+    mount_setattr = 442
+    # Whose a file is and who may use it; Landlock leaves that open.
+    chmod = 90
+    fchmod = 91
+    chown = 92
+    fchown = 93
+    lchown = 94
+    setxattr = 188
+    lsetxattr = 189
+    fsetxattr = 190
+    removexattr = 197
+    lremovexattr = 198
+    fremovexattr = 199
+    fchownat = 260
+    fchmodat = 268
+    fchmodat2 = 452
 
 
 class RecorderCall(IntEnum):
-    """What the recorder leaves to its helper."""
+    """What the recorder leaves to its helper; what it talks to was connected before."""
 
+    socket = 41
+    connect = 42
+    accept = 43
+    bind = 49
+    listen = 50
+    accept4 = 288
     perf_event_open = 298
     process_vm_readv = 310
+
+
+class HelperCall(IntEnum):
+    """What the helper leaves to the recorder, which alone has a store.
+
+    Landlock would hide other processes from it: their root directories, which it is there for.
+    """
+
+    truncate = 76
+    rename = 82
+    mkdir = 83
+    rmdir = 84
+    creat = 85
+    link = 86
+    unlink = 87
+    symlink = 88
+    mknod = 133
+    mkdirat = 258
+    mknodat = 259
+    unlinkat = 263
+    renameat = 264
+    linkat = 265
+    symlinkat = 266
+    renameat2 = 316
 
 
 def _program(refused: list[int], *, maps_only: bool) -> list[tuple[int, int, int, int]]:
@@ -74,6 +128,8 @@ def _program(refused: list[int], *, maps_only: bool) -> list[tuple[int, int, int
         (_EQUAL, 1, 0, _X86_64),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, 0, 1, _X32),
+        (_RETURN, 0, 0, _REFUSE),
     ]
     if not maps_only:
         return [*head, *checks, *tail]
@@ -92,9 +148,7 @@ def _program(refused: list[int], *, maps_only: bool) -> list[tuple[int, int, int
 
 def refuse_calls(*, recorder: bool) -> bool:
     """Refuse them in every thread from now on; false where the kernel cannot."""
-    refused = [int(call) for call in Call]
-    if recorder:
-        refused += [int(call) for call in RecorderCall]
+    refused = [int(call) for call in (*Call, *(RecorderCall if recorder else HelperCall))]
     program = _program(refused, maps_only=recorder)
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
     filter_ = ctypes.create_string_buffer(

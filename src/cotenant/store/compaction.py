@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from cotenant.errors import StoreError
 from cotenant.schema import TABLES
 from cotenant.store.durable import (
-    FILE_MODE,
     open_part,
+    open_to_group,
     part_of,
     remove_quietly,
     store_error,
@@ -185,7 +185,7 @@ class Compactor:
     @staticmethod
     def _publish(part: Path, file: Path) -> None:
         with part.open("rb+") as content:
-            part.chmod(FILE_MODE)
+            open_to_group(content.fileno())
             os.fsync(content.fileno())
         part.rename(file)
         sync_directory(file.parent)

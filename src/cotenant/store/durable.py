@@ -75,11 +75,19 @@ def open_part(path: Path) -> int:
         return os.open(part, flags, FILE_MODE)
 
 
+def open_to_group(fd: int) -> None:
+    """Let the group read the file, whatever the umask was; one that needs no chmod gets none."""
+    if stat.S_IMODE(os.fstat(fd).st_mode) != FILE_MODE:
+        # A recorder may not, whose umask is right, and some file systems have their own modes.
+        with contextlib.suppress(PermissionError):
+            os.fchmod(fd, FILE_MODE)
+
+
 def write_part(path: Path, content: bytes | memoryview) -> Path:
     """Write and sync the content under the part name of ``path``."""
     fd = open_part(path)
     try:
-        os.fchmod(fd, FILE_MODE)
+        open_to_group(fd)
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(fd, rest) :]

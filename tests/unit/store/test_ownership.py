@@ -6,6 +6,7 @@ import stat
 
 import pytest
 
+from cotenant.agent.doctor import _store
 from cotenant.errors import StoreError
 from cotenant.store.compaction import Compactor
 from cotenant.store.layout import is_segment, mark
@@ -61,6 +62,17 @@ def test_an_empty_directory_of_somebody_else_is_refused(open_writer, root):
     os.chown(root, STRANGER, -1)
     assert "belongs to user 65534" in refused(open_writer, root)
     assert list(root.iterdir()) == []
+
+
+@needs_root
+def test_the_doctor_says_that_a_store_is_somebody_elses(root):
+    root.mkdir()
+    assert _store(root).holds
+    os.chown(root, STRANGER, -1)
+    check = _store(root)
+    assert not check.holds
+    assert check.found == f"{root} belongs to user 65534, who could lead what we write elsewhere"
+    assert check.advice == "`chown` it to user 0, or choose another --store"
 
 
 @needs_root

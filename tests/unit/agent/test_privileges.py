@@ -1,0 +1,132 @@
+"""What a recorder and its helper can still do to files, calls and connections."""
+
+import errno
+import subprocess
+import sys
+
+import pytest
+
+from cotenant.agent.seccomp import Call, HelperCall, RecorderCall
+
+_BEGIN = """
+import ctypes, errno, os, sys
+from pathlib import Path
+from cotenant.agent.privileges import confine_writes
+from cotenant.agent.seccomp import refuse_calls
+libc = ctypes.CDLL(None, use_errno=True)
+def made(number, *words):
+    return 0 if libc.syscall(number, *words) >= 0 else ctypes.get_errno()
+def refused(function, *words):
+    try:
+        function(*words)
+    except OSError as error:
+        return error.errno
+    return 0
+"""
+
+
+def confined(script, *words):
+    """What a child prints; it makes its own bed and lies in it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _BEGIN + script, *map(str, words)],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split()]
+
+
+@pytest.mark.parametrize(("recorder", "more"), [(True, RecorderCall), (False, HelperCall)])
+def test_calls_that_are_never_made_are_refused(recorder, more):
+    script = """
+if not refuse_calls(recorder=sys.argv[1] == "True"):
+    sys.exit("no seccomp")
+for number in sys.argv[2:]:
+    print(made(int(number), -1, -1, -1, -1, -1))
+"""
+    numbers = [*Call, *more]
+    assert confined(script, recorder, *map(int, numbers)) == [errno.EPERM] * len(numbers)
+
+
+def test_calls_have_no_second_number():
+    script = """
+refuse_calls(recorder=True)
+print(made(39 + 0x40000000), made(101 + 0x40000000, -1), made(39))
+"""
+    assert confined(script) == [errno.EPERM, errno.EPERM, 0]
+
+
+def test_a_recorder_changes_nothing_outside_its_store(tmp_path):
+    store, outside = tmp_path / "store", tmp_path / "outside"
+    store.mkdir()
+    outside.write_text("precious")
+    outside.chmod(0o600)
+    script = """
+store, outside = map(Path, sys.argv[1:])
+(store / "inside").write_text("inside")
+held = os.open(outside, os.O_RDONLY)
+libc.prctl(38, 1, 0, 0, 0)
+if not confine_writes(store) or not refuse_calls(recorder=True):
+    sys.exit("not confined")
+print(refused(os.truncate, outside, 0), refused(os.unlink, outside))
+print(refused(os.chmod, outside, 0o666), refused(os.fchmod, held, 0o666))
+print(refused(os.chown, outside, 1, 1), refused(outside.write_text, "gone"))
+print(refused(os.truncate, store / "inside", 3), refused(os.unlink, store / "inside"))
+"""
+    no = errno.EACCES
+    perm = errno.EPERM
+    assert confined(script, store, outside) == [no, no, perm, perm, perm, no, 0, 0]
+    assert outside.read_text() == "precious"
+
+
+def test_a_store_is_written_and_merged_with_what_a_recorder_may(tmp_path):
+    script = """
+import pyarrow as pa
+from cotenant.store.compaction import Compactor
+from cotenant.store.graveyard import GRACE_NS
+from cotenant.store.writer import StoreWriter
+writer = StoreWriter(sys.argv[1], node="a", boot_id="b")
+libc.prctl(38, 1, 0, 0, 0)
+os.umask(0o027)
+if not confine_writes(writer.root) or not refuse_calls(recorder=True):
+    sys.exit("not confined")
+row = {"pid": 1, "tid": 1, "cgroup_id": 7, "comm": "a", "op": "launch", "api": "cuLaunchKernel",
+       "kernel_name": "k", "duration_ns": 1, "weight": 1}
+now = 1_790_000_000_000_000_000
+for number in range(101):
+    rows = pa.Table.from_pylist([row | {"timestamp_ns": now + number}])
+    writer.append("cuda_events", rows)
+    writer.seal(now)
+compactor = Compactor(writer, share=1e9)
+while compactor.step(now + 2 * 86_400_000_000_000):
+    pass
+print(sum(s.rows for s in writer.segments), len(writer.segments))
+files = [f for f in writer.root.rglob("*") if f.is_file() and not f.name.startswith(".lock")]
+print(*{f.stat().st_mode & 0o777 for f in files})
+"""
+    assert confined(script, tmp_path / "store") == [101, 1, 0o640]
+
+
+def test_a_recorder_still_starts_what_demangles():
+    script = """
+from cotenant.agent import demangle
+from cotenant.agent.process import Process
+libc.prctl(38, 1, 0, 0, 0)
+confine_writes(Path("/nonexistent").parent / "tmp")
+refuse_calls(recorder=True)
+print(int(demangle.Demangler().readable("_Z4gemmi", Process(7, 1000)) == "gemm(int)"))
+demangle.stop()
+"""
+    assert confined(script) == [1]
+
+
+def test_the_helper_still_asks_programs_and_sockets(tmp_path):
+    passwd = tmp_path / "passwd"
+    passwd.write_text("")
+    script = """
+import socket
+from cotenant.identity.runtimes.users import UserSource
+refuse_calls(recorder=False)
+print(int(UserSource(passwd=Path(sys.argv[1])).name_of(0) == "root"))
+socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close()
+"""
+    assert confined(script, passwd) == [1]
