@@ -2,14 +2,31 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any, BinaryIO, Final, TextIO
+from typing import Any, BinaryIO, Final, Protocol, TextIO
 
 from cotenant.errors import UsageError
 from cotenant.query.batches import Batches
-from cotenant.views.text import plain
+from cotenant.views.text import plain, printable
 
 BINARY: Final = ("arrow", "parquet")
 FORMATS: Final = ("table", "json", "csv", *BINARY)
+
+
+class Sink(Protocol):
+    """Where text goes."""
+
+    def write(self, text: str, /) -> object:
+        """Add to what was written before."""
+
+
+class _Screen:
+    """A terminal, on which a tenant's names must not move our cursor; lines stay lines."""
+
+    def __init__(self, out: Sink) -> None:
+        self._out = out
+
+    def write(self, text: str, /) -> object:
+        return self._out.write(printable(text, but="\n\t"))
 
 
 def unique(names: Iterable[str]) -> list[str]:
@@ -23,7 +40,7 @@ def unique(names: Iterable[str]) -> list[str]:
     return found
 
 
-def write_json(batches: Batches, out: TextIO) -> None:
+def write_json(batches: Batches, out: Sink) -> None:
     """An array of objects, one on each line."""
     names = unique(batches.schema.names)
     before = "["
@@ -36,7 +53,7 @@ def write_json(batches: Batches, out: TextIO) -> None:
     out.write("[]\n" if before == "[" else "\n]\n")
 
 
-def write_csv(batches: Batches, out: TextIO) -> None:
+def write_csv(batches: Batches, out: Sink) -> None:
     """A header and rows; text is quoted, so that NULL, which is nothing at all, stays apart."""
     out.write(",".join(map(_quoted, unique(batches.schema.names))) + "\n")
     for batch in batches:
@@ -85,8 +102,11 @@ def write(batches: Batches, kind: str, out: TextIO) -> None:
         if out.isatty():
             raise UsageError(f"{kind} is not for a terminal; redirect it: > answer.{kind}")
         write_binary(batches, out.buffer, kind)
-    elif kind == "json":
-        write_json(batches, out)
+        out.flush()
+        return
+    sink = _Screen(out) if out.isatty() else out
+    if kind == "json":
+        write_json(batches, sink)
     else:
-        write_csv(batches, out)
+        write_csv(batches, sink)
     out.flush()

@@ -87,6 +87,21 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+def printable(text: str, but: str = "") -> str:
+    """A tenant chooses its names; what it writes must not move our cursor."""
+    return "".join(c if c.isprintable() or c in but else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def lines(text: str) -> str:
+    """Lines for whoever reads standard output: exact for a program, printable on a terminal."""
+    return printable(text, but="\n\t") if sys.stdout.isatty() else text
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON, likewise."""
+    return lines(json.dumps(value, ensure_ascii=False, indent=1))
+
+
 def cell(value: Any) -> str:
     """A value as it stands in a table: on one line, and NULL apart from an empty text."""
     value = plain(value)
@@ -95,8 +110,7 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}" if 0.001 <= abs(value) < 1e9 or value == 0 else f"{value:.6g}"
     if isinstance(value, str):
-        # A tenant chooses its names; what it writes must not move our cursor.
-        return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in value)
+        return printable(value)
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
 
 

@@ -1,7 +1,6 @@
 """``cotenant ask``: put a named question to a store and print the answer."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -75,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         answer = session.ask(sql, rows=TABLE_ROWS)
         empty = not session.segments
     if args.json:
-        print(json.dumps(_object(question, answer, args.tenant), ensure_ascii=False, indent=1))
+        print(text.as_json(_object(question, answer, args.tenant)))
     else:
         if args.show_sql:
             print(_sql_shown(args, chosen["tenant"], sql), end="\n\n")
@@ -94,7 +93,7 @@ def _list(*, as_json: bool) -> int:
                           for p in q.params]}
             for q in known
         ]  # fmt: skip
-        print(json.dumps(listed, ensure_ascii=False, indent=1))
+        print(text.as_json(listed))
         return 0
     widest = max(len(q.name) for q in known)
     for q in known:

@@ -1,7 +1,6 @@
 """``cotenant explain``: what is wrong, for whom, and because of whom."""
 
 import argparse
-import json
 import sys
 import textwrap
 from dataclasses import asdict, replace
@@ -40,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         found = _with_options(explain(session, tenants), given(args, tenant=False))
         empty = not session.segments
     if args.json:
-        print(json.dumps(_object(found, args.tenant), ensure_ascii=False, indent=1))
+        print(text.as_json(_object(found, args.tenant)))
     else:
         print(*_lines(found, args.tenant, empty=empty), sep="\n")
     for line in text.incompleteness(found.standing):

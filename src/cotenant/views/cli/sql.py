@@ -64,7 +64,7 @@ def _print_table(session: Session, question: str) -> Standing:
     answer = session.ask(question, rows=TABLE_ROWS)
     columns = [column.to_pylist() for column in answer.table.columns]
     if answer.table.column_names == ["explain_key", "explain_value"]:
-        print(*columns[1], sep="\n")
+        print(*map(text.lines, columns[1]), sep="\n")
         return answer.standing
     names = rows.unique(answer.table.column_names)
     lines = text.table(names, zip(*columns, strict=True), text.width_of_output())

@@ -1,7 +1,6 @@
 """``cotenant tenants``: who is here, and what each did."""
 
 import argparse
-import json
 import sys
 from typing import Any
 
@@ -37,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         silent = silent_cgroups(session, len(found))
         empty = not session.segments
     if args.json:
-        print(json.dumps([_plain(row) for row in found], indent=1, ensure_ascii=False))
+        print(text.as_json([_plain(row) for row in found]))
     elif found:
         print(*_lines(found), sep="\n")
         print(text.summary(len(found), answer.standing))

@@ -1,7 +1,6 @@
 """``cotenant top``: what each tenant does, live in the terminal."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -56,7 +55,7 @@ def _once(source: object, *, as_json: bool) -> int:
     sample = source.take()
     if as_json:
         rows = [{key: text.plain(value) for key, value in row.items()} for row in sample.rows]
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print(text.as_json(rows))
     else:
         names = ["tenant", *(column.title for column in COLUMNS)]
         shown = [[row["tenant"], *(c.cell(row) for c in COLUMNS)] for row in sample.rows]

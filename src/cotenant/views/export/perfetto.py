@@ -11,6 +11,7 @@ from typing import Any, Final
 from cotenant.errors import CotenantError
 from cotenant.query.session import Session
 from cotenant.query.trace import expected, slices
+from cotenant.views.export.part import make_part
 from cotenant.views.export.progress import Progress
 from cotenant.views.text import plain
 
@@ -173,7 +174,7 @@ def write_trace(session: Session, output: Path, progress: Progress) -> int:
     total = expected(session)
     output.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with part.open("wb") as out:
+        with open(make_part(part), "wb") as out:
             trace = Trace(out)
             trace.clock(min(starts, default=0))
             for batch in slices(session):

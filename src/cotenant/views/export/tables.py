@@ -8,6 +8,7 @@ from cotenant.errors import UsageError
 from cotenant.query.batches import Batches
 from cotenant.query.session import Session
 from cotenant.schema import TABLES
+from cotenant.views.export.part import make_part
 from cotenant.views.export.progress import Progress
 from cotenant.views.rows import write_binary, write_csv
 
@@ -54,10 +55,10 @@ def write_tables(
         with session.stream(f"FROM {table}") as (batches, _):
             counted: Any = _Counted(batches, table, expected, progress)
             if kind == "csv":
-                with part.open("w", encoding="utf-8", newline="") as out:
+                with open(make_part(part), "w", encoding="utf-8", newline="") as out:
                     write_csv(counted, out)
             else:
-                with part.open("wb") as raw:
+                with open(make_part(part), "wb") as raw:
                     write_binary(counted, raw, kind)
         part.replace(file)
     return progress.rows
