@@ -15,6 +15,10 @@ def _is_ours(status: os.stat_result) -> bool:
     return status.st_uid in (0, os.geteuid())
 
 
+def _is_everybodys(status: os.stat_result) -> bool:
+    return bool(status.st_mode & stat.S_IWOTH)
+
+
 def _status(path: Path) -> os.stat_result | None:
     try:
         return path.lstat()
@@ -33,11 +37,17 @@ def check_way(root: Path) -> None:
                 "name a directory with --store"
             )
     for place in Path(os.path.realpath(way)).parents:
-        status = _status(place)
-        if status and status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+        status, above = _status(place), _status(place.parent)
+        if status and _is_everybodys(status) and not status.st_mode & stat.S_ISVTX:
             raise StoreError(
                 f"everybody may replace what lies in {place}; "
                 f"`chmod +t {place}`, or choose another --store"
+            )
+        # A user's home is a place to record into; what he put where everybody may is a trap.
+        if status and above and not _is_ours(status) and _is_everybodys(above):
+            raise StoreError(
+                f"{place} is of user {status.st_uid}, in a place where everybody may put things; "
+                "choose another --store"
             )
 
 
@@ -57,7 +67,7 @@ def check_owner(path: Path) -> os.stat_result:
 
 def check_directory(path: Path) -> None:
     """The same, and nobody else may write there."""
-    if check_owner(path).st_mode & stat.S_IWOTH:
+    if _is_everybodys(check_owner(path)):
         raise StoreError(
             f"everybody may write to {path}; `chmod o-w {path}`, or choose another --store"
         )

@@ -127,6 +127,19 @@ def test_a_place_where_everybody_renames_is_refused(open_writer, tmp_path):
     open_writer(shared / "store")
 
 
+@needs_root
+def test_a_place_that_somebody_else_made_for_all_to_find_is_refused(open_writer, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, STRANGER, -1)
+    open_writer(home / "store")
+    tmp_path.chmod(0o1777)
+    assert refused(open_writer, home / "other") == (
+        f"{home} is of user 65534, in a place where everybody may put things; "
+        "choose another --store"
+    )
+
+
 def test_a_lock_that_is_a_link_is_not_followed(open_writer, prepared, precious):
     (prepared / f".lock-{NODE}").symlink_to(precious)
     assert "it is a link" in refused(open_writer, prepared)
