@@ -1,6 +1,8 @@
 """Garbage from tenants: a row with NULLs, a counted reason or a refusal; no crash, no hang."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.kernel.conftest import Cgroup, Recording, record
@@ -8,6 +10,7 @@ from tests.kernel.every import build_library
 from tests.kernel.prototypes import PROTOTYPES
 from tests.kernel.script import Script, warm
 
+CALLS = "for _ in range(7):\n    lib.cuLaunchKernel(None, *[c_uint(1)] * 7, None, None, None)\n"
 WILD = 0xFFFF_8000_1234_5000  # An address that no process can read.
 
 GARBAGE = f"""
@@ -95,6 +98,49 @@ def test_a_library_that_is_none_is_let_alone(cgroup: Cgroup, store: Path, tmp_pa
         again.end()
     rows = recording.sql(f"select count(*) as n from cuda_events where pid = {again.pid}")
     assert rows == [{"n": 3}]
+
+
+HOARD = """
+for path in json.loads(PATHS):
+    ctypes.CDLL(path)
+say(done=1)
+wait()
+"""
+# In a namespace of its own: mounts that nobody can look at in time, and ever new programs.
+MOUNTS = """
+mkdir -p $0/m && mount -t tmpfs none $0/m && cd $0/m || exit
+for n in $(seq 307); do mkdir $n; mount --bind . $n; done
+for n in $(seq 101); do /bin/true; done
+echo '{"done": 1}'
+"""
+
+
+def test_a_tenant_that_brings_files_without_end_takes_no_probe_from_his_neighbour(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    storm, calm = cgroups(), cgroups()
+    library = build_library(tmp_path / "libcuda.so.1", ["cuLaunchKernel"])
+    copies = [shutil.copy(library, tmp_path / f"libcuda.so.{n}") for n in range(100, 359)]
+    own = shutil.copy(library, tmp_path / "libcuda.so.3")
+    with record(store) as recording:
+        warm(recording, calm)
+        hoard = Script(storm, HOARD.replace("PATHS", repr(json.dumps(list(map(str, copies))))))
+        mounts = storm.popen(["unshare", "-Urm", "sh", "-c", MOUNTS, tmp_path])
+        assert hoard.heard() == {"done": 1}
+        script = Script(calm, f"lib = ctypes.CDLL({str(own)!r})\nsay(ready=1)\nwait()\n" + CALLS)
+        script.heard()
+        recording.wait_for(f"select 1 from sessions where libraries like '%{own}%'")
+        script.go_on()
+        script.end()
+        assert json.loads(mounts.communicate(timeout=60)[0]) == {"done": 1}
+        told = json.dumps({"libraries": {f"/{storm.name}": len(copies) - 256}})
+        recording.wait_for(f"select 1 from sessions where notes like '%{told[1:-1]}%'")
+        hoard.go_on()
+        hoard.end()
+    rows = recording.sql(f"select count(*) as n from cuda_events where pid = {script.pid}")
+    assert rows == [{"n": 7}]
+    notes = json.loads(recording.sql("select notes from sessions")[0]["notes"])
+    assert notes["passed_over"]["mounts"][f"/{storm.name}"] >= 307 - 256
 
 
 def test_a_page_that_nobody_serves_holds_up_neither_client_nor_recording(

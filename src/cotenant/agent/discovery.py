@@ -7,37 +7,45 @@
     later        what anybody maps as code afterwards
 
 All of it reads tenants' files, which may be slow or never answer; so it runs in a thread of its
-own, and nothing else waits for it.
+own, and nothing else waits for it. Tenants have their turns there, and a thread that waits for one
+of them too long is left behind.
 """
 
 import contextlib
+import functools
+import heapq
 import itertools
 import os
 import queue
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from cotenant.agent.channel import Closed, Message, trouble
 from cotenant.agent.libraries import Libraries
-from cotenant.agent.mounts import library_path, mount_namespace, mounted
-from cotenant.agent.search import find_libraries, looks_like_library
+from cotenant.agent.root_search import Once, RootSearch, Steps, surviving
+from cotenant.agent.search import looks_like_library
+from cotenant.agent.turns import OURS, PassedOver, Turns, tenant_of
 from cotenant.agent.watch import Mapped
-from cotenant.probes.inodes import Inode, code_mappings
+from cotenant.probes.inodes import Inode, all_code_mappings, inodes_of
 from cotenant.probes.roots import open_file, open_mapping, open_root
 
-_K = TypeVar("_K")
-
-_SEEN_MAX: Final = 65536
+_CHAINS_MAX: Final = 65536
 _SWEEP_EVERY_S: Final = 5.0
 LINGER_NS: Final = 10_000_000_000
 # A container's root appears some time after its first process has entered the cgroup.
 _LOOK_AGAIN_S: Final = (0.0, 0.003, 0.008, 0.02, 0.04, 0.07, 0.12, 0.2, 0.4, 0.8)
+_TURN_S: Final = 0.1
+_SCAN_S: Final = 30.0
+_SCAN_STEP_S: Final = 0.003
+_SCANNED_MAX: Final = 16384  # Of one tenant.
+_PATIENCE_S: Final = 5.0
+_LEFT_BEHIND_MAX: Final = 16
+_MOUNTS: Final = "the host's mounts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +53,27 @@ class _Look:
     """Look at the root of this process, and once more later."""
 
     pid: int
+    chain: int
     attempt: int = 0
 
 
-_Item = _Look | Mapped | Callable[[], None] | None
-# What must be done before somebody's first call goes before what may be any program's start.
-_URGENT: Final = 0
-_SOON: Final = 1
+class _Place(NamedTuple):
+    """Where a process has a file mapped."""
+
+    pid: int
+    start: int
+    end: int
+
+
+class _Busy(NamedTuple):
+    """What a thread is at."""
+
+    tenant: str
+    since: float
+
+
+Work = Callable[[], Steps | None]
+_Item = _Look | Mapped | Work | Steps | None
 
 
 class Discovery:
@@ -62,141 +84,198 @@ class Discovery:
         libraries: Libraries,
         code_program: int,
         tell: Callable[[Message], None],
+        passed_over: PassedOver,
         *,
         linger_ns: int = LINGER_NS,
     ) -> None:
         self._libraries = libraries
         self._code_program = code_program
         self._tell = tell
+        self._passed_over = passed_over
         self._linger_ns = linger_ns
-        self._queue: queue.PriorityQueue[tuple[int, int, _Item]] = queue.PriorityQueue()
+        self._turns: Turns[_Item] = Turns()
         self._order = itertools.count()
         self._sweepers: list[Callable[[set[int]], None]] = []
-        self._later: list[tuple[float, _Look]] = []
-        self._seen: OrderedDict[bytes, None] = OrderedDict()
-        self._looked: OrderedDict[str, None] = OrderedDict()
-        self._home = mount_namespace()
-        about = os.stat("/")
-        self._home_root = (about.st_dev, about.st_ino)
-        self._learn_home()
-        self._thread = threading.Thread(target=self._run, name="discovery", daemon=True)
-
-    def scan(self) -> None:
-        """Everything that is there already; called once, before recording is announced."""
-        root = open_root(os.getpid())
-        try:
-            self._consider_all(root, "", (), host=True)
-        finally:
-            os.close(root)
-        mappings = code_mappings(self._code_program)
-        now = time.monotonic_ns()
-        seen: set[Inode] = set()
-        for mapping in mappings:
-            inode = Inode(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
-            if inode not in seen and self._libraries.probed(inode) is None:
-                seen.add(inode)
-                place = int(mapping["pid"]), int(mapping["start"]), int(mapping["end"])
-                with self._surviving():
-                    self._consider_mapping(*place, "", now)
+        self._later: list[tuple[float, int, str, _Look]] = []
+        self._chains: dict[int, int] = {}
+        self._seen = Once()
+        self._roots = RootSearch(libraries, tell, passed_over)
+        self._swept = 0.0
+        self._scanning: set[str] = set()
+        self._busy: dict[threading.Thread, _Busy] = {}
+        self._thread = self._new_thread()
 
     def start(self) -> None:
         """Follow what comes, in the background."""
+        self._swept = time.monotonic()
         self._thread.start()
+
+    def scan(self) -> None:
+        """Everything that is there already; called once, before recording is announced."""
+        for _ in self._roots.host():
+            pass
+        now = time.monotonic_ns()
+        for tenant, places in self._running().items():
+            self._scanning.add(tenant)
+            self._put(tenant, self._scan(tenant, places, now), "mappings")
+        until = time.monotonic() + _SCAN_S
+        while self._scanning - self._left_behind() and time.monotonic() < until:
+            if not self._thread.is_alive():
+                return
+            time.sleep(_SCAN_STEP_S)
+            self.tend()
+
+    def _running(self) -> dict[str, list[_Place]]:
+        """Where each file is mapped as code, by whoever has it mapped."""
+        found: dict[str, list[_Place]] = {}
+        whose = functools.cache(tenant_of)
+        seen: set[Inode] = set()
+        for mappings in all_code_mappings(self._code_program):
+            for inode, mapping in inodes_of(mappings):
+                if inode in seen or self._libraries.probed(inode) is not None:
+                    continue
+                place = _Place(int(mapping["pid"]), int(mapping["start"]), int(mapping["end"]))
+                mine = found.setdefault(whose(place.pid), [])
+                if len(mine) < _SCANNED_MAX:
+                    seen.add(inode)
+                    mine.append(place)
+                else:
+                    self._passed_over.add("mappings", whose(place.pid))
+        return found
+
+    def _scan(self, tenant: str, places: list[_Place], now_ns: int) -> Steps:
+        for place in places:
+            with surviving(self._tell):
+                self._consider_mapping(tenant, place, "", now_ns)
+            yield
+        self._scanning.discard(tenant)
 
     def stop(self) -> None:
         """Take no more; waits for what is under way, but not for ever."""
-        self._put(_URGENT, None)
+        self._turns.put(OURS, None)
         if self._thread.is_alive():
             self._thread.join(timeout=2)
 
-    def mapped(self, mapped: Mapped) -> None:
-        """Somebody mapped a file as code."""
-        if mapped.key not in self._seen and mapped.path.startswith("/"):
-            self._put(_URGENT if looks_like_library(mapped.path) else _SOON, mapped)
+    def mapped(self, mapped: Iterable[Mapped]) -> None:
+        """Somebody mapped files as code."""
+        whose = functools.cache(tenant_of)
+        for file in mapped:
+            if file.key not in self._seen and file.path.startswith("/"):
+                urgent = looks_like_library(file.path)
+                self._put(whose(file.pid), file, "mappings", urgent=urgent)
 
     def entered(self, pid: int) -> None:
         """A process entered a new cgroup, or started a program in a root of its own."""
-        self._put(_URGENT, _Look(pid))
+        # Looks that were to follow an earlier step of this process are too late for this one.
+        self._chains.pop(pid, None)
+        chain = self._chains[pid] = next(self._order)
+        while len(self._chains) > _CHAINS_MAX:
+            del self._chains[next(iter(self._chains))]
+        self._put(tenant_of(pid), _Look(pid, chain), "looks")
 
     def mounted(self, layers: list[str]) -> None:
         """The host has mounted something made of these directories: perhaps a container's root."""
-        self._put(_URGENT, lambda: self._search_layers(layers))
+        self._put(_MOUNTS, lambda: self._roots.host_layers(layers), "mounts")
 
     def rest(self, functions: frozenset[int], number: int) -> None:
         """These functions cost too much: no probes on them until told otherwise."""
-        self._put(_URGENT, lambda: self._libraries.rest(functions, number))
+        self.do(lambda: self._libraries.rest(functions, number))
 
-    def do(self, work: Callable[[], None]) -> None:
+    def do(self, work: Work, tenant: str = OURS, what: str = "work") -> None:
         """Something else that may take long, in its turn."""
-        self._put(_URGENT, work)
+        self._put(tenant, work, what)
 
     def when_swept(self, sweeper: Callable[[set[int]], None]) -> None:
         """Call this now and then with the processes that run."""
         self._sweepers.append(sweeper)
 
-    def _put(self, priority: int, item: _Item) -> None:
-        self._queue.put((priority, next(self._order), item))
+    def _put(self, tenant: str, item: _Item, what: str, *, urgent: bool = True) -> None:
+        if not self._turns.put(tenant, item, urgent=urgent):
+            self._passed_over.add(what, tenant)
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="discovery", daemon=True)
+
+    def tend(self) -> None:
+        """Where a thread waits for what never comes, as a file system may have it, take another.
+
+        What it waits for is its tenant's loss: nothing more of his is looked at meanwhile.
+        """
+        busy = self._busy.get(self._thread)
+        if busy is None or busy.tenant == OURS or time.monotonic() - busy.since < _PATIENCE_S:
+            return
+        if len(self._busy) < _LEFT_BEHIND_MAX:
+            self._tell(trouble("discovery", f"a file of {busy.tenant} does not answer"))
+            self._thread = self._new_thread()
+            self._thread.start()
+
+    def _left_behind(self) -> set[str]:
+        """Tenants whose files a thread still waits for."""
+        busy = list(self._busy.items())
+        return {about.tenant for thread, about in busy if thread is not self._thread}
 
     def _run(self) -> None:
         with contextlib.suppress(Closed):
             self._follow_all()
 
     def _follow_all(self) -> None:
-        swept = time.monotonic()
-        while True:
-            wait = min((due for due, _ in self._later), default=time.monotonic() + 1)
+        me = threading.current_thread()
+        while self._thread is me:
+            wait = self._later[0][0] - time.monotonic() if self._later else 1.0
             try:
-                _, _, item = self._queue.get(timeout=max(0.0, wait - time.monotonic()))
+                tenant, item = self._turns.get(max(0.0, wait))
                 if item is None:
                     return
-                self._handle(item)
+                self._handle(tenant, item)
             except queue.Empty:
                 pass
+            if self._thread is not me:
+                return
             now = time.monotonic()
-            for due in [entry for entry in self._later if entry[0] <= now]:
-                self._later.remove(due)
-                self._handle(due[1])
-            if now - swept > _SWEEP_EVERY_S:
-                swept = now
-                with self._surviving():
+            while self._later and self._later[0][0] <= now:
+                _, _, tenant, look = heapq.heappop(self._later)
+                self._put(tenant, look, "looks")
+            if now - self._swept > _SWEEP_EVERY_S:
+                self._swept = now
+                with surviving(self._tell):
                     self._sweep()
 
-    @contextlib.contextmanager
-    def _surviving(self) -> Iterator[None]:
-        """What one tenant's file or process does to us must not end the search for all others."""
+    def _handle(self, tenant: str, item: _Look | Mapped | Work | Steps) -> None:
+        if tenant in self._left_behind():
+            self._passed_over.add("waiting", tenant)
+            return
+        me = threading.current_thread()
+        self._busy[me] = _Busy(tenant, time.monotonic())
         try:
-            yield
-        except Closed:
-            raise
-        except OSError:
-            pass  # A process may be gone by now; then there is nothing to probe.
-        except Exception as error:  # noqa: BLE001 - a tenant may bring about any
-            self._tell(trouble("discovery", error))
+            with surviving(self._tell):
+                if isinstance(item, Mapped):
+                    self._follow(tenant, item)
+                elif isinstance(item, _Look):
+                    self._look(tenant, item)
+                else:
+                    self._advance(tenant, item() if callable(item) else item)
+        finally:
+            del self._busy[me]
 
-    def _handle(self, item: _Look | Mapped | Callable[[], None]) -> None:
-        with self._surviving():
-            if isinstance(item, Mapped):
-                self._follow(item)
+    def _advance(self, tenant: str, steps: Steps | None) -> None:
+        """As many steps as there is time for; the rest at the tenant's next turn."""
+        until = time.monotonic() + _TURN_S
+        for _ in steps or ():
+            if time.monotonic() > until:
+                self._put(tenant, steps, "files")
                 return
-            if not isinstance(item, _Look):
-                item()
-                return
-            if mount_namespace(item.pid) != self._home:
-                self._search_root(item.pid)
-            if item.attempt + 1 < len(_LOOK_AGAIN_S):
-                delay = _LOOK_AGAIN_S[item.attempt + 1] - _LOOK_AGAIN_S[item.attempt]
-                self._later.append((time.monotonic() + delay, _Look(item.pid, item.attempt + 1)))
 
-    def _remember(self, among: OrderedDict[_K, None], key: _K) -> bool:
-        """Whether this is the first time."""
-        if key in among:
-            return False
-        among[key] = None
-        while len(among) > _SEEN_MAX:
-            among.popitem(last=False)
-        return True
+    def _look(self, tenant: str, look: _Look) -> None:
+        if self._chains.get(look.pid) != look.chain:
+            return
+        self._advance(tenant, self._roots.process(look.pid, tenant))
+        again = replace(look, attempt=look.attempt + 1)
+        if again.attempt < len(_LOOK_AGAIN_S):
+            delay = _LOOK_AGAIN_S[again.attempt] - _LOOK_AGAIN_S[look.attempt]
+            due = time.monotonic() + delay
+            heapq.heappush(self._later, (due, next(self._order), tenant, again))
 
-    def _follow(self, item: Mapped) -> None:
+    def _follow(self, tenant: str, item: Mapped) -> None:
         """Look at a file that was mapped, once.
 
         A process that is gone already leaves the file for the next one; and what is called like
@@ -204,25 +283,26 @@ class Discovery:
         """
         if item.key in self._seen:
             return
+        place = _Place(item.pid, item.start, item.end)
         try:
-            ours = self._consider_mapping(item.pid, item.start, item.end, item.path, item.when_ns)
+            ours = self._consider_mapping(tenant, place, item.path, item.when_ns)
         except OSError:
             if looks_like_library(item.path):
                 self._libraries.missed(item.inode, item.path, item.when_ns)
             return
         if ours or not looks_like_library(item.path):
-            self._remember(self._seen, item.key)
+            self._seen.add(item.key)
 
-    def _consider_mapping(self, pid: int, start: int, end: int, path: str, when_ns: int) -> bool:
+    def _consider_mapping(self, tenant: str, place: _Place, path: str, when_ns: int) -> bool:
         try:
-            fd = open_mapping(pid, start, end)
+            fd = open_mapping(*place)
         except OSError:
             if not path:
                 return False
-            fd = self._open_in_root(pid, path)
+            fd = self._open_in_root(place.pid, path)
         if not path:
             path = os.readlink(f"/proc/self/fd/{fd}")
-        return self._libraries.consider(fd, path, mapped_ns=when_ns)
+        return self._libraries.consider(fd, path, tenant, mapped_ns=when_ns)
 
     def _open_in_root(self, pid: int, path: str) -> int:
         root = open_root(pid)
@@ -231,62 +311,16 @@ class Discovery:
         finally:
             os.close(root)
 
-    def _search_root(self, pid: int) -> None:
-        """Probe the libraries in the root of a process, and in what it has mounted.
-
-        A runtime assembles the new root somewhere below the old one and moves into it last, so
-        every mount point that is not the host's own is searched as if it were a root. Of an
-        overlay the layers are searched: until the runtime has moved, a file that is open in the
-        mount keeps whoever mounted it from unmounting it.
-        """
-        root = open_root(pid)
-        try:
-            about = os.fstat(root)
-            here = f"{mount_namespace(pid)} {about.st_dev} {about.st_ino}"
-            there = [m for m in mounted(pid) if m.point not in self._home_points and m.point != "/"]
-            prefixes = [mount.point for mount in there if not mount.layers]
-            for mount in there:
-                if mount.layers and self._remember(self._looked, f"{here} {mount.point}"):
-                    self._search_layers(list(mount.layers))
-            if (about.st_dev, about.st_ino) != self._home_root:
-                prefixes.append("")
-            told = [p for p in library_path(pid) if self._remember(self._looked, f"{here} ld {p}")]
-            self._consider_all(root, "/nonexistent", tuple(told))
-            for prefix in prefixes:
-                if self._remember(self._looked, f"{here} {prefix}"):
-                    self._consider_all(root, prefix, (prefix,) if prefix else ())
-        finally:
-            os.close(root)
-
-    def _search_layers(self, layers: list[str]) -> None:
-        for layer in layers:
-            with contextlib.suppress(OSError):
-                root = os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    about = os.fstat(root)
-                    if self._remember(self._looked, f"layer {about.st_dev} {about.st_ino}"):
-                        self._consider_all(root, "", ())
-                finally:
-                    os.close(root)
-
-    def _consider_all(
-        self, root: int, prefix: str, extra: tuple[str, ...], *, host: bool = False
-    ) -> None:
-        for path in find_libraries(root, prefix, extra):
-            with self._surviving():
-                fd = open_file(root, path)
-                self._libraries.consider(fd, path, mapped_ns=None, host=host)
-
-    def _learn_home(self) -> None:
-        """What the host itself has mounted: not the root of a container that starts now."""
-        self._home_points = frozenset(mount.point for mount in mounted("self"))
-
     def _sweep(self) -> None:
-        mappings = code_mappings(self._code_program)
-        mapped = {Inode(int(m["device"]), int(m["inode"]), int(m["generation"])) for m in mappings}
+        mapped: set[Inode] = set()
+        living: set[int] = set()
+        for mappings in all_code_mappings(self._code_program):
+            found = (inode for inode, _ in inodes_of(mappings))
+            mapped.update(inode for inode in found if self._libraries.probed(inode))
+            living.update(np.unique(mappings["pid"]).tolist())
         if self._libraries.sweep(mapped, linger_ns=self._linger_ns):
             # What was let go is worth a look when it comes again.
             self._seen.clear()
-            self._looked.clear()
+            self._roots.looked.clear()
         for sweeper in self._sweepers:
-            sweeper(set(np.unique(mappings["pid"]).tolist()))
+            sweeper(living)

@@ -230,7 +230,7 @@ def _libraries() -> Iterator[Check]:
     root = open_root(os.getpid())
     try:
         seen = False
-        for path in find_libraries(root, ""):
+        for path in find_libraries(root):
             try:
                 fd = open_file(root, path)
             except OSError:

@@ -9,7 +9,9 @@ import select
 import signal
 import socket
 import sys
-from functools import partial
+from functools import cache, partial
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -25,8 +27,10 @@ from cotenant.agent.libraries import Libraries
 from cotenant.agent.mounts import MountWatch
 from cotenant.agent.naming import Naming
 from cotenant.agent.pointers import Pointers
-from cotenant.agent.privileges import Capability, drop_capabilities
+from cotenant.agent.privileges import Capability, allow_descriptors, drop_capabilities
+from cotenant.agent.process import Process
 from cotenant.agent.seccomp import refuse_calls
+from cotenant.agent.turns import PassedOver, tenant_of
 from cotenant.agent.watch import Watch
 from cotenant.errors import CotenantError
 from cotenant.probes import syscalls
@@ -54,6 +58,9 @@ _RUNTIME: Final = frozenset(
     f.id for f in FUNCTIONS if f.library is Library.CUDART and f.family is Family.CUDA
 )
 
+_POINTERS_AT_ONCE: Final = 64
+_DESCRIPTORS: Final = 65536
+
 _FACT_KINDS: Final = {name: value for value, name in ENUMS["fact_kind"].items()}
 
 
@@ -71,6 +78,7 @@ class Helper:
         self._channel = channel
         self._sizes = Sizes(events_bytes=settings["events_bytes"])
         self._method = choose_method(settings.get("attach"))
+        allow_descriptors(_DESCRIPTORS)
         drop_capabilities(kept_capabilities(self._method))
         sys.dont_write_bytecode = True  # A file half made could not even be removed any more.
         refuse_calls(recorder=False)
@@ -100,14 +108,16 @@ class Helper:
         attacher = Attacher(
             Method(self._method), self._programs.programs, self._programs.maps["ended"]
         )
+        self._passed_over = PassedOver()
         self._libraries = Libraries(
             attacher,
             self._functions,
             self._programs.programs["file_mappings"],
             self._tell,
+            self._passed_over,
         )
         code_program = self._programs.programs["code_mappings"]
-        self._discovery = Discovery(self._libraries, code_program, self._tell)
+        self._discovery = Discovery(self._libraries, code_program, self._tell, self._passed_over)
         self._pointers = Pointers(
             self._libraries, attacher, self._functions, code_program, self._tell
         )
@@ -115,7 +125,7 @@ class Helper:
         # What it took to read somebody's big library is not kept for ever.
         self._discovery.when_swept(lambda _: give_back_memory())
         self._calls = syscalls.iterator_link(self._programs.programs["calls_under_way"])
-        self._inspector = Inspector(self._tell)
+        self._inspector = Inspector(self._tell, self._passed_over)
         self._exclusion = Exclusion(
             self._programs.maps["excluded"],
             self._programs.maps["controls"],
@@ -146,8 +156,8 @@ class Helper:
         if self._hooks.refused:
             self._tell({"type": "hooks", "refused": self._hooks.refused})
         if self._functions:
-            self._discovery.scan()
             self._discovery.start()
+            self._discovery.scan()
         self._naming.start()
         self._inspector.start()
         self._tell({"type": "ready", "libraries": len(self._libraries)})
@@ -160,8 +170,10 @@ class Helper:
             if self._mounts.fd in ready and (layers := self._mounts.new()):
                 self._discovery.mounted(layers)
             self._follow_births()
-            for mapped in self._watch.read():
-                self._discovery.mapped(mapped)
+            self._discovery.mapped(self._watch.read())
+            self._discovery.tend()
+            if news := self._passed_over.take_news():
+                self._tell(news)
             if self._channel.fileno() in ready and not self._answer():
                 return
 
@@ -177,7 +189,7 @@ class Helper:
         if message["type"] == "inspect":
             self._inspector.ask(message)
         if message["type"] == "pointers":
-            self._discovery.do(partial(self._pointers.consider, message["pointers"]))
+            self._consider_pointers(message["pointers"])
         if message["type"] == "layers":
             spare = frozenset() if message["runtime"] else _RUNTIME
             self._discovery.do(partial(self._libraries.spare, spare))
@@ -191,15 +203,27 @@ class Helper:
             for link in self._tracepoints:
                 os.close(link)
             self._hooks.close()
+            if self._watch.lost:
+                self._passed_over.add("mappings", "lost", self._watch.lost)
+            if news := self._passed_over.take_news(last=True):
+                self._tell(news)
             self._tell(
                 {"type": "stopped", "mappings_lost": self._watch.lost, "left": len(left.events)}
             )
             return False
         return True
 
+    def _consider_pointers(self, pointers: list[list[Any]]) -> None:
+        """Each process's, in its tenant's turn."""
+        for pid, mine in groupby(sorted(pointers, key=itemgetter(0)), itemgetter(0)):
+            tenant = tenant_of(pid)
+            while part := list(islice(mine, _POINTERS_AT_ONCE)):
+                work = partial(self._pointers.consider, tenant, pid, part)
+                self._discovery.do(work, tenant, "pointers")
+
     def _follow_births(self) -> None:
         """New cgroups, and who enters them: the first sign of a new container."""
-        texts: list[list[int]] = []
+        whose = cache(tenant_of)
         for record in self._births.records():
             fact = np.frombuffer(record, FACT, count=1)[0]
             kind = int(fact["kind"])
@@ -219,12 +243,10 @@ class Helper:
                 if (int(fact["other"]), int(fact["handle"])) in self._newborn:
                     self._discovery.entered(int(fact["pid"]))
             elif kind == _FACT_KINDS["UNREADABLE"]:
-                fields = ("pid", "process_start_ns", "handle", "address")
-                texts.append([int(fact[name]) for name in fields])
+                place = int(fact["handle"]), int(fact["address"])
+                self._inspector.ask_text(whose(int(fact["pid"])), Process.of(fact), *place)
             elif kind in (_FACT_KINDS["PROCESS_EXEC"], _FACT_KINDS["PROCESS_FORK"]):
                 self._discovery.entered(int(fact["pid"]))
-        if texts:
-            self._inspector.ask({"number": 0, "devices": [], "kernels": [], "texts": texts})
 
 
 def main() -> int:

@@ -2,10 +2,10 @@
 
 import contextlib
 import os
-import queue
 import re
 import stat
 import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,11 +14,14 @@ from cotenant.agent.channel import Closed, Message, slices, trouble
 from cotenant.agent.kernel_names import Nameless
 from cotenant.agent.process import Gone, Process, check, environment
 from cotenant.agent.symbols import Symbols
+from cotenant.agent.turns import OURS, PassedOver, Turns
 
 _NVIDIA_MAJOR: Final = 195
 _LAST_GPU: Final = 247  # Beyond are the control devices.
 _FDS_MAX: Final = 4096
 _TEXT_MAX: Final = 16384
+_TEXTS_MAX: Final = 65536  # That wait, of one tenant: a big library brings tens of thousands.
+_TEXTS_AT_ONCE: Final = 512
 _CAPABILITY: Final = re.compile(r"/nvidia-caps/nvidia-cap(\d{1,9})$")
 _UUID: Final = re.compile(r"GPU UUID:\s+(\S+)")
 _MINOR: Final = re.compile(r"Device Minor:\s+(\d+)")
@@ -28,10 +31,15 @@ _NO_INSTANCE: Final = frozenset({"config", "monitor"})
 class Inspector:
     """Answers what the recorder asks about processes."""
 
-    def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, tell: Callable[[dict[str, Any]], None], passed_over: PassedOver) -> None:
         self._tell = tell
+        self._passed_over = passed_over
         self._symbols = Symbols()
-        self._queue: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._turns: Turns[Message | Process] = Turns()
+        # Texts that wait, by process, and how many of each tenant.
+        self._texts: dict[Process, tuple[str, deque[list[int]]]] = {}
+        self._waiting: Counter[str] = Counter()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="inspector", daemon=True)
 
     def start(self) -> None:
@@ -40,12 +48,43 @@ class Inspector:
 
     def ask(self, message: Message) -> None:
         """A question; its answer comes as a message of the same number."""
-        self._queue.put(message)
+        self._turns.put(OURS, message)
+
+    def ask_text(self, tenant: str, process: Process, handle: int, address: int) -> None:
+        """What a kernel is called by a text that could not be read; the answer is nobody's."""
+        with self._lock:
+            tenant, texts = self._texts.get(process, (tenant, deque()))
+            full = self._waiting[tenant] >= _TEXTS_MAX
+            if full or not (texts or self._turns.put(tenant, process)):
+                self._passed_over.add("names", tenant)
+                return
+            texts.append([*process, handle, address])
+            self._texts[process] = tenant, texts
+            self._waiting[tenant] += 1
 
     def _run(self) -> None:
         with contextlib.suppress(Closed):
             while True:
-                self._answer(self._queue.get())
+                tenant, item = self._turns.get()
+                if isinstance(item, Process):
+                    item = _question(texts=self._take_texts(tenant, item))
+                self._answer(item)
+
+    def _take_texts(self, tenant: str, process: Process) -> list[list[int]]:
+        """Some of a process's texts; the others at its tenant's next turn."""
+        with self._lock:
+            _, waiting = self._texts.pop(process)
+            texts = [waiting.popleft() for _ in range(min(_TEXTS_AT_ONCE, len(waiting)))]
+            done = len(texts)
+            if waiting and self._turns.put(tenant, process):
+                self._texts[process] = tenant, waiting
+            elif waiting:
+                self._passed_over.add("names", tenant, len(waiting))
+                done += len(waiting)
+            self._waiting[tenant] -= done
+            if not self._waiting[tenant]:
+                del self._waiting[tenant]
+        return texts
 
     def _answer(self, message: Message) -> None:
         """Many small messages; the one with the question's number comes last."""
@@ -75,6 +114,10 @@ class Inspector:
     def _text(self, pid: int, start_ns: int, handle: int, address: int) -> list[Any]:
         text = self._symbols.text(Process(pid, start_ns), address)
         return [pid, start_ns, handle, text[:_TEXT_MAX] if text else None]
+
+
+def _question(**about: list[Any]) -> Message:
+    return {"number": 0, "devices": [], "kernels": [], "texts": [], **about}
 
 
 def _inspected(number: int = 0, **found: list[Any]) -> Message:

@@ -1,6 +1,7 @@
 """The libraries that are probed, by real inode, from first sight to last use."""
 
 import os
+import resource
 import threading
 import time
 from collections import OrderedDict
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cotenant.agent.turns import OURS, PassedOver
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attacher, Attachment, Placed
 from cotenant.probes.function import Function
@@ -16,6 +18,8 @@ from cotenant.probes.library import Plan, held_path, plan
 
 # Files that are no library of ours, remembered so that each is read once.
 _STRANGERS_MAX: Final = 65536
+# Files that one tenant may have probed at once.
+_EACH_MAX: Final = 256
 
 
 @dataclass(slots=True)
@@ -25,12 +29,17 @@ class Library:
     fd: int
     path: str
     plan: Plan
-    attachment: Attachment
-    attached_ns: int
+    attachment: Attachment = field(default_factory=Attachment)
+    attached_ns: int = 0
     gap_ns: int | None = None
     unused_since_ns: int | None = None
     host: bool = False
-    processes: set[int] = field(default_factory=set)
+    tenant: str = OURS  # Who brought it.
+
+    @property
+    def descriptors(self) -> int:
+        """How many it takes."""
+        return 1 + len(self.attachment.links) + len(self.attachment.events)
 
     def describe(self) -> dict[str, Any]:
         """What ``sessions`` and ``doctor`` say about it."""
@@ -53,14 +62,19 @@ class Libraries:
         functions: tuple[Function, ...],
         inode_program: int,
         tell: Callable[[dict[str, Any]], None],
+        passed_over: PassedOver,
     ) -> None:
         self._attacher = attacher
         self._functions = functions
         self._inode_program = inode_program
         self._tell = tell
+        self._passed_over = passed_over
+        self._descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._probed: dict[Inode, Library] = {}
         # With size and time of change: a file may be looked at while it is being written.
         self._strangers: OrderedDict[Inode, tuple[int, int]] = OrderedDict()
+        # A thread that waits for somebody's file may come back when another has had it meanwhile.
+        self._attaching: set[Inode] = set()
         self._resting: frozenset[int] = frozenset()
         self._spare: frozenset[int] = frozenset()
 
@@ -81,7 +95,9 @@ class Libraries:
         """The library on this inode, if it is probed."""
         return self._probed.get(inode)
 
-    def consider(self, fd: int, path: str, *, mapped_ns: int | None, host: bool = False) -> bool:
+    def consider(
+        self, fd: int, path: str, tenant: str, *, mapped_ns: int | None, host: bool = False
+    ) -> bool:
         """Probe an open file if it is a library of ours; closes ``fd`` if it is not kept.
 
         ``mapped_ns`` is when somebody mapped it: from then until now, calls went unseen.
@@ -105,12 +121,31 @@ class Libraries:
                     {"type": "library", "path": path, "attached": 0, "refused": found.refused}
                 )
             return False
-        self._attach(fd, path, inode, found, mapped_ns, host)
+        if inode in self._probed or inode in self._attaching or not self._room(tenant):
+            os.close(fd)
+            return inode in self._probed
+        self._attaching.add(inode)
+        try:
+            self._attach(Library(fd, path, found, host=host, tenant=tenant), inode, mapped_ns)
+        finally:
+            self._attaching.discard(inode)
+        return True
+
+    def _room(self, tenant: str) -> bool:
+        """Whether a tenant may have one more, so that enough is left for all others."""
+        probed = list(self._probed.values())
+        mine = [library for library in probed if library.tenant == tenant]
+        share = self._descriptors_max // (2 if tenant == OURS else 4)
+        full = sum(library.descriptors for library in probed) > self._descriptors_max * 3 // 4
+        many = len(mine) >= _EACH_MAX and tenant != OURS
+        if full or many or sum(library.descriptors for library in mine) > share:
+            self._passed_over.add("libraries", tenant)
+            return False
         return True
 
     def missed(self, number: int, path: str, mapped_ns: int) -> None:
         """Somebody mapped a file that looks like ours, and was gone before it could be opened."""
-        for inode, library in self._probed.items():
+        for inode, library in list(self._probed.items()):
             if inode.number == number and os.path.basename(library.path) == os.path.basename(path):
                 self._mapped(library, mapped_ns)
                 return
@@ -124,20 +159,18 @@ class Libraries:
             library.gap_ns = gap
             self._tell({"type": "library", **library.describe()})
 
-    def _attach(
-        self, fd: int, path: str, inode: Inode, found: Plan, mapped_ns: int | None, host: bool
-    ) -> None:
+    def _attach(self, library: Library, inode: Inode, mapped_ns: int | None) -> None:
         try:
-            attachment = self._attacher.attach(held_path(fd), self._awake(found))
-        except ProbeError as error:
-            self._turn_away(inode, fd)
-            self._tell(
-                {"type": "library", "path": path, "attached": 0, "refused": {"*": str(error)}}
+            library.attachment = self._attacher.attach(
+                held_path(library.fd), self._awake(library.plan)
             )
+        except ProbeError as error:
+            self._turn_away(inode, library.fd)
+            why = {"*": str(error)}
+            self._tell({"type": "library", "path": library.path, "attached": 0, "refused": why})
             return
-        now = time.monotonic_ns()
-        gap = None if mapped_ns is None else now - mapped_ns
-        library = Library(fd, path, found, attachment, now, gap, host=host)
+        library.attached_ns = time.monotonic_ns()
+        library.gap_ns = None if mapped_ns is None else library.attached_ns - mapped_ns
         self._probed[inode] = library
         self._tell({"type": "library", **library.describe()})
 
@@ -161,7 +194,7 @@ class Libraries:
 
     def _attach_again(self, changed: frozenset[int]) -> bool:
         done = True
-        for library in self._probed.values():
+        for library in list(self._probed.values()):
             if not any(p.function.id in changed for p in library.plan.placed):
                 continue
             try:
@@ -177,7 +210,7 @@ class Libraries:
         """Let go of libraries that nobody has mapped for a while; how many went."""
         now = time.monotonic_ns()
         gone = []
-        for inode, library in self._probed.items():
+        for inode, library in list(self._probed.items()):
             if inode in mapped or library.host:
                 library.unused_since_ns = None
             elif library.unused_since_ns is None:

@@ -3,8 +3,10 @@
 import os
 import re
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from cotenant.agent.process import environment
 
@@ -19,6 +21,9 @@ _NO_FILES = frozenset(
     b"proc sysfs cgroup cgroup2 devpts mqueue devtmpfs securityfs debugfs tracefs bpf pstore "
     b"configfs fusectl hugetlbfs autofs nsfs binfmt_misc rpc_pipefs".split()
 )
+# Of what a tenant has mounted: anybody may have a namespace of his own, and mount in it at will.
+_TABLE_BYTES_MAX: Final = 1 << 20
+_MOUNTS_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +34,43 @@ class Mounted:
     layers: tuple[str, ...] = ()  # What an overlay is made of, where all of it can be found.
 
 
-def mounted(pid: int | str) -> list[Mounted]:
-    """What a process has mounted, as it names it."""
-    mountinfo = Path(f"/proc/{pid}/mountinfo").read_bytes()
-    layers = overlay_layers(mountinfo)
-    found = []
-    for line in mountinfo.splitlines():
+def mount_table(pid: int) -> bytes:
+    """What a process has mounted, line by line, up to a bound."""
+    with open(f"/proc/{pid}/mountinfo", "rb") as file:
+        table = file.read(_TABLE_BYTES_MAX)
+    whole, end, _ = table.rpartition(b"\n")
+    return whole + end
+
+
+def mounted(table: bytes, besides: AbstractSet[str] = frozenset()) -> tuple[list[Mounted], int]:
+    """What is mounted beside these, as its process names it, and how many more there are.
+
+    Where there are too many, the newest count: a runtime mounts into a copy of the host's table.
+    """
+    found: list[Mounted] = []
+    left = 0
+    for line in reversed(table.splitlines()):
         about, _, kind = line.partition(b" - ")
         words, source = about.split(), kind.split()
-        if len(words) > 4 and source and source[0] not in _NO_FILES:
-            parts = layers.get(line, ())
-            whole = all(part.startswith("/") for part in parts)
-            found.append(Mounted(_plain(words[4]), parts if whole else ()))
-    return found
+        if len(words) < 5 or not source or source[0] in _NO_FILES:
+            continue
+        point = _plain(words[4])
+        if point in besides:
+            continue
+        if len(found) == _MOUNTS_MAX:
+            left += 1
+            continue
+        parts = overlay_layers(line).get(line, ())
+        whole = all(part.startswith("/") for part in parts)
+        found.append(Mounted(point, parts if whole else ()))
+    return found[::-1], left
+
+
+def mount_points() -> frozenset[str]:
+    """Where the host itself has mounted something."""
+    table = Path("/proc/self/mountinfo").read_bytes()
+    words = (line.split(maxsplit=5) for line in table.splitlines())
+    return frozenset(_plain(line[4]) for line in words if len(line) > 4)
 
 
 def _plain(word: bytes) -> str:

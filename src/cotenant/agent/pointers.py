@@ -23,6 +23,7 @@ from cotenant.probes.library import held_path
 from cotenant.probes.sites import choose_site
 
 _PER_PROCESS_MAX: Final = 512
+_PER_TENANT_MAX: Final = 4096
 _VERSION: Final = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
 _PER_THREAD_STREAM: Final = 2
 # From which CUDA version on a plain name means which form, where forms differ in arguments.
@@ -42,6 +43,7 @@ _SINCE: Final = {
 class _Followed:
     """One process's private probes."""
 
+    tenant: str
     sites: set[tuple[Inode, int]] = field(default_factory=set)
     attachment: Attachment = field(default_factory=Attachment)
 
@@ -69,20 +71,17 @@ class Pointers:
         self._followed: dict[int, _Followed] = {}
         self._starts: dict[Inode, npt.NDArray[np.uint64]] = {}
 
-    def consider(self, pointers: list[list[Any]]) -> None:
-        """Probe each of these pointers if it is safe; say why where it is not."""
-        by_process: dict[int, list[list[Any]]] = {}
-        for pointer in pointers:
-            by_process.setdefault(pointer[0], []).append(pointer)
-        for pid, mine in by_process.items():
-            mappings = code_mappings(self._code_program, pid)
-            for _, start_ns, address, name, version, flags in mine:
-                function = self._function(name, version, flags)
-                if function is None or not _is_same(mappings, start_ns):
-                    continue
-                reason = self._probe(pid, mappings, address, function)
-                if reason:
-                    self._tell({"type": "pointer", "pid": pid, "name": name, "refused": reason})
+    def consider(self, tenant: str, pid: int, pointers: list[list[Any]]) -> None:
+        """Probe each of a process's pointers if it is safe; say why where it is not."""
+        self._followed.setdefault(pid, _Followed(tenant))
+        mappings = code_mappings(self._code_program, pid)
+        for _, start_ns, address, name, version, flags in pointers:
+            function = self._function(name, version, flags)
+            if function is None or not _is_same(mappings, start_ns):
+                continue
+            reason = self._probe(pid, mappings, address, function)
+            if reason:
+                self._tell({"type": "pointer", "pid": pid, "name": name, "refused": reason})
 
     def _function(self, name: str, version: int, flags: int) -> Function | None:
         forms = self._forms.get(_VERSION.sub("", name), [])
@@ -133,11 +132,14 @@ class Pointers:
         return at < len(starts) and int(starts[at]) == address
 
     def _attach(self, pid: int, inode: Inode, fd: int, placed: Placed) -> str | None:
-        followed = self._followed.setdefault(pid, _Followed())
+        followed = self._followed[pid]
         if (inode, placed.offset) in followed.sites:
             return None
         if len(followed.sites) >= _PER_PROCESS_MAX:
             return "is one too many of this process"
+        mine = (f for f in self._followed.values() if f.tenant == followed.tenant)
+        if sum(len(f.sites) for f in mine) >= _PER_TENANT_MAX:
+            return "is one too many of this tenant"
         try:
             followed.attachment.take(self._attacher.attach(held_path(fd), [placed], pid=pid))
         except ProbeError as error:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import struct
 from collections.abc import Iterable
 from enum import IntEnum
@@ -41,6 +42,19 @@ class Capability(IntEnum):
     PERFMON = 38
     BPF = 39
     CHECKPOINT_RESTORE = 40  # Files by /proc/PID/map_files, though deleted.
+
+
+def allow_descriptors(number: int) -> None:
+    """Have room for so many open files, or for as many as can be had."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or soft >= number:
+        return
+    for most in (number, hard):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, max(most, hard)))
+        except (OSError, ValueError):
+            continue
+        return
 
 
 def drop_capabilities(keep: Iterable[Capability] = ()) -> None:

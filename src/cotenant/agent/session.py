@@ -57,6 +57,8 @@ class SessionRow:
         for message in messages:
             if message["type"] == "hooks":
                 self.note(hooks_refused=message["refused"])
+            if message["type"] == "passed_over":
+                self.note(passed_over=message["counts"])
             if message["type"] == "trouble":
                 self.trouble(**{message["of"]: message["text"]})
             if message["type"] == "pointer":

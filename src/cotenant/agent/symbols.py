@@ -7,6 +7,7 @@ that no page fault of a tenant's making can hold us up; text of a file is read f
 import os
 import re
 import struct
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -224,7 +225,10 @@ def _read_maps(pid: int) -> Iterator[Mapping]:
 
 
 def _at(mappings: list[Mapping], address: int) -> Mapping | None:
-    return next((m for m in mappings if m.start <= address < m.end), None)
+    """The mapping around an address; the kernel tells them in order."""
+    before = bisect_right(mappings, address, key=lambda mapping: mapping.start)
+    mapping = mappings[before - 1] if before else None
+    return mapping if mapping is not None and address < mapping.end else None
 
 
 def _words(pid: int, addresses: Iterable[int]) -> list[tuple[int, int]]:

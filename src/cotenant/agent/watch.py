@@ -31,7 +31,7 @@ class Mapped:
     end: int
     when_ns: int
     path: str
-    key: bytes  # Device, inode and generation as this record shows them, and the path.
+    key: bytes  # Device, inode and generation as this record shows them, and the path's hash.
 
     @property
     def inode(self) -> int:
@@ -118,7 +118,8 @@ def _parse(record: bytes) -> Mapped:
     pid, _, start, length = struct.unpack_from("IIQQ", record, 8)
     when = struct.unpack_from("Q", record, len(record) - 8)[0]
     name = record[72 : len(record) - 8].split(b"\0", 1)[0]
-    return Mapped(pid, start, start + length, when, os.fsdecode(name), record[40:64] + name)
+    key = record[40:64] + struct.pack("q", hash(name))
+    return Mapped(pid, start, start + length, when, os.fsdecode(name), key)
 
 
 def _online_cpus() -> set[int]:

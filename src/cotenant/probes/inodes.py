@@ -7,6 +7,7 @@ each mount's own device; the kernel's mappings show the file beneath.
 import ctypes
 import mmap
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,8 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+_AT_ONCE: Final = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,24 @@ def real_inode(program: int, fd: int) -> Inode | None:
     return None
 
 
-def code_mappings(program: int, pid: int = 0) -> npt.NDArray[np.void]:
-    """Every file mapped as code, in one process or in all."""
+def code_mappings(program: int, pid: int) -> npt.NDArray[np.void]:
+    """Every file that a process has mapped as code."""
     return np.frombuffer(syscalls.run_iterator(program, pid=pid), MAPPING)
+
+
+def all_code_mappings(program: int) -> Iterator[npt.NDArray[np.void]]:
+    """Those of all processes, part by part: there may be more than we have memory for."""
+    for part in syscalls.iterate(program, MAPPING.itemsize * _AT_ONCE):
+        yield np.frombuffer(part, MAPPING)
+
+
+def inodes_of(mappings: npt.NDArray[np.void]) -> Iterator[tuple[Inode, np.void]]:
+    """Each file among these mappings once, with one of the places where it is mapped."""
+    columns = [mappings[name] for name in ("device", "inode", "generation")]
+    order = np.lexsort(columns)
+    new = np.ones(len(mappings), np.bool_)
+    if len(mappings):
+        new[1:] = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
+    for mapping in mappings[order[new]]:
+        numbers = (int(mapping[name]) for name in ("device", "inode", "generation"))
+        yield Inode(*numbers), mapping

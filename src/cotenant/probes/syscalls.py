@@ -7,7 +7,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -91,17 +91,27 @@ def attach_tracepoint(program: int) -> int:
 
 def run_iterator(program: int, pid: int = 0) -> bytes:
     """Everything a BPF iterator program writes; about one process if ``pid`` is given."""
+    with os.fdopen(_open_iterator(program, pid), "rb", buffering=0) as stream:
+        return stream.readall()
+
+
+def iterate(program: int, size: int) -> Iterator[bytes]:
+    """The same about all processes, so many bytes at a time."""
+    with os.fdopen(_open_iterator(program), "rb") as stream:
+        while part := stream.read(size):
+            yield part
+
+
+def _open_iterator(program: int, pid: int = 0) -> int:
     info = ctypes.create_string_buffer(struct.pack("IIIxxxx", 0, pid, 0), 16)
     attributes = struct.pack(
         "IIIIQI", program, 0, ATTACH_TRACE_ITER, 0, _address(info) if pid else 0, 16 if pid else 0
     )
     link = _bpf(_LINK_CREATE, attributes, "attach an iterator")
     try:
-        file = _bpf(_ITER_CREATE, struct.pack("II", link, 0), "open an iterator")
+        return _bpf(_ITER_CREATE, struct.pack("II", link, 0), "open an iterator")
     finally:
         os.close(link)
-    with os.fdopen(file, "rb", buffering=0) as stream:
-        return stream.readall()
 
 
 def iterator_link(program: int) -> int:

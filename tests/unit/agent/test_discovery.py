@@ -1,10 +1,16 @@
 """What one event does to the search must not end it for all others."""
 
+import itertools
 import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from cotenant.agent import discovery as module
 from cotenant.agent.channel import Closed
 from cotenant.agent.discovery import Discovery
+from cotenant.agent.turns import PassedOver
 
 WAIT_S = 20
 
@@ -16,7 +22,7 @@ def fail(error: Exception) -> None:
 def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
     told: list[dict[str, Any]] = []
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
-    discovery = Discovery(None, -1, told.append)  # type: ignore[arg-type]
+    discovery = Discovery(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(OverflowError("int too large")))
     discovery.do(lambda: fail(FileNotFoundError("gone")))
@@ -29,9 +35,86 @@ def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
 
 def test_the_search_ends_when_the_recorder_is_gone() -> None:
     told: list[dict[str, Any]] = []
-    discovery = Discovery(None, -1, told.append)  # type: ignore[arg-type]
+    discovery = Discovery(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(Closed("the other process is gone")))
     discovery._thread.join(timeout=WAIT_S)
     assert not discovery._thread.is_alive()
     assert told == []
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def following(told: list[dict[str, Any]]) -> Discovery:
+    discovery = Discovery(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery.start()
+    return discovery
+
+
+def test_a_tenant_with_much_to_look_at_lets_others_in_between() -> None:
+    done: queue.SimpleQueue[str] = queue.SimpleQueue()
+    go_on = threading.Event()
+
+    def long() -> Iterator[None]:
+        for number in itertools.count():
+            done.put(f"step {number}")
+            if go_on.is_set():
+                return
+            time.sleep(0.01)
+            yield
+
+    discovery = following([])
+    discovery.do(long, "storm")
+    assert done.get(timeout=WAIT_S) == "step 0"
+    discovery.do(lambda: go_on.set(), "calm")
+    assert go_on.wait(WAIT_S)
+    discovery.stop()
+
+
+def test_a_thread_that_waits_for_ever_is_left_behind_with_its_tenant(monkeypatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
+    told: list[dict[str, Any]] = []
+    waits, answer = threading.Event(), threading.Event()
+    done: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def hang() -> None:
+        waits.set()
+        answer.wait(WAIT_S)
+        done.put("late")
+
+    discovery = following(told)
+    discovery.do(hang, "hangs")
+    assert waits.wait(WAIT_S)
+    discovery.tend()
+    discovery.do(lambda: done.put("more of it"), "hangs")
+    discovery.do(lambda: done.put("another"), "calm")
+    assert done.get(timeout=WAIT_S) == "another"
+    text = "a file of hangs does not answer"
+    assert told == [{"type": "trouble", "of": "discovery", "text": text}]
+    answer.set()
+    assert done.get(timeout=WAIT_S) == "late"
+    wait_until(lambda: not discovery._left_behind())
+    discovery.do(lambda: done.put("again"), "hangs")
+    assert done.get(timeout=WAIT_S) == "again"
+    discovery.stop()
+    assert discovery._passed_over.take_news() == {
+        "type": "passed_over",
+        "counts": {"waiting": {"hangs": 1}},
+    }
+
+
+def test_looks_follow_the_last_step_of_a_process_only(monkeypatch) -> None:
+    looks: list[int] = []
+    discovery = Discovery(None, -1, fail, PassedOver())  # type: ignore[arg-type]
+    monkeypatch.setattr(discovery._roots, "process", lambda pid, _: looks.append(pid) or iter(()))
+    for _ in range(3):
+        discovery.entered(7)
+    discovery.start()
+    wait_until(lambda: len(looks) >= 10)
+    discovery.stop()
+    assert looks == [7] * 10

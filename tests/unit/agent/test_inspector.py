@@ -14,6 +14,7 @@ from cotenant.agent.devices import Devices
 from cotenant.agent.inspector import Driver, Inspector, look_at_files
 from cotenant.agent.mounts import library_path
 from cotenant.agent.process import Process
+from cotenant.agent.turns import PassedOver
 
 FIRST = "GPU-11111111-2222-3333-4444-555555555555"
 SECOND = "GPU-66666666-7777-8888-9999-000000000000"
@@ -90,7 +91,7 @@ def test_capability_files_tell_the_innermost_instance(tmp_path: Path) -> None:
 def answers(question: dict[str, Any], symbols: Any) -> list[dict[str, Any]]:
     """What the inspector says to a question, and to an empty one after it."""
     told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    asked = Inspector(told.put)
+    asked = Inspector(told.put, PassedOver())
     asked._symbols = symbols
     asked.start()
     empty: dict[str, Any] = {"devices": [], "kernels": [], "texts": []}
@@ -148,7 +149,7 @@ def test_the_inspector_ends_when_the_recorder_is_gone() -> None:
     def tell(_: dict[str, Any]) -> None:
         raise Closed("the other process is gone")
 
-    asked = Inspector(tell)
+    asked = Inspector(tell, PassedOver())
     asked.start()
     asked.ask({"number": 1, "devices": [], "kernels": [], "texts": []})
     asked._thread.join(timeout=20)
@@ -181,3 +182,25 @@ def test_the_files_of_another_process_with_the_same_number_tell_nothing(tmp_path
         itself = look_at_files(Process(os.getpid(), started_ns))
         earlier = look_at_files(Process(os.getpid(), started_ns - 10**9))
     assert (itself["mps"], earlier["mps"]) == (True, False)
+
+
+def test_texts_of_one_tenant_keep_nobody_waiting_and_are_bounded(monkeypatch) -> None:
+    monkeypatch.setattr(inspector, "_TEXTS_MAX", 1009)
+    told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    passed_over = PassedOver()
+    asked = Inspector(told.put, passed_over)
+    asked._symbols = LongTexts()  # type: ignore[assignment]
+    for number in range(1013):
+        asked.ask_text("storm", Process(101, 7), number, 0x1000)
+    asked.ask_text("calm", Process(103, 7), 5, 0x1000)
+    asked.start()
+    texts: list[tuple[int, int]] = []
+    while len(texts) < 1009 + 1:
+        message = told.get(timeout=20)
+        texts += [(text[0], text[2]) for text in message["texts"]]
+    # The calm one waited for one turn of the other.
+    assert texts.index((103, 5)) == 512
+    assert [handle for pid, handle in texts if pid == 101] == list(range(1009))
+    counts = {"names": {"storm": 4}}
+    assert passed_over.take_news() == {"type": "passed_over", "counts": counts}
+    assert (asked._waiting, asked._texts) == ({}, {})

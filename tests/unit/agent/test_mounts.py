@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from cotenant.agent.mounts import Mounted, mounted, overlay_layers
+import pytest
+
+from cotenant.agent.mounts import Mounted, mount_table, mounted, overlay_layers
 
 DOCKER = (
     b"712 29 0:52 / /var/lib/docker/overlay2/aa/merged rw,relatime shared:381 - overlay overlay "
@@ -35,15 +37,29 @@ def test_names_with_separators_in_them_are_whole() -> None:
     assert layers(line) == ("/a:b,c", "/d e")
 
 
-def test_an_overlay_is_searched_by_its_layers_where_all_can_be_found(monkeypatch) -> None:
+def test_an_overlay_is_searched_by_its_layers_where_all_can_be_found() -> None:
     lines = DOCKER + b"\n1 2 0:5 / /m rw - overlay none ro,lowerdir=l/ONE:/a\n"
     lines += b"3 2 0:6 / /proc rw - proc proc rw\n4 2 0:7 / /d\\040e rw - ext4 /dev/vda rw\n"
-    monkeypatch.setattr(Path, "read_bytes", lambda _: lines)
-    assert mounted("self") == [
-        Mounted("/var/lib/docker/overlay2/aa/merged", layers(DOCKER)),
-        Mounted("/m"),
-        Mounted("/d e"),
-    ]
+    merged = Mounted("/var/lib/docker/overlay2/aa/merged", layers(DOCKER))
+    assert mounted(lines) == ([merged, Mounted("/m"), Mounted("/d e")], 0)
+    assert mounted(lines, besides={"/m"}) == ([merged, Mounted("/d e")], 0)
+
+
+def test_of_very_many_mounts_the_newest_are_told_and_the_others_counted() -> None:
+    lines = b"".join(b"%d 1 0:5 / /m%d rw - tmpfs none rw\n" % (n, n) for n in range(100_003))
+    found, left = mounted(lines, besides={"/m100002", "/m3"})
+    assert [mount.point for mount in found] == [f"/m{n}" for n in range(99_746, 100_002)]
+    assert left == 100_003 - 2 - 256
+
+
+def test_a_table_is_read_no_further_than_a_mebibyte(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    line = b"1 1 0:5 / /%s rw - tmpfs none rw\n" % (b"a" * 4000)
+    (tmp_path / "mountinfo").write_bytes(line * 1009)
+    real = open
+    monkeypatch.setattr("builtins.open", lambda _, how: real(tmp_path / "mountinfo", how))
+    assert mount_table(1) == line * ((1 << 20) // len(line))
 
 
 def test_other_mounts_have_no_layers() -> None:

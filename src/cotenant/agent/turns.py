@@ -1,0 +1,128 @@
+"""Who waits for us, and what for: everybody in turn, nobody without bound.
+
+What tenants do becomes work for us: files that they map, programs that they start. One who does
+much of it waits for himself. He has one turn like all others, and beyond a number of things that
+wait for theirs, what he adds is passed over and counted.
+"""
+
+import queue
+import threading
+import time
+from collections import Counter, deque
+from functools import lru_cache
+from typing import Final, Generic, TypeVar
+
+from cotenant.agent.channel import Message
+from cotenant.identity import Owner, parse_line
+
+_T = TypeVar("_T")
+
+OURS: Final = ""  # Work of our own, and of the host's administrator.
+ENDED: Final = "?"  # Of processes that ended before they could be asked.
+
+_EACH_MAX: Final = 4096
+_ALL_MAX: Final = 32768
+# So many that are urgent go before one that is not.
+_STREAK: Final = 8
+_BYTES_MAX: Final = 65536
+_PLACES: Final = (Owner.ROOT, Owner.UNIT, Owner.USER)
+_TOLD_MAX: Final = 64
+_TELL_EVERY_S: Final = 1.0
+_OTHERS: Final = "others"
+
+
+def tenant_of(pid: int) -> str:
+    """The outermost cgroup that the host made for this process; ENDED if it is gone.
+
+    Not the innermost: of those a tenant may make as many as he likes.
+    """
+    try:
+        with open(f"/proc/{pid}/cgroup", errors="surrogateescape") as file:
+            text = file.read(_BYTES_MAX)
+    except OSError:
+        return ENDED
+    return _outermost(text)
+
+
+@lru_cache(1024)
+def _outermost(text: str) -> str:
+    # Version 2 stands last, and is believed first.
+    identities = [parse_line(line) for line in reversed(text.splitlines())]
+    somebody = [identity for identity in identities if identity.owner not in _PLACES]
+    paths = [identity.owner_path for identity in somebody or identities]
+    return next((path for path in paths if path != "/"), "/")
+
+
+class PassedOver:
+    """What was not looked at, because a tenant brought too much of it."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+        self._lock = threading.Lock()
+        self._news = False
+        self._told = -_TELL_EVERY_S
+
+    def add(self, what: str, tenant: str, number: int = 1) -> None:
+        """So many of these, of this tenant."""
+        with self._lock:
+            mine = self._counts.setdefault(what, Counter())
+            mine[tenant if tenant in mine or len(mine) < _TOLD_MAX else _OTHERS] += number
+            self._news = True
+
+    def take_news(self, *, last: bool = False) -> Message | None:
+        """The counts so far, if there is something new to tell; not more than once a second."""
+        now = time.monotonic()
+        with self._lock:
+            if not self._news or (now < self._told + _TELL_EVERY_S and not last):
+                return None
+            self._news, self._told = False, now
+            return {
+                "type": "passed_over",
+                "counts": {what: dict(mine) for what, mine in self._counts.items()},
+            }
+
+
+class Turns(Generic[_T]):
+    """A queue from which each tenant gets one item in turn, the urgent ones first."""
+
+    def __init__(self, each_max: int = _EACH_MAX, all_max: int = _ALL_MAX) -> None:
+        # In the order of their turns.
+        self._urgent: dict[str, deque[_T]] = {}
+        self._other: dict[str, deque[_T]] = {}
+        self._each_max = each_max
+        self._all_max = all_max
+        self._size = 0
+        self._streak = 0
+        self._changed = threading.Condition()
+
+    def put(self, tenant: str, item: _T, *, urgent: bool = True) -> bool:
+        """Whether the item waits now; false if its tenant has enough of them."""
+        with self._changed:
+            line = self._urgent if urgent else self._other
+            mine = line.get(tenant)
+            full = mine and (len(mine) >= self._each_max or self._size >= self._all_max)
+            if full and tenant != OURS:
+                return False
+            line.setdefault(tenant, deque()).append(item)
+            self._size += 1
+            self._changed.notify()
+            return True
+
+    def __len__(self) -> int:
+        return self._size
+
+    def get(self, timeout: float | None = None) -> tuple[str, _T]:
+        """The next item and its tenant; queue.Empty if there is none in time."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._size, timeout):
+                raise queue.Empty
+            waits = bool(self._other) and (not self._urgent or self._streak >= _STREAK)
+            self._streak = 0 if waits else self._streak + 1
+            line = self._other if waits else self._urgent
+            tenant = next(iter(line))
+            mine = line.pop(tenant)
+            item = mine.popleft()
+            if mine:
+                line[tenant] = mine
+            self._size -= 1
+            return tenant, item

@@ -1,0 +1,77 @@
+"""How many files of one tenant are probed at once."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cotenant.agent import libraries as module
+from cotenant.agent.libraries import Libraries
+from cotenant.agent.turns import OURS, PassedOver
+from cotenant.probes.attach import Attachment
+from cotenant.probes.inodes import Inode
+from cotenant.probes.library import Plan
+
+
+class Attached:
+    """An attacher whose links are nothing."""
+
+    def attach(self, path: str, placed: Any) -> Attachment:
+        return Attachment()
+
+
+@pytest.fixture
+def passed_over() -> PassedOver:
+    return PassedOver()
+
+
+@pytest.fixture
+def libraries(monkeypatch: pytest.MonkeyPatch, passed_over: PassedOver) -> Iterator[Libraries]:
+    """Every file is a library of ours."""
+    monkeypatch.setattr(module, "real_inode", lambda _, fd: Inode(0, os.fstat(fd).st_ino, 0))
+    monkeypatch.setattr(module, "plan", lambda *_: Plan(("cuda",), None, (None,)))  # type: ignore[arg-type]
+    monkeypatch.setattr(Libraries, "_awake", lambda *_: [])
+    found = Libraries(Attached(), (), -1, lambda _: None, passed_over)  # type: ignore[arg-type]
+    yield found
+    found.close()
+
+
+def consider(libraries: Libraries, file: Path, tenant: str) -> bool:
+    file.touch()
+    fd = os.open(file, os.O_RDONLY)
+    return libraries.consider(fd, str(file), tenant, mapped_ns=None)
+
+
+def test_a_tenant_has_so_many_files_probed_and_all_others_theirs(
+    libraries: Libraries, passed_over: PassedOver, tmp_path: Path
+) -> None:
+    found = [consider(libraries, tmp_path / f"s{n}", "storm") for n in range(259)]
+    assert found == [True] * 256 + [False] * 3
+    # What is probed already is nobody's twice.
+    assert consider(libraries, tmp_path / "s0", "storm")
+    assert consider(libraries, tmp_path / "s0", "calm")
+    assert consider(libraries, tmp_path / "c0", "calm")
+    assert all(consider(libraries, tmp_path / f"o{n}", OURS) for n in range(307))
+    assert len(libraries) == 256 + 1 + 307
+    told = {"type": "passed_over", "counts": {"libraries": {"storm": 3}}}
+    assert passed_over.take_news() == told
+
+
+def test_a_file_is_probed_again_when_there_is_room(libraries: Libraries, tmp_path: Path) -> None:
+    for n in range(256):
+        assert consider(libraries, tmp_path / f"s{n}", "storm")
+    assert not consider(libraries, tmp_path / "more", "storm")
+    libraries.sweep(set(), linger_ns=0)
+    assert libraries.sweep(set(), linger_ns=0) == 256
+    assert consider(libraries, tmp_path / "more", "storm")
+
+
+def test_descriptors_run_out_for_nobody_but_who_takes_most(
+    libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(libraries, "_descriptors_max", 16)
+    storm = [consider(libraries, tmp_path / f"s{n}", "storm") for n in range(7)]
+    assert storm == [True] * 5 + [False] * 2
+    assert consider(libraries, tmp_path / "c0", "calm")
