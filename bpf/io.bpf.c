@@ -240,7 +240,7 @@ static __noinline int row(const struct followed *followed, const struct owner *o
 	__u64 began;
 	__u16 op;
 
-	if (!followed || !owner || owner_excluded(owner->cgroup_id))
+	if (!followed || !owner || owner_excluded(owner))
 		return 0;
 	op = io_op_of(followed);
 	began = followed->arrived_ns ?: followed->issued_ns;

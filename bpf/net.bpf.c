@@ -100,7 +100,7 @@ static __always_inline void row(const struct sock *sock, const struct owner *own
 	struct net_event *event;
 	struct total *total;
 
-	if (owner_excluded(owner->cgroup_id))
+	if (owner_excluded(owner))
 		return;
 	total = owner_total(owner, KERNEL_FUNCTION(EVENT_NET, moved->op));
 	if (total)

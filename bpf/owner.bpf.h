@@ -17,14 +17,6 @@
 
 VALUES(attribution);
 
-/* Whether the tenant asked to be left alone; by version 2 id. */
-static __always_inline bool_t owner_excluded(__u64 cgroup_id)
-{
-	struct control *now = control();
-
-	return now && now->excludes && bpf_map_lookup_elem(&excluded, &cgroup_id);
-}
-
 struct owner {
 	__u64 cgroup_id;
 	__u64 cgroup_v1_id;
@@ -36,6 +28,17 @@ struct owner {
 	__u16 attribution;
 	__u32 bytes;
 };
+
+/* Whether the tenant asked to be left alone. */
+static __always_inline bool_t owner_excluded(const struct owner *owner)
+{
+	struct control *now = control();
+
+	if (!now || !now->excludes)
+		return 0;
+	return in_excluded(owner->hierarchy, owner->cgroup_id) ||
+	       (owner->cgroup_v1_id && in_excluded(v1_hierarchy, owner->cgroup_v1_id));
+}
 
 static __always_inline bool_t is_kthread(const struct task_struct *task)
 {

@@ -69,6 +69,8 @@ struct {
 	__type(value, __u8);
 } excluded SEC(".maps");
 
+#define EXCLUDED_HIERARCHY_SHIFT 56
+
 /* Bumped when any task changes its cgroup: what a thread remembers of its own is then stale. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -109,17 +111,6 @@ static __always_inline __u64 cgroup_id_of(struct task_struct *task)
 	return task->cgroups->dfl_cgrp->kn->id;
 }
 
-static __always_inline bool_t tenant_excluded(void)
-{
-	struct control *now = control();
-	__u64 cgroup_id;
-
-	if (!now || !now->excludes)
-		return 0;
-	cgroup_id = cgroup_id_of(current_task());
-	return bpf_map_lookup_elem(&excluded, &cgroup_id) != NULL;
-}
-
 /* The task's cgroup in the version 1 hierarchy that the agent chose. */
 static __always_inline __u64 v1_cgroup_id(struct css_set *set)
 {
@@ -143,6 +134,30 @@ static __always_inline __u64 v1_cgroup_id(struct css_set *set)
 		break;
 	}
 	return state ? BPF_CORE_READ(state, cgroup, kn, id) : 0;
+}
+
+/* Each hierarchy numbers its cgroups from 1. */
+static __always_inline bool_t in_excluded(__u64 hierarchy, __u64 cgroup_id)
+{
+	__u64 key = hierarchy << EXCLUDED_HIERARCHY_SHIFT | cgroup_id;
+
+	return bpf_map_lookup_elem(&excluded, &key) != NULL;
+}
+
+/* Out of line: few hosts exclude anybody. */
+static __noinline int current_excluded(void)
+{
+	struct css_set *set = current_task()->cgroups;
+	__u64 v1_id = v1_cgroup_id(set);
+
+	return in_excluded(0, set->dfl_cgrp->kn->id) || (v1_id && in_excluded(v1_hierarchy, v1_id));
+}
+
+static __always_inline bool_t tenant_excluded(void)
+{
+	struct control *now = control();
+
+	return now && now->excludes && current_excluded();
 }
 
 /* The total of this key, made on first use; NULL when the maps are full. */

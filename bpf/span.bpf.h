@@ -148,10 +148,10 @@ static __always_inline struct host_event *host_row(struct total *total,
 	struct owner owner = {};
 	struct host_event *row;
 
-	if (owner_excluded(sched->cgroup_id))
-		return NULL;
 	owner.cgroup_id = sched->cgroup_id;
 	owner.cgroup_v1_id = sched->v1_id;
+	if (owner_excluded(&owner))
+		return NULL;
 	row = row_reserve(total, &owner, EVENT_HOST, sizeof(*row));
 	if (!row)
 		return NULL;

@@ -124,7 +124,7 @@ static __noinline int row(const struct owner *owner, const struct flow *flow, __
 	struct tcp_event *event;
 	struct total *total;
 
-	if (!owner || !flow || owner_excluded(owner->cgroup_id))
+	if (!owner || !flow || owner_excluded(owner))
 		return 0;
 	total = owner_total(owner, KERNEL_FUNCTION(EVENT_TCP, op));
 	if (total)

@@ -4,9 +4,12 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.kernel.conftest import COTENANT, SIM, Cgroup, record, sim_environment
 
 STEPS = 23
+V1_MEMORY = Path("/sys/fs/cgroup/memory")
 
 
 def run(cgroup: Cgroup, log: Path) -> None:
@@ -39,6 +42,34 @@ def test_an_excluded_tenant_is_never_recorded_and_others_are(
         "where cgroup_path like '%hidden%' and family = 'cuda'"
     )
     assert totals == [{"n": 0}]
+
+
+@pytest.mark.skipif(not V1_MEMORY.is_dir(), reason="here only version 2 names cgroups")
+def test_a_tenant_that_only_version_1_names_is_excluded_too(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('exclude = ["*/hidden-*"]\n')
+    with record(store, "--config", str(config)) as recording:
+        hidden = Cgroup(V1_MEMORY / f"hidden-{cgroup.name}")
+        hidden.path.mkdir()
+        try:
+            run(hidden, tmp_path / "a")
+        finally:
+            hidden.path.rmdir()
+        run(cgroup, tmp_path / "b")
+    rows = recording.sql(
+        "select cgroup_path, count(*) as n from cuda_events join containers using (cgroup_id) "
+        "where op = 'launch' group by all"
+    )
+    assert rows == [{"cgroup_path": f"/{cgroup.name}", "n": STEPS}]
+    for table in ("host_events", "net_events", "totals"):
+        family = "and family = 'cuda'" if table == "totals" else ""
+        told = recording.sql(
+            f"select count(*) as n from {table} join containers using (cgroup_id) "
+            f"where cgroup_path like '%/hidden-%' {family}"
+        )
+        assert told == [{"n": 0}]
 
 
 def test_a_rule_renames_a_tenant_everywhere(cgroup: Cgroup, store: Path, tmp_path: Path) -> None:

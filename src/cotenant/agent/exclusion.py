@@ -18,7 +18,12 @@ from cotenant.identity.walk import mounts, survey, walk
 from cotenant.probes import syscalls
 from cotenant.schema.layouts import CONTROL
 
-_V2: Final = 0
+_HIERARCHY_SHIFT: Final = 56  # EXCLUDED_HIERARCHY_SHIFT of the programs.
+
+
+def _entry(hierarchy: int, kernel_id: int) -> bytes:
+    """How the programs write a cgroup: each hierarchy numbers its own from 1."""
+    return (hierarchy << _HIERARCHY_SHIFT | kernel_id).to_bytes(8, "little")
 
 
 class Exclusion:
@@ -29,7 +34,7 @@ class Exclusion:
         self._patterns: Sequence[str] = config.exclude
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         self._ledger = Ledger(os.uname().nodename, boot, rules=config.rules)
-        self._by_key: dict[str, set[int]] = {}
+        self._by_key: dict[str, set[tuple[int, int]]] = {}
         self._lock = threading.Lock()
         if not self._patterns:
             return
@@ -44,25 +49,26 @@ class Exclusion:
 
     def born(self, hierarchy: int, kernel_id: int, path: str) -> None:
         """A cgroup exists at this path."""
-        if not self._patterns or hierarchy != _V2:
+        if not self._patterns:
             return
         with self._lock:
             self._ledger.born(hierarchy, kernel_id, path)
-            self._by_key.setdefault(parse_path(path).subject_path, set()).add(kernel_id)
-            self._judge(kernel_id)
+            alike = self._by_key.setdefault(parse_path(path).subject_path, set())
+            alike.add((hierarchy, kernel_id))
+            self._judge(hierarchy, kernel_id)
 
     def gone(self, hierarchy: int, kernel_id: int, path: str) -> None:
         """A cgroup is no more."""
-        if not self._patterns or hierarchy != _V2:
+        if not self._patterns:
             return
         key = parse_path(path).subject_path
         with self._lock:
-            self._by_key.get(key, set()).discard(kernel_id)
+            self._by_key.get(key, set()).discard((hierarchy, kernel_id))
             if not self._by_key.get(key):
                 self._by_key.pop(key, None)
             self._ledger.removed(hierarchy, kernel_id, 1)
             self._ledger.forget(2)
-        syscalls.map_delete(self._fd, kernel_id.to_bytes(8, "little"))
+        syscalls.map_delete(self._fd, _entry(hierarchy, kernel_id))
 
     def named(self, key: str, names: Names) -> None:
         """A runtime said who this is."""
@@ -70,9 +76,9 @@ class Exclusion:
             return
         with self._lock:
             self._ledger.named(key, names, 0)
-            for kernel_id in self._by_key.get(key, ()):
-                self._judge(kernel_id)
+            for cgroup in self._by_key.get(key, ()):
+                self._judge(*cgroup)
 
-    def _judge(self, kernel_id: int) -> None:
-        if self._ledger.excludes(_V2, kernel_id, self._patterns):
-            syscalls.map_update(self._fd, kernel_id.to_bytes(8, "little"), b"\1")
+    def _judge(self, hierarchy: int, kernel_id: int) -> None:
+        if self._ledger.excludes(hierarchy, kernel_id, self._patterns):
+            syscalls.map_update(self._fd, _entry(hierarchy, kernel_id), b"\1")
