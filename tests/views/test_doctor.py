@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> Path:
     row.hear([{"type": "library", **library} for library in LIBRARIES])
     coverage = Layers("both")
     coverage.by_process = {Process(101, 1): [7, 5, 0], Process(103, 1): [1511, 1511, 0]}
-    row.layers(coverage)
+    row.layers(coverage, processes=True)
     with StoreWriter(tmp_path / "store", node="n", boot_id="b") as writer:
         writer.replace("sessions", row.table(0))
         writer.seal(1_790_000_000_000_000_000)

@@ -18,7 +18,7 @@ from cotenant.schema.events import ENUMS
 ENOUGH: Final = 1000
 _LAUNCH: Final = next(n for n, text in ENUMS["cuda_op"].items() if text == "launch")
 _KEY: Final = ("pid", "process_start_ns", "handle", "op", "api", "function")
-_PROCESSES_MAX: Final = 4096
+_PROCESSES_MAX: Final = 64
 
 
 class Layers:
@@ -31,7 +31,8 @@ class Layers:
         self._gave_up = False
         self.matched = 0
         self.unmatched = 0
-        # Launches by process: seen through the runtime, matched, and of the driver alone.
+        # Launches by process: seen through the runtime, matched, and of the driver alone. Of those
+        # that launched last: containers come and go.
         self.by_process: dict[Process, list[int]] = {}
 
     def see(self, batch: Batch, names: KernelNames) -> None:
@@ -45,9 +46,10 @@ class Layers:
         api, inner = BY_ID.get(int(entry["api"])), BY_ID.get(int(entry["function"]))
         if api is None or inner is None:
             return
-        if len(self.by_process) >= _PROCESSES_MAX and process not in self.by_process:
-            self.by_process.pop(next(iter(self.by_process)))
-        seen = self.by_process.setdefault(process, [0, 0, 0])
+        seen = self.by_process.pop(process, [0, 0, 0])
+        self.by_process[process] = seen
+        if len(self.by_process) > _PROCESSES_MAX:
+            del self.by_process[next(iter(self.by_process))]
         named = bool(names.eras(process, int(entry["handle"]), 0))
         if api.library is Library.CUDART:
             seen[0] += count

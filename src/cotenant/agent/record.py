@@ -48,7 +48,9 @@ from cotenant.store import retention
 from cotenant.store.writer import StoreWriter
 
 _TOTALS_EVERY_S: Final = 1.0
-_FORGET_EVERY: Final = 16  # Readings of the totals.
+# Readings of the totals.
+_FORGET_EVERY: Final = 16
+_COVERAGE_EVERY: Final = 8
 _FORGET_AFTER_NS: Final = 60_000_000_000
 _END_NS: Final = 1 << 62
 _UMASK: Final = 0o027  # The store's modes come out as they should: none can be changed later.
@@ -266,7 +268,6 @@ class Recorder:
                     "the attaching process died; what was recorded is kept"
                 ) from None
         self._gpus.hear(self._heard)
-        self._session.layers(self._gpus.layers)
 
     def _tell_totals(self, now_ns: int, *, last: bool = False) -> None:
         """What was counted and what became of it; visible with the next seal."""
@@ -284,6 +285,8 @@ class Recorder:
         sent = counters.get("orphan_rows", 0) - counters.get("orphan_lost", 0)
         losses.orphans = sent - counters.get("orphan_shed", 0)
         self._session.note(**counters)
+        told = last or self._readings % _COVERAGE_EVERY == 0
+        self._session.layers(self._gpus.layers, processes=told)
         self._session.trouble(
             store=self._keeper.trouble,
             upkeep=self._upkeep.trouble,

@@ -85,17 +85,18 @@ class SessionRow:
             told["refused"].append({k: message[k] for k in ("pid", "name", "refused")})
         self.changed = True
 
-    def layers(self, layers: Layers) -> None:
-        """Which layers are probed, and what each process showed at each."""
-        text = layers.describe()
-        coverage = json.dumps(
-            [
-                {"pid": p.pid, "runtime": seen[0], "matched": seen[1], "driver_alone": seen[2]}
-                for p, seen in layers.by_process.items()
-            ]
-        )
-        if (text, coverage) != (self._row["layers"], self._row["coverage"]):
-            self._row |= {"layers": text, "coverage": coverage}
+    def layers(self, layers: Layers, *, processes: bool) -> None:
+        """Which layers are probed, and what the last processes showed at each."""
+        told = {"layers": layers.describe()}
+        if processes:
+            told["coverage"] = json.dumps(
+                [
+                    {"pid": p.pid, "runtime": seen[0], "matched": seen[1], "driver_alone": seen[2]}
+                    for p, seen in layers.by_process.items()
+                ]
+            )
+        if told != {key: self._row[key] for key in told}:
+            self._row |= told
             self.changed = True
 
     def note(self, **notes: Any) -> None:

@@ -104,7 +104,7 @@ SESSIONS: Final = Table(
         Column("hierarchy", "string", "which cgroup hierarchy names tenants", False),
         Column("libraries", "string", "per library: path, probes attached, refused and why (JSON)"),
         Column("attach_gap_ns", "int64", "longest time a library was mapped before its probes"),
-        Column("coverage", "string", "per process: launches seen at each layer (JSON)"),
+        Column("coverage", "string", "launches seen at each layer, by process; the last 64 (JSON)"),
         Column("notes", "string", "what else the recording has to say about itself (JSON)"),
     ),
     snapshot=True,
