@@ -94,7 +94,7 @@ static void step_serve(struct worker *w, uint64_t step)
 	}
 }
 
-/* Large kernels without a pause: the neighbour nobody wants. */
+/* Large kernels, a wait now and then: the neighbour nobody wants. */
 static void step_noisy(struct worker *w, uint64_t step)
 {
 	void *stream = stream_of(w, step);

@@ -22,6 +22,7 @@ struct options options = {
 	.story = "mix",
 	.steps = 101,
 	.seed = 1,
+	.burst = 1,
 	.kernels = 3,
 	.threads = 1,
 	.streams = 1,
@@ -165,11 +166,11 @@ static void wait_turn(struct worker *w)
 {
 	struct timespec at;
 
-	if (options.rate <= 0)
+	if (options.rate <= 0 || w->turn++ % options.burst)
 		return;
 	if (!w->next)
 		w->next = now_ns();
-	w->next += (int64_t)(1e9 / options.rate);
+	w->next += (int64_t)(1e9 * (double)options.burst / options.rate);
 	at.tv_sec = w->next / 1000000000LL;
 	at.tv_nsec = w->next % 1000000000LL;
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
@@ -283,8 +284,8 @@ static _Noreturn void usage(void)
 	fprintf(stderr,
 		"usage: workload [STORY] [--api driver|runtime12|runtime13] [--steps N] [--seed "
 		"N]\n"
-		"  [--rate STEPS_PER_SECOND] [--kernels 1-16] [--threads N] [--streams 1-64] "
-		"[--device N]\n"
+		"  [--rate STEPS_PER_SECOND [--burst STEPS]] [--kernels 1-16] [--threads N] "
+		"[--streams 1-64] [--device N]\n"
 		"  [--spin-us US | --spin-loops N] [--checkpoint FILE]\n"
 		"  [--ready FILE] [--start-on FILE] [--pause-after STEPS --resume-on FILE]\n"
 		"  [--ranks N --rank R --id-file FILE]\n"
@@ -308,6 +309,7 @@ enum {
 	O_STEPS,
 	O_SEED,
 	O_RATE,
+	O_BURST,
 	O_KERNELS,
 	O_THREADS,
 	O_STREAMS,
@@ -329,6 +331,7 @@ static const struct option long_options[] = {
 	{ "steps", 1, NULL, O_STEPS },
 	{ "seed", 1, NULL, O_SEED },
 	{ "rate", 1, NULL, O_RATE },
+	{ "burst", 1, NULL, O_BURST },
 	{ "kernels", 1, NULL, O_KERNELS },
 	{ "threads", 1, NULL, O_THREADS },
 	{ "streams", 1, NULL, O_STREAMS },
@@ -353,6 +356,7 @@ static void take_option(int option, const char *value)
 	case O_STEPS: options.steps = whole(value, UINT64_MAX); break;
 	case O_SEED: options.seed = whole(value, UINT64_MAX); break;
 	case O_RATE: options.rate = positive(value); break;
+	case O_BURST: options.burst = whole(value, UINT64_MAX); break;
 	case O_KERNELS: options.kernels = whole(value, INT_MAX); break;
 	case O_THREADS: options.threads = whole(value, INT_MAX); break;
 	case O_STREAMS: options.streams = whole(value, INT_MAX); break;
@@ -381,7 +385,7 @@ int main(int argc, char **argv)
 		options.story = argv[optind];
 	run_step = story_find(options.story);
 	if (!run_step || options.kernels < 1 || options.kernels > KERNELS || options.threads < 1 ||
-	    options.streams < 1 || options.streams > 64)
+	    options.streams < 1 || options.streams > 64 || !options.burst)
 		usage();
 	calibrate();
 	check(options.api->open(options.kernels), "loading");

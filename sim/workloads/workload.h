@@ -63,7 +63,7 @@ extern void (*const kernel_stubs[KERNELS])(void);
 struct options {
 	const struct api *api;
 	const char *story, *start_on, *ready, *pause_file, *checkpoint, *id_file;
-	uint64_t steps, seed, pause_after, spin_loops;
+	uint64_t steps, seed, burst, pause_after, spin_loops;
 	double rate, spin_us;
 	int kernels, threads, streams, device, rank, ranks;
 };
@@ -80,7 +80,8 @@ struct worker {
 	void *streams[64];
 	void *device_memory, *host_memory;
 	void *comm;
-	int64_t next; /* when the next step is due */
+	uint64_t turn;
+	int64_t next; /* when the next burst of steps is due */
 };
 
 #define BATCH_BYTES 65536

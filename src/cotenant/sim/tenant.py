@@ -20,7 +20,10 @@ class Tenant:
 
 
 def demo_tenants(seconds: float) -> tuple[Tenant, ...]:
-    """Three tenants that share a GPU for about so long: a training job, a server, a nuisance."""
+    """Three tenants that share a GPU for about so long: a training job, a server, a nuisance.
+
+    The nuisance has work for half of the time: how slow the others are without it shows too.
+    """
     rank = _words(
         f"train --api runtime13 --kernels 2 --rate 20 --seed 1 --steps {20 * seconds:.0f}"
     )
@@ -31,10 +34,25 @@ def demo_tenants(seconds: float) -> tuple[Tenant, ...]:
         Tenant(
             "train",
             ((*job, "--rank", "0", "--checkpoint", "/tmp/checkpoint"), (*job, "--rank", "1")),
+            environment=_kernel_ns("gemm=14000000,softmax=6000000"),
         ),
-        Tenant("serve", (_words(serve),), library_place="/opt/serve/lib"),
-        Tenant("noisy", (_words(noisy),), library_place="/usr/local/cuda/lib64"),
+        Tenant(
+            "serve",
+            (_words(serve),),
+            library_place="/opt/serve/lib",
+            environment=_kernel_ns("*=500000"),
+        ),
+        Tenant(
+            "noisy",
+            (_words(f"{noisy} --burst 64"),),
+            library_place="/usr/local/cuda/lib64",
+            environment=_kernel_ns("*=2500000"),
+        ),
     )
+
+
+def _kernel_ns(times: str) -> dict[str, str]:
+    return {"COTENANT_SIM_KERNEL_NS": times}
 
 
 def _words(line: str) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ CPU: Final = "cpu"
 NETWORK: Final = "network"
 
 _MOSTLY: Final = 0.5
+_FEWEST: Final = 5
+_ENOUGH: Final = 0.1  # Of the time: what hardly ever runs cannot show that it is not slowed.
 _COPY_BYTES_PER_NS: Final = 25.0  # About what a PCIe link moves.
 _WAITS: Final = """
 select tenant, node, waited_from_ns, waited_ns * weight as waited_ns
@@ -81,6 +83,16 @@ def _excess(spans: Spans, shared: NDArray[np.bool_], alone: NDArray[np.bool_]) -
     return excess
 
 
+def _only_collectives(
+    spans: Spans, shared: NDArray[np.bool_], alone: NDArray[np.bool_], excess: float
+) -> bool:
+    """Whether spans with collectives are longer, and the others, of which there are enough, not."""
+    plain = shared & (spans.collectives == 0)
+    length = spans.end - spans.start
+    enough = plain.sum() >= _FEWEST and length[plain].sum() >= _ENOUGH * length[shared].sum()
+    return bool(enough) and _excess(spans, plain, alone) < (1 - _MOSTLY) * excess
+
+
 def cause_of(gpu: Gpu, victim: Tenant, other: Tenant, waits: Waits) -> str:
     """The likeliest cause of a slowdown that is there."""
     spans = victim.spans.only(victim.spans.usable)
@@ -91,11 +103,8 @@ def cause_of(gpu: Gpu, victim: Tenant, other: Tenant, waits: Waits) -> str:
     usual = float(waited[alone].sum()) / max(int(alone.sum()), 1)
     if excess > 0 and float((waited[shared] - usual).sum()) > _MOSTLY * excess:
         return CPU
-    with_collectives = spans.collectives > 0
-    if with_collectives.any() and excess > 0:
-        plain = _excess(spans, shared & ~with_collectives, alone)
-        if plain < (1 - _MOSTLY) * excess and (shared & ~with_collectives).sum() >= 5:
-            return NETWORK
+    if excess > 0 and _only_collectives(spans, shared, alone, excess):
+        return NETWORK
     if _copy_share(spans) > _MOSTLY and _copy_share(other.spans) > _MOSTLY:
         return COPIES
     modes = {waits.modes.get(victim.name), waits.modes.get(other.name)}
