@@ -133,6 +133,6 @@ def _answer(store: Path, began_ns: int) -> None:
             for missing in text.incompleteness(answer.standing):
                 print(missing)
     here = option("--store", str(store))
-    print(f"\nNext: cotenant tenants {here}")
+    print(f"\nNext: cotenant explain {here}")
     print(f'      cotenant sql {here} "from cuda_events limit 5"')
     print(f"      cotenant ask {here}")
