@@ -1,6 +1,5 @@
 """The recorder: drain, name, identify, append, seal; one loop until told to stop."""
 
-import grp
 import os
 import threading
 import time
@@ -34,11 +33,11 @@ from cotenant.agent.privileges import confine_writes, drop_capabilities, need_ro
 from cotenant.agent.rollups import Rollups
 from cotenant.agent.seccomp import refuse_calls
 from cotenant.agent.session import SessionRow
-from cotenant.agent.settings import Hierarchy, Settings, choose_hierarchy
+from cotenant.agent.settings import Hierarchy, Settings, choose_hierarchy, store_group
 from cotenant.agent.throttle import Throttle
 from cotenant.agent.totals import Totals
 from cotenant.agent.upkeep import Upkeep
-from cotenant.errors import CotenantError, StoreError, UsageError
+from cotenant.errors import CotenantError
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.names import Names
 from cotenant.identity.walk import mounts, survey
@@ -77,7 +76,7 @@ class Recorder:
         self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         hierarchy = choose_hierarchy(settings.hierarchy)
         self._writer = StoreWriter(
-            settings.store, node=self.node, boot_id=self.boot_id, gid=_group(settings.group)
+            settings.store, node=self.node, boot_id=self.boot_id, gid=store_group(settings.group)
         )
         # The store is ours by now: only then is anything attached.
         self._helper = helper
@@ -386,17 +385,3 @@ def _told(settings: Settings, hierarchy: Hierarchy) -> Message:
             "host_all": int(settings.host_rows == "all"),
         },
     }
-
-
-def _group(asked: str | None) -> int | None:
-    try:
-        return grp.getgrnam(asked or "cotenant").gr_gid
-    except KeyError:
-        if asked is None:
-            return None
-        raise UsageError(
-            f"--group {asked}: there is no such group; make it, or name another"
-        ) from None
-
-
-__all__ = ["Progress", "Recorder", "StoreError"]

@@ -1,5 +1,6 @@
 """What a recording is told, in one place."""
 
+import grp
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -83,3 +84,15 @@ def choose_hierarchy(asked: str) -> Hierarchy:
             in_use = any(mount.hierarchy == 0 for mount in mounts())
             return Hierarchy(controller, mounted[controller], Preference(v2_in_use=in_use))
     return Hierarchy(None, 0)
+
+
+def store_group(asked: str | None) -> int | None:
+    """The group that may read a store: the one asked for, else cotenant's if there is one."""
+    try:
+        return grp.getgrnam(asked or "cotenant").gr_gid
+    except KeyError:
+        if asked is None:
+            return None
+        raise UsageError(
+            f"--group {asked}: there is no such group; make it, or name another"
+        ) from None
