@@ -3,7 +3,8 @@
     python bench/soak.py [--minutes 60] [--rate 20000]
 
 Each container is a real one, with a library of its own that nobody has seen before, and makes a
-known number of calls: all of them must be in the store at the end.
+known number of calls as soon as it runs: how many of them are in the store at
+the end says whether the probes came before them.
 """
 
 import argparse
