@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -241,6 +243,26 @@ def test_a_runaway_question_ends_and_the_next_is_answered(served, sql):
     assert reply.status == 400
     assert "ask for" in reply.error or "no answer after" in reply.error
     assert served.sql("SELECT 41 + 1 AS n").json["rows"] == [[42]]
+
+
+def test_whoever_answers_a_page_can_change_no_file(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    script = """
+import os, sys
+from cotenant.views.web.worker import Bounds, _confine
+_confine(Bounds())
+for change in (os.unlink, lambda path: os.truncate(path, 0), lambda path: open(path, "w")):
+    try:
+        change(sys.argv[1])
+    except PermissionError:
+        print("refused")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, precious], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["refused"] * 3
+    assert precious.read_text() == "precious"
 
 
 def test_an_answer_has_at_most_so_many_rows(served):

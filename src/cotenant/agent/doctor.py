@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.agent.naming import source_settings
-from cotenant.agent.privileges import confine_writes, drop_capabilities
+from cotenant.agent.privileges import drop_capabilities
 from cotenant.agent.search import find_libraries
 from cotenant.agent.settings import choose_hierarchy, v1_hierarchies
 from cotenant.agent.watch import Watch
@@ -19,6 +19,7 @@ from cotenant.errors import CotenantError, StoreError
 from cotenant.identity import parse_path
 from cotenant.identity.resolver import default_resolver
 from cotenant.identity.walk import mounts, walk
+from cotenant.landlock import confine_writes
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Method
 from cotenant.probes.features import why_not

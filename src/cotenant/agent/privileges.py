@@ -18,13 +18,6 @@ _PR_CAP_AMBIENT: Final = 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 _SYS_CAPSET: Final = 126
 _CAPABILITY_VERSION_3: Final = 0x20080522
-_SYS_LANDLOCK_CREATE: Final = 444
-_SYS_LANDLOCK_ADD: Final = 445
-_SYS_LANDLOCK_RESTRICT: Final = 446
-_LANDLOCK_VERSION: Final = 1
-# Every right to change files that the first version of Landlock knows, and one of the third.
-_WRITES: Final = sum(1 << bit for bit in (1, 4, 5, 6, 7, 8, 9, 10, 11, 12))
-_TRUNCATE: Final = 1 << 14
 
 
 def need_root() -> None:
@@ -80,22 +73,3 @@ def _permitted() -> int:
         if line.startswith("CapPrm:"):
             return int(line.split()[1], 16)
     return 0
-
-
-def confine_writes(directory: Path) -> bool:
-    """Allow changes to files below one directory only; false where the kernel has no Landlock."""
-    version = int(_libc.syscall(_SYS_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION))
-    writes = _WRITES | (_TRUNCATE if version >= 3 else 0)
-    ruleset = ctypes.create_string_buffer(struct.pack("Q", writes), 8)
-    rules = int(_libc.syscall(_SYS_LANDLOCK_CREATE, ruleset, 8, 0))
-    if rules < 0:
-        return False
-    place = os.open(directory, os.O_PATH | os.O_CLOEXEC)
-    try:
-        beneath = ctypes.create_string_buffer(struct.pack("=Qi", writes, place), 12)
-        if _libc.syscall(_SYS_LANDLOCK_ADD, rules, 1, beneath, 0):
-            return False
-        return not _libc.syscall(_SYS_LANDLOCK_RESTRICT, rules, 0)
-    finally:
-        os.close(place)
-        os.close(rules)

@@ -29,7 +29,7 @@ from cotenant.agent.helper_process import HelperProcess
 from cotenant.agent.keeper import Keeper
 from cotenant.agent.limits import Limits
 from cotenant.agent.notify import Notify
-from cotenant.agent.privileges import confine_writes, drop_capabilities, need_root
+from cotenant.agent.privileges import drop_capabilities, need_root
 from cotenant.agent.rollups import Rollups
 from cotenant.agent.seccomp import refuse_calls
 from cotenant.agent.session import SessionRow
@@ -41,6 +41,7 @@ from cotenant.errors import CotenantError
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.names import Names
 from cotenant.identity.walk import mounts, survey
+from cotenant.landlock import confine_writes
 from cotenant.probes.programs import FACTS_RING_BYTES
 from cotenant.schema.events import RECORDS
 from cotenant.store import retention

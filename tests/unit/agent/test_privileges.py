@@ -11,7 +11,7 @@ from cotenant.agent.seccomp import Call, HelperCall, RecorderCall
 _BEGIN = """
 import ctypes, errno, os, sys
 from pathlib import Path
-from cotenant.agent.privileges import confine_writes
+from cotenant.landlock import confine_writes
 from cotenant.agent.seccomp import refuse_calls
 libc = ctypes.CDLL(None, use_errno=True)
 def made(number, *words):

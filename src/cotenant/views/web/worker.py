@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cotenant.errors import CotenantError, QuestionError, TooLarge
+from cotenant.landlock import confine_writes
 from cotenant.query.command import option
 from cotenant.query.session import Limits, Session
 from cotenant.views import text
@@ -135,6 +136,7 @@ def _confine(bounds: Bounds) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    confine_writes(None)
 
 
 def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bounds) -> None:
