@@ -29,7 +29,7 @@ from cotenant.agent.channel import Closed, Message, trouble
 from cotenant.agent.libraries import Libraries
 from cotenant.agent.root_search import Once, RootSearch, Steps, surviving
 from cotenant.agent.search import looks_like_library
-from cotenant.agent.turns import OURS, PassedOver, Turns, tenant_of
+from cotenant.agent.turns import MOUNTS, OURS, PassedOver, Turns, tenant_of
 from cotenant.agent.watch import Mapped
 from cotenant.probes.inodes import Inode, all_code_mappings, inodes_of
 from cotenant.probes.roots import open_file, open_mapping, open_root
@@ -45,7 +45,6 @@ _SCAN_STEP_S: Final = 0.003
 _SCANNED_MAX: Final = 16384  # Of one tenant.
 _PATIENCE_S: Final = 5.0
 _LEFT_BEHIND_MAX: Final = 16
-_MOUNTS: Final = "the host's mounts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +174,7 @@ class Discovery:
 
     def mounted(self, layers: list[str]) -> None:
         """The host has mounted something made of these directories: perhaps a container's root."""
-        self._put(_MOUNTS, lambda: self._roots.host_layers(layers), "mounts")
+        self._put(MOUNTS, lambda: self._roots.host_layers(layers), "mounts")
 
     def rest(self, functions: frozenset[int], number: int) -> None:
         """These functions cost too much: no probes on them until told otherwise."""

@@ -17,11 +17,14 @@ from cotenant.identity import Owner, parse_line
 
 _T = TypeVar("_T")
 
-OURS: Final = ""  # Work of our own, and of the host's administrator.
+OURS: Final = ""  # Work of our own.
+MOUNTS: Final = "the host's mounts"
 ENDED: Final = "?"  # Of processes that ended before they could be asked.
 
 _EACH_MAX: Final = 4096
 _ALL_MAX: Final = 32768
+# No tenant's doing, and a container's root is mounted before all else: every other turn.
+_FIRST: Final = (OURS, MOUNTS)
 # So many that are urgent go before one that is not.
 _STREAK: Final = 8
 _BYTES_MAX: Final = 65536
@@ -93,6 +96,7 @@ class Turns(Generic[_T]):
         self._all_max = all_max
         self._size = 0
         self._streak = 0
+        self._was_first = False
         self._changed = threading.Condition()
 
     def put(self, tenant: str, item: _T, *, urgent: bool = True) -> bool:
@@ -120,6 +124,9 @@ class Turns(Generic[_T]):
             self._streak = 0 if waits else self._streak + 1
             line = self._other if waits else self._urgent
             tenant = next(iter(line))
+            if not self._was_first:
+                tenant = next((first for first in _FIRST if first in line), tenant)
+            self._was_first = tenant in _FIRST
             mine = line.pop(tenant)
             item = mine.popleft()
             if mine:

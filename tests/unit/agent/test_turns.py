@@ -5,7 +5,7 @@ import queue
 
 import pytest
 
-from cotenant.agent.turns import ENDED, OURS, PassedOver, Turns, tenant_of
+from cotenant.agent.turns import ENDED, MOUNTS, OURS, PassedOver, Turns, tenant_of
 
 CONTAINER = "a" * 64
 
@@ -23,6 +23,16 @@ def test_each_tenant_has_one_item_in_turn() -> None:
     found = taken(turns, 5)
     assert found == [("storm", 0), ("one", 1), ("two", 2), ("storm", 1), ("storm", 2)]
     assert len(turns) == 1009 - 3
+
+
+def test_what_the_host_mounts_waits_for_one_tenant_at_most() -> None:
+    turns: Turns[int] = Turns()
+    for number in range(5):
+        assert turns.put(f"t{number}", number)
+    for number in range(3):
+        assert turns.put(MOUNTS, number)
+    found = [tenant for tenant, _ in taken(turns, 8)]
+    assert found == [MOUNTS, "t0", MOUNTS, "t1", MOUNTS, "t2", "t3", "t4"]
 
 
 def test_what_is_urgent_goes_first_but_not_for_ever() -> None:
