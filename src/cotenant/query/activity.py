@@ -14,20 +14,29 @@ class Part:
     table: str
     columns: dict[str, str]  # Name to SQL, over the window's rows of one cgroup.
     level: str | None = None  # The key whose last row before the window's end counts.
+    calls: bool = False  # Rows have ``began`` (in the window) and ``within_ns`` (their part of it).
 
 
 _LAUNCH: Final = "op IN ('launch', 'graph_launch')"
+_WITHIN: Final = "sum(within_ns * weight) FILTER (within_ns > 0)"
+# A call that began before the window is looked for so far back.
+_BEFORE_NS: Final = 10_000_000_000
 
 _PARTS: Final = (
     Part(
         "cuda_events",
         {
-            "launches": f"sum(weight) FILTER ({_LAUNCH})",
-            "cuda_ns": "sum(duration_ns * weight)",
-            "copied_bytes": "sum(bytes * weight) FILTER (op = 'memcpy')",
+            "launches": f"sum(weight) FILTER (began AND {_LAUNCH})",
+            "cuda_ns": _WITHIN,
+            "copied_bytes": "sum(bytes * weight) FILTER (began AND op = 'memcpy')",
         },
+        calls=True,
     ),
-    Part("nccl_events", {"nccl_calls": "sum(weight)", "nccl_ns": "sum(duration_ns * weight)"}),
+    Part(
+        "nccl_events",
+        {"nccl_calls": "sum(weight) FILTER (began)", "nccl_ns": _WITHIN},
+        calls=True,
+    ),
     Part(
         "totals",
         {
@@ -61,9 +70,23 @@ def _in_flight(start_ns: int, end_ns: int) -> str:
 
 def _part(part: Part, start_ns: int, end_ns: int) -> str:
     columns = ", ".join(f"{sql} AS {name}" for name, sql in part.columns.items())
-    window = f"WHERE timestamp_ns >= {start_ns} AND timestamp_ns < {end_ns}"
-    source = f"{part.table} {window}" if part.level is None else _last(part, end_ns)
+    if part.level is not None:
+        source = _last(part, end_ns)
+    elif part.calls:
+        source = _calls(part, start_ns, end_ns)
+    else:
+        source = f"{part.table} WHERE timestamp_ns >= {start_ns} AND timestamp_ns < {end_ns}"
     return f"SELECT cgroup_id, {columns} FROM {source} GROUP BY cgroup_id"
+
+
+def _calls(part: Part, start_ns: int, end_ns: int) -> str:
+    """Calls that were under way in the window: how much of it each took."""
+    clipped = f"least(timestamp_ns + duration_ns, {end_ns}) - greatest(timestamp_ns, {start_ns})"
+    return (
+        f"(SELECT *, timestamp_ns >= {start_ns} AS began, {clipped} AS within_ns "
+        f"FROM {part.table} "
+        f"WHERE timestamp_ns >= {start_ns - _BEFORE_NS} AND timestamp_ns < {end_ns})"
+    )
 
 
 def _last(part: Part, end_ns: int) -> str:
