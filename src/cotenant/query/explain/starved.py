@@ -10,7 +10,8 @@ NEEDS: Final = ("host_events", "cpu_waits")
 STARVED: Final = 0.10  # Of a thread's time without a CPU.
 MOSTLY: Final = 0.5
 
-# The kernel says who had the CPU in each wait: cause and effect are one record.
+# The kernel says who had the CPU in each wait: cause and effect are one record. A wait of which it
+# does not say so proves nothing.
 _WAITS: Final = """
 with threads as (
     select node, tid, max(timestamp_ns + coalesce(duration_ns, 0)) - min(timestamp_ns) as seen_ns
@@ -27,12 +28,12 @@ by_peer as (
         w.node,
         w.pid,
         w.tid,
-        coalesce(p.tenant, 'unknown')               as peer,
+        p.tenant                                    as peer,
         sum(w.waited_ns * w.weight)::double         as waited_ns,
         sum(w.weight)                               as waits,
         max(w.waited_ns)                            as longest_ns
     from cpu_waits w
-    left join containers p on p.cgroup_id = w.peer_cgroup_id
+    join containers p on p.cgroup_id = w.peer_cgroup_id
     group by all
 ),
 by_thread as (
