@@ -1,12 +1,12 @@
 -- view: Device time of every operation: elapsed where the application timed it, solved where the
--- spans can tell it, else span: its share by shape of the span it was in, an upper bound. It is
--- that of one operation; the row stands for as many as its weight.
+-- spans can tell it, else span: its share by shape of the span it was in; together the shares are
+-- an upper bound. It is that of one operation; the row stands for as many as its weight.
 -- from: gpu_work, spans, solved_times
 with placed as (
     select
         w.*,
         s.span_ns,
-        s.span_ns * greatest(coalesce(w.size, 1), 1) / s.total_size as part_ns
+        s.span_ns * w.extent / s.total_extent       as part_ns
     from gpu_work w
     left join spans s on s.span = w.span
 )

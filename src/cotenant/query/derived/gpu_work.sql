@@ -90,6 +90,8 @@ select
             w.grid_x::bigint * w.grid_y * w.grid_z * w.block_x * w.block_y * w.block_z
         else w.bytes
     end                                             as size,
+    -- What it counts for in its span. A link moves some 25 bytes in the time that a thread is given.
+    greatest(case when w.op = 'launch' then size else size / 25 end, 1)::double as extent,
     w.gpu_ns,
     w.gpu_ns_source,
     w.weight,

@@ -15,7 +15,7 @@ with grouped as (
         any_value(proof_api)                        as proof_api,
         any_value(span)                             as span,
         -- Of every operation, those included that were shed: what each is a share of.
-        sum(greatest(coalesce(size, 1), 1)::double * weight) as total_size,
+        sum(extent * weight)                        as total_extent,
         min(timestamp_ns)                           as first_ns,
         max(queued_ns)                              as last_ns,
         sum(weight) filter (op in ('launch', 'graph_launch'))::bigint as launches,
@@ -63,6 +63,6 @@ select
     coalesce(copied_bytes, 0)                       as copied_bytes,
     collectives,
     signature,
-    total_size,
+    total_extent,
     span
 from placed

@@ -3,7 +3,8 @@
 -- param: limit BIGINT = 30   how many rows to show
 -- reading: elapsed was timed by the application's own events. solved comes from many spans with
 -- different mixes; `quality` is its relative standard error. span could not be solved: `why` says
--- what the equations lack, and the time is a share of its spans, an upper bound.
+-- what the equations lack, and the time is a share of its spans: all shares of a span together are
+-- an upper bound.
 with whys as (
     select tenant, node, gpu, kernel_name, any_value(reason) filter (not solved) as why
     from solved_times

@@ -4,7 +4,7 @@
 -- reading: `host_ns` is time inside the launching calls: exact, or estimated from the rows that are
 -- left where some were shed. `gpu_ns` is time on the device, and `gpu_ns_source` how it is known:
 -- elapsed (the application timed it), solved (from many spans; `quality` is its relative standard
--- error) or span (a share of the span by shape: an upper bound).
+-- error) or span (a share of the span by shape: all of a span's together are an upper bound).
 with host as (
     select
         c.tenant,
