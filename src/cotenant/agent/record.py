@@ -251,7 +251,7 @@ class Recorder:
             if self._keeper.keep(columns, batch, rows):
                 self._rollups.add(columns.family, batch, rows)
             self._events += batch.rows
-        self._snapshots()
+        self._snapshots(now_ns)
         self._keeper.seal(now_ns)
         self._notify.say("WATCHDOG=1")
         if totals:
@@ -316,8 +316,8 @@ class Recorder:
                 self._session.rested(function, time.time_ns(), resting=function in gone)
         self._session.over_budget(self._totals.unmeasured)
 
-    def _snapshots(self) -> None:
-        self._containers.write()
+    def _snapshots(self, now_ns: int) -> None:
+        self._containers.write(now_ns)
         if self._session.changed:
             self._writer.replace("sessions", self._session.table(self._offset_ns))
 
@@ -341,7 +341,7 @@ class Recorder:
             self._tell_totals(time.time_ns(), last=True)
             self._check()
             self._session.ended(time.time_ns())
-            self._snapshots()
+            self._snapshots(_END_NS)
             self._writer.seal(time.time_ns())
         finally:
             self._writer.close()

@@ -172,6 +172,23 @@ class Ledger:
         rows += [self._row(cgroup) for cgroup in self._cgroups.values() if self._shown(cgroup)]
         return rows
 
+    def settled_rows(self, before_ns: int) -> tuple[list[Row], bool]:
+        """Those rows that will stay, and whether there are others.
+
+        A runtime makes a container's cgroups one after the other, so one that was born after
+        ``before_ns`` in another hierarchy may turn out to be the same as one of version 2.
+        """
+        young = {
+            cgroup.cgroup_id
+            for cgroup in self._cgroups.values()
+            if cgroup.hierarchy != ids.V2
+            and not cgroup.referenced
+            and (cgroup.created_ns or 0) >= before_ns
+        }
+        rows = self.rows()
+        settled = [row for row in rows if row["cgroup_id"] not in young]
+        return settled, len(settled) < len(rows)
+
     def row(self, hierarchy: int, kernel_id: int) -> Row | None:
         """One cgroup's row; None if it was never seen."""
         cgroup = self._cgroups.get((hierarchy, kernel_id))
@@ -279,7 +296,7 @@ class Ledger:
             if hierarchy == cgroup.hierarchy:
                 break
             other = there.get(hierarchy) if hierarchy is not None else None
-            if other and _overlap(cgroup, other):
+            if other and cgroup.lived_with(other):
                 return other
         return cgroup
 
@@ -371,17 +388,6 @@ class Ledger:
 def _is_past(cgroup: Cgroup, before_ns: int) -> bool:
     cgroup.untold += cgroup.path is None
     return (cgroup.removed_ns or before_ns) < before_ns or cgroup.untold > _UNTOLD_MAX
-
-
-def _overlap(first: Cgroup, second: Cgroup) -> bool:
-    """Whether both lived at one time, as far as is known; a path may be used again."""
-    return not (_ended_before(first, second) or _ended_before(second, first))
-
-
-def _ended_before(first: Cgroup, second: Cgroup) -> bool:
-    if first.removed_ns is None or second.created_ns is None:
-        return False
-    return first.removed_ns < second.created_ns
 
 
 def _text(path: str) -> str:

@@ -31,6 +31,15 @@ class Cgroup:
     referenced: bool = False  # An event carries its id.
     untold: int = 0  # How often it was passed over while nobody told its path.
 
+    def lived_with(self, other: "Cgroup") -> bool:
+        """Whether both lived at one time, as far as is known; a path may be used again."""
+        return not (self._ended_before(other) or other._ended_before(self))
+
+    def _ended_before(self, other: "Cgroup") -> bool:
+        if self.removed_ns is None or other.created_ns is None:
+            return False
+        return self.removed_ns < other.created_ns
+
 
 @dataclass(slots=True)
 class Subject:

@@ -122,6 +122,25 @@ def test_the_same_path_in_another_hierarchy_is_the_same_container(ledger):
     assert [row["container_id"] for row in ledger.rows()].count(A) == 1
 
 
+def settled(ledger, before_ns):
+    rows, others = ledger.settled_rows(before_ns)
+    return sorted(row["hierarchy"] for row in rows if A in (row["cgroup_path"] or "")), others
+
+
+def test_a_row_is_settled_once_its_twin_in_version_2_cannot_come_any_more(ledger):
+    ledger.born(BLKIO, 23, f"/docker/{A}", 1000)
+    assert settled(ledger, 1000) == ([], True)
+    assert settled(ledger, 1001) == ([BLKIO], False)
+    ledger.born(0, 29, f"/docker/{A}", 1007)
+    assert settled(ledger, 1000) == ([0], False)
+
+
+def test_a_row_that_events_refer_to_is_settled(ledger):
+    ledger.born(BLKIO, 23, f"/docker/{A}", 1000)
+    ledger.translate_in(BLKIO, u64(23))
+    assert settled(ledger, 1000) == ([BLKIO], False)
+
+
 def test_equal_ids_of_two_hierarchies_are_two_cgroups(ledger):
     ledger.born(0, 23, f"/docker/{A}", 1000)
     ledger.born(BLKIO, 23, f"/docker/{B}", 1001)
