@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from cotenant.agent.process import Process
-from cotenant.agent.texts import printable
+from cotenant.printable import printable
 
 _LONGEST: Final = 15871  # Longer ones reach us cut.
 _SECONDS: Final = 1.0

@@ -8,8 +8,8 @@ import numpy as np
 from cotenant.agent.communicators import Communicator, Communicators
 from cotenant.agent.kernel_names import KernelNames
 from cotenant.agent.process import Process
-from cotenant.agent.texts import printable
 from cotenant.identity.ledger import Ledger
+from cotenant.printable import printable
 from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import FACT
 

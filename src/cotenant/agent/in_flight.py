@@ -6,8 +6,8 @@ import numpy as np
 
 from cotenant.agent.communicators import Communicators
 from cotenant.agent.process import Process
-from cotenant.agent.texts import printable
 from cotenant.identity.ledger import Ledger
+from cotenant.printable import printable
 from cotenant.probes import syscalls
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.dimensions import IN_FLIGHT

@@ -1,4 +1,4 @@
-"""Texts that tenants chose: made harmless, and those that many bear kept once."""
+"""Texts that tenants chose: those that many bear are kept once."""
 
 import sys
 from dataclasses import dataclass
@@ -8,11 +8,6 @@ from dataclasses import dataclass
 class _Kept:
     text: str
     uses: int = 0
-
-
-def printable(text: str) -> str:
-    """The text without what would harm a terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 class Texts:

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from typing import Any, BinaryIO, Final, Protocol, TextIO
 
 from cotenant.errors import UsageError
+from cotenant.printable import printable
 from cotenant.query.batches import Batches
-from cotenant.views.text import plain, printable
+from cotenant.views.text import plain
 
 BINARY: Final = ("arrow", "parquet")
 FORMATS: Final = ("table", "json", "csv", *BINARY)

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 
+from cotenant.printable import printable
 from cotenant.query.answer import Span, Standing
 
 PLAIN_WIDTH: Final = 80
@@ -85,11 +86,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
     return str(value)
-
-
-def printable(text: str, but: str = "") -> str:
-    """A tenant chooses its names; what it writes must not move our cursor."""
-    return "".join(c if c.isprintable() or c in but else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def lines(text: str) -> str:

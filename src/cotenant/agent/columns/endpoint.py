@@ -6,7 +6,7 @@ from typing import Any
 
 from cotenant.agent.batch import Batch
 from cotenant.agent.columns.plain import Needs
-from cotenant.agent.texts import printable
+from cotenant.printable import printable
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
 

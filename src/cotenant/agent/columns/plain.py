@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from cotenant.agent.batch import Batch, no_text
 from cotenant.agent.clock import WallClock
-from cotenant.agent.texts import printable
+from cotenant.printable import printable
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
 
