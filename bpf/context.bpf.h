@@ -44,8 +44,9 @@ static __always_inline void context_pop(struct thread *thread)
 	if (!thread->contexts_depth)
 		return;
 	thread->contexts_depth = depth;
+	/* The mask changes nothing but what the verifier can see. */
 	if (depth < CONTEXTS_MAX)
-		thread->context = thread->contexts[depth];
+		thread->context = thread->contexts[depth & (CONTEXTS_MAX - 1)];
 }
 
 static __always_inline void context_destroy(struct thread *thread, __u64 context)

@@ -72,17 +72,20 @@ static __always_inline void credit_refill(struct credit *credit, __u64 consumed,
 	credit->bytes = bytes < (__s64)share ? bytes : (__s64)share;
 }
 
-__noinline int has_credit(const struct purse_key *key, __u32 size)
+__noinline int has_credit(const struct purse_key *purse, __u32 size)
 {
 	struct control *now = control();
+	struct purse_key key;
 	struct credit *credit;
 	__u64 consumed, share;
 
-	if (!now || !key)
+	if (!now || !purse)
 		return 1;
-	share = key->purse == PURSE_CALLS ? now->share_bytes : now->kernel_share_bytes;
+	/* Before v6.5 a map takes no key through a global function's pointer. */
+	key = *purse;
+	share = key.purse == PURSE_CALLS ? now->share_bytes : now->kernel_share_bytes;
 	consumed = bpf_ringbuf_query(&events, BPF_RB_CONS_POS);
-	credit = credit_of(key, consumed, share);
+	credit = credit_of(&key, consumed, share);
 	if (!credit)
 		return 0;
 	credit_refill(credit, consumed, share, now->divided_bytes);

@@ -13,6 +13,7 @@ from cotenant.probes.elf import Elf
 from cotenant.probes.function import Family, Flag, Function, Library
 from cotenant.probes.library import held_path
 from cotenant.probes.programs import Sizes, load_function
+from cotenant.probes.stacks import why_unsafe
 from cotenant.schema.kinds import EVENT_KIND
 
 # A function of our own native module, which nobody else calls. The programs of its family are the
@@ -45,8 +46,11 @@ def attempt(method: Method) -> Trial:
     try:
         with Elf(fd) as elf:
             offset = elf.find([_SITE])[_SITE]
+        here = Placed(_ITSELF, offset)
+        if unsafe := why_unsafe(method, held_path(fd), here):
+            return Trial(unsafe)
         attacher = Attacher(method, programs.programs)
-        attachment = attacher.attach(held_path(fd), [Placed(_ITSELF, offset)])
+        attachment = attacher.attach(held_path(fd), [here])
         probe_here()
         seen = Ring(programs.maps["events"], _SMALL.events_bytes, EVENT_KIND).waiting()
         probed = _call_ns()

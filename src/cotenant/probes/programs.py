@@ -24,6 +24,14 @@ FACTS_RING_BYTES: Final = 4 << 20
 # Values that programs are compiled against when they are loaded; each object takes those it has.
 Constants = Mapping[str, int]
 
+# What follows the family in the stem of the object with its programs. Of the two for sessions a
+# kernel takes the one with its own signature of a kfunc; see bpf/session.bpf.h.
+SUFFIXES: Final = {
+    Method.SESSION: ("_session", "_session_ctx"),
+    Method.MULTI: ("",),
+    Method.PAIR: ("",),
+}
+
 # Programs on tracepoints: cgroups and processes from birth to end.
 TASK_PROGRAMS: Final = (
     "cgroup_born",
@@ -42,6 +50,7 @@ class Programs:
     """What is loaded: descriptors of programs and maps, by name."""
 
     method: Method
+    suffix: str | None = None  # Of the objects that this kernel takes, once one is loaded.
     programs: dict[str, int] = field(default_factory=dict)
     maps: dict[str, int] = field(default_factory=dict)
 
@@ -86,6 +95,24 @@ def load_object(
             raise AssertionError(f"two objects that load together both made a map {name}")
 
 
+def load_family(
+    into: Programs, family: str, programs: dict[str, int], sizes: Sizes, constants: Constants
+) -> None:
+    """Some programs of a family of calls, out of the first object that this kernel takes."""
+    suffixes = SUFFIXES[into.method] if into.suffix is None else (into.suffix,)
+    refused: Unsupported | None = None
+    for suffix in suffixes:
+        try:
+            load_object(into, f"{family}{suffix}", programs, sizes, constants)
+        except Unsupported as error:
+            refused = error
+            continue
+        into.suffix = suffix
+        return
+    assert refused is not None
+    raise refused
+
+
 def _why(stem: str, error: OSError) -> str:
     """One line out of what libbpf and the verifier had to say."""
     if error.errno in (1, 13):
@@ -113,8 +140,8 @@ def load_programs(
     functions = tuple(functions)
     loaded = Programs(method)
     try:
-        objects = _objects(method, {function.family for function in functions})
-        _load_all(loaded, objects, optional, sizes, constants)
+        wanted = {function.family for function in functions}
+        _load_all(loaded, wanted, optional, sizes, constants)
     except Unsupported:
         loaded.close()
         raise
@@ -125,7 +152,7 @@ def load_programs(
 def load_function(method: Method, function: Function, sizes: Sizes) -> Programs:
     """The programs of one function alone."""
     loaded = Programs(method)
-    load_object(loaded, function.family, _of_family(method, function.family), sizes, {})
+    load_family(loaded, function.family, _of_family(method, function.family), sizes, {})
     _tell_functions(loaded, (function,))
     return loaded
 
@@ -140,28 +167,24 @@ def _of_family(method: Method, family: Family) -> dict[str, int]:
     return {f"{family}_{name}": kind for name, kind in PROGRAMS[method].items()}
 
 
-def _objects(method: Method, families: Collection[Family]) -> dict[str, dict[str, int]]:
-    """Objects, their programs and those programs' attach types; of all families the maps."""
-    calls: dict[str, dict[str, int]] = {
-        family: _of_family(method, family) if family in families else {} for family in Family
-    }
-    return calls | {
-        "task": {name: -1 for name in TASK_PROGRAMS if name != "thread_exit"},
-        "flight": {"calls_under_way": -1, "thread_exit": -1},
-        "vma": {"code_mappings": -1, "file_mappings": -1},
-    }
+# Objects that every recording has, and their programs.
+_OBJECTS: Final = {
+    "flight": ("calls_under_way", "thread_exit"),
+    "vma": ("code_mappings", "file_mappings"),
+}
 
 
 def _load_all(
     into: Programs,
-    objects: dict[str, dict[str, int]],
+    families: Collection[Family],
     optional: Mapping[str, dict[str, int]],
     sizes: Sizes,
     constants: Constants,
 ) -> None:
     """Two objects at a time: the verifier takes about as long for the optional as for the rest."""
     # It has every map that the two share.
-    load_object(into, "task", objects.pop("task"), sizes, constants)
+    tasks = {name: -1 for name in TASK_PROGRAMS if name != "thread_exit"}
+    load_object(into, "task", tasks, sizes, constants)
 
     def load_optional() -> None:
         for stem, programs in optional.items():
@@ -170,6 +193,10 @@ def _load_all(
 
     with ThreadPoolExecutor(1, thread_name_prefix="load") as beside:
         done = beside.submit(load_optional)
-        for stem, programs in objects.items():
-            load_object(into, stem, programs, sizes, constants)
+        for family in Family:
+            # Of a family that is not recorded, the maps.
+            programs = _of_family(into.method, family) if family in families else {}
+            load_family(into, family, programs, sizes, constants)
+        for stem, names in _OBJECTS.items():
+            load_object(into, stem, dict.fromkeys(names, -1), sizes, constants)
         done.result()

@@ -38,7 +38,8 @@ def _check(result: int, what: str) -> int:
     return int(result)
 
 
-def _bpf(command: int, attributes: bytes, what: str) -> int:
+def bpf(command: int, attributes: bytes, what: str) -> int:
+    """One call of bpf(2); ``what`` it was for is told when it fails."""
     buffer = ctypes.create_string_buffer(attributes.ljust(128, b"\0"), 128)
     return _check(_libc.syscall(_SYS_BPF, command, buffer, 128), what)
 
@@ -75,18 +76,18 @@ def attach_uprobes(
         UPROBE_RETURN if returns else 0,
         pid,
     )
-    return _bpf(_LINK_CREATE, attributes, f"attach {count} probes to {path}")
+    return bpf(_LINK_CREATE, attributes, f"attach {count} probes to {path}")
 
 
 def attach_perf(program: int, event: int, cookie: int) -> int:
     """A link between a program and a perf event; the link's descriptor."""
     attributes = struct.pack("IIIIQ", program, event, ATTACH_PERF_EVENT, 0, cookie)
-    return _bpf(_LINK_CREATE, attributes, "attach a program to a perf event")
+    return bpf(_LINK_CREATE, attributes, "attach a program to a perf event")
 
 
 def attach_tracepoint(program: int) -> int:
     """A link of a tp_btf program, which knows its tracepoint itself."""
-    return _bpf(_RAW_TRACEPOINT_OPEN, struct.pack("QI", 0, program), "attach a tracepoint")
+    return bpf(_RAW_TRACEPOINT_OPEN, struct.pack("QI", 0, program), "attach a tracepoint")
 
 
 def run_iterator(program: int, pid: int = 0) -> bytes:
@@ -107,23 +108,23 @@ def _open_iterator(program: int, pid: int = 0) -> int:
     attributes = struct.pack(
         "IIIIQI", program, 0, ATTACH_TRACE_ITER, 0, _address(info) if pid else 0, 16 if pid else 0
     )
-    link = _bpf(_LINK_CREATE, attributes, "attach an iterator")
+    link = bpf(_LINK_CREATE, attributes, "attach an iterator")
     try:
-        return _bpf(_ITER_CREATE, struct.pack("II", link, 0), "open an iterator")
+        return bpf(_ITER_CREATE, struct.pack("II", link, 0), "open an iterator")
     finally:
         os.close(link)
 
 
 def iterator_link(program: int) -> int:
     """A link from which anybody who holds it can read what the iterator program writes."""
-    return _bpf(
+    return bpf(
         _LINK_CREATE, struct.pack("IIII", program, 0, ATTACH_TRACE_ITER, 0), "attach an iterator"
     )
 
 
 def read_iterator(link: int) -> bytes:
     """Everything the program behind an iterator's link writes now."""
-    file = _bpf(_ITER_CREATE, struct.pack("II", link, 0), "open an iterator")
+    file = bpf(_ITER_CREATE, struct.pack("II", link, 0), "open an iterator")
     with os.fdopen(file, "rb", buffering=0) as stream:
         return stream.readall()
 
@@ -133,14 +134,14 @@ def map_update(fd: int, key: bytes, value: bytes) -> None:
     keys = ctypes.create_string_buffer(key, len(key))
     values = ctypes.create_string_buffer(value, len(value))
     attributes = struct.pack("IxxxxQQQ", fd, _address(keys), _address(values), 0)
-    _bpf(_MAP_UPDATE, attributes, "update a map")
+    bpf(_MAP_UPDATE, attributes, "update a map")
 
 
 def map_delete(fd: int, key: bytes) -> None:
     """Remove one entry of a map, if it is there."""
     keys = ctypes.create_string_buffer(key, len(key))
     try:
-        _bpf(_MAP_DELETE, struct.pack("IxxxxQ", fd, _address(keys)), "delete from a map")
+        bpf(_MAP_DELETE, struct.pack("IxxxxQ", fd, _address(keys)), "delete from a map")
     except OSError as error:
         if error.errno != errno.ENOENT:
             raise
@@ -152,7 +153,7 @@ def map_lookup(fd: int, key: bytes, size: int) -> bytes | None:
     values = ctypes.create_string_buffer(size)
     attributes = struct.pack("IxxxxQQQ", fd, _address(keys), _address(values), 0)
     try:
-        _bpf(_MAP_LOOKUP, attributes, "look up a map")
+        bpf(_MAP_LOOKUP, attributes, "look up a map")
     except OSError as error:
         if error.errno == errno.ENOENT:
             return None

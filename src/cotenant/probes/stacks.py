@@ -1,0 +1,50 @@
+"""Whether uprobe programs run on the stack of their task, tried on a function of our own.
+
+Kernels from 6.13 give some programs a stack per CPU, which two preempted tasks would share. Ours
+ask for none (see bpf/stack.bpf.h); where that does not help, nothing may be attached.
+"""
+
+import struct
+from typing import Final
+
+from cotenant._native import probe_here
+from cotenant.errors import Unsupported
+from cotenant.probes import syscalls
+from cotenant.probes.attach import PROGRAMS, Attacher, Method, Placed
+from cotenant.probes.programs import Programs, Sizes, load_object
+
+_STACK_BYTES: Final = 32 << 10  # Of a task: 16 KiB, twice that where the kernel checks addresses.
+_PLACE: Final = struct.Struct("QQ")  # As struct stack_place.
+_SMALL: Final = Sizes(events_bytes=4096, facts_bytes=4096)
+
+
+def why_unsafe(method: Method, path: str, here: Placed) -> str | None:
+    """Why programs attached by this method could be harmed by preemption; None if they cannot.
+
+    ``here`` is where ``probe_here`` lies in the file at ``path``.
+    """
+    programs = Programs(method)
+    try:
+        kinds = PROGRAMS[method]
+        load_object(programs, "stack", {"stack_trial": next(iter(kinds.values()))}, _SMALL, {})
+        family = here.function.family
+        same = {f"{family}_{name}": programs.programs["stack_trial"] for name in kinds}
+        attachment = Attacher(method, same).attach(path, [here])
+        try:
+            probe_here()
+        finally:
+            attachment.close()
+        return _judge(syscalls.map_lookup(programs.maps["stack_places"], bytes(4), _PLACE.size))
+    except Unsupported as error:
+        return str(error)
+    finally:
+        programs.close()
+
+
+def _judge(place: bytes | None) -> str | None:
+    frame, task = _PLACE.unpack(place or bytes(_PLACE.size))
+    if not frame:
+        return "attached, but the program did not run"
+    if 0 <= frame - task < _STACK_BYTES:
+        return None
+    return "its programs would share a stack with whoever preempts them, which crashes kernels"

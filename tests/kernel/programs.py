@@ -1,0 +1,28 @@
+"""What the kernel made of a program."""
+
+import ctypes
+import struct
+
+from cotenant.probes import syscalls
+
+_OBJ_GET_INFO_BY_FD = 15
+_INFO_BYTES = 256
+_IMAGE_AT = 16  # Of jited_prog_len, xlated_prog_len, jited_prog_insns in struct bpf_prog_info.
+
+
+def _info(fd: int, image: "ctypes.Array[ctypes.c_char] | None") -> bytes:
+    info = ctypes.create_string_buffer(_INFO_BYTES)
+    if image is not None:
+        struct.pack_into("IIQ", info, _IMAGE_AT, len(image), 0, ctypes.addressof(image))
+    attributes = struct.pack("IIQ", fd, _INFO_BYTES, ctypes.addressof(info))
+    syscalls.bpf(_OBJ_GET_INFO_BY_FD, attributes, "ask about a program")
+    return info.raw
+
+
+def image(fd: int) -> bytes:
+    """The machine code of a loaded program and of all functions that it calls."""
+    size = struct.unpack_from("I", _info(fd, None), _IMAGE_AT)[0]
+    assert size, "the kernel hides its programs' code: is kernel.kptr_restrict 2?"
+    code = ctypes.create_string_buffer(size)
+    _info(fd, code)
+    return code.raw

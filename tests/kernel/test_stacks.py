@@ -1,0 +1,82 @@
+"""No program of ours that can be preempted runs on a stack that another task's would use."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cotenant.probes import features, programs
+from cotenant.probes.attach import PROGRAMS, Method
+from cotenant.probes.hooks import together
+from cotenant.probes.kernel import HOOKS, KernelFamily
+from cotenant.probes.programs import Programs, Sizes, load_object, load_programs
+from cotenant.probes.tables import FUNCTIONS
+from tests.kernel.conftest import ROOT
+from tests.kernel.programs import image
+
+# `add %gs:...,%r9`: how the JIT of x86-64 finds a CPU's private stack.
+PRIVATE = bytes.fromhex("65 4c 03 0c 25")
+SMALL = Sizes(events_bytes=4096, facts_bytes=4096)
+UNGUARDED = Path(__file__).with_name("unguarded.bpf.c")
+
+
+@pytest.fixture(scope="module")
+def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All objects, and among them the trial as it would be without the remedy."""
+    target = tmp_path_factory.mktemp("objects")
+    for built in programs.OBJECTS.iterdir():
+        (target / built.name).symlink_to(built)
+    (target / "stack.bpf.o").unlink()
+    machine = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
+    subprocess.run(
+        ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", f"-I{ROOT / 'bpf'}",
+         f"-I/usr/include/{machine.stdout.strip()}", "-c", UNGUARDED, "-o", target / "stack.bpf.o"],
+        check=True,
+    )  # fmt: skip
+    return target
+
+
+@pytest.fixture(autouse=True)
+def tried_anew() -> Iterator[None]:
+    features.attempt.cache_clear()
+    yield
+    features.attempt.cache_clear()
+
+
+def trial_image(method: Method) -> bytes:
+    """The trial program as the kernel runs it, loaded for this method."""
+    loaded = Programs(method)
+    kind = next(iter(PROGRAMS[method].values()))
+    load_object(loaded, "stack", {"stack_trial": kind}, SMALL, {})
+    try:
+        return image(loaded.programs["stack_trial"])
+    finally:
+        loaded.close()
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_no_uprobe_program_has_a_private_stack(method: Method) -> None:
+    loaded = load_programs(method, FUNCTIONS, SMALL, {}, optional=together(list(KernelFamily)))
+    try:
+        private = {name for name, fd in loaded.programs.items() if PRIVATE in image(fd)}
+        assert len(loaded.programs) > len(programs.TASK_PROGRAMS)
+    finally:
+        loaded.close()
+    # The kernel runs a program of a tracepoint at most once at a time on a CPU: a second run is
+    # counted as missed instead. So a private stack is one run's alone.
+    tracepoints = {hook.program for hook in HOOKS} | set(programs.TASK_PROGRAMS)
+    assert private <= tracepoints
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_a_kernel_that_shares_stacks_is_refused(
+    method: Method, unguarded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert PRIVATE not in trial_image(method)
+    assert features.attempt(method).reason is None
+    features.attempt.cache_clear()
+    monkeypatch.setattr(programs, "OBJECTS", unguarded)
+    if PRIVATE not in trial_image(method):
+        pytest.skip("this kernel has no private stacks")
+    assert "share a stack" in (features.attempt(method).reason or "")
