@@ -77,6 +77,11 @@ struct page {
 	unsigned long compound_head;
 } BTF;
 
+/* The same of newer kernels, where it may be a mask: see compound_head(). */
+struct page___info {
+	unsigned long compound_info;
+} BTF;
+
 enum pageflags {
 	PG_writeback,
 	PG_head,

@@ -38,15 +38,16 @@ static __always_inline void context_push(struct thread *thread, __u64 context)
 
 static __always_inline void context_pop(struct thread *thread)
 {
-	__u32 depth = thread->contexts_depth - 1;
+	__u64 depth = thread->contexts_depth;
 
 	thread->context = 0;
-	if (!thread->contexts_depth)
+	if (!depth--)
 		return;
 	thread->contexts_depth = depth;
-	/* The mask changes nothing but what the verifier can see. */
+	/* Compared as 64 bits: verifiers do not see that 32 of them bound the index. */
+	barrier_var(depth);
 	if (depth < CONTEXTS_MAX)
-		thread->context = thread->contexts[depth & (CONTEXTS_MAX - 1)];
+		thread->context = thread->contexts[depth];
 }
 
 static __always_inline void context_destroy(struct thread *thread, __u64 context)

@@ -88,9 +88,8 @@ static __always_inline void comes(struct task_struct *task, struct sched_task *s
 	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
 }
 
-SEC("?tp_btf/sched_switch")
-int BPF_PROG(host_switch, bool_t preempt, struct task_struct *prev, struct task_struct *next,
-	     unsigned int prev_state)
+static __always_inline int switched(bool_t preempt, struct task_struct *prev,
+				    struct task_struct *next, unsigned int prev_state)
 {
 	struct sched_task *from = prev->pid ? sched_of(prev) : NULL;
 	struct sched_task *to = next->pid ? sched_of(next) : NULL;
@@ -107,6 +106,24 @@ int BPF_PROG(host_switch, bool_t preempt, struct task_struct *prev, struct task_
 	if (to)
 		comes(next, to, prev->pid, from, now);
 	return 0;
+}
+
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(host_switch, bool_t preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	return switched(preempt, prev, next, prev_state);
+}
+
+/*
+ * Before Linux commit fa2c3254d7cf ("sched/tracing: Don't re-read p->state when emitting
+ * sched_switch event") (v5.18), the state is not told. A waker may have changed it by now.
+ */
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(host_switch_reading, bool_t preempt, struct task_struct *prev,
+	     struct task_struct *next)
+{
+	return switched(preempt, prev, next, BPF_CORE_READ(prev, __state));
 }
 
 /* A row of its own frame: see host_waking. */

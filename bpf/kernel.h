@@ -61,6 +61,7 @@ struct signal_struct {
 } BTF;
 
 struct task_struct {
+	unsigned int __state;
 	unsigned int flags;
 	void *stack;
 	int pid;

@@ -15,8 +15,8 @@ VALUES(call_flags);
 VALUES(call_shape);
 
 #define RAW_BYTES 16
-/* With what the kernel keeps beside it, a thread's storage is just below 16 KiB. */
-#define NAME_TEXT_MAX 15872
+/* With what the kernel keeps beside it below 8 KiB: since v7.0 no thread's storage is larger. */
+#define NAME_TEXT_MAX 7680
 
 struct text_fact {
 	struct fact fact;
@@ -60,7 +60,8 @@ static __always_inline long read_text(struct text_fact *fact, __u64 address, boo
 	if (raw)
 		return bpf_probe_read_user(fact->text, RAW_BYTES, (void *)address) ? -1 : RAW_BYTES;
 	size = bpf_probe_read_user_str(fact->text, sizeof(fact->text), (void *)address);
-	if (size < 1 || size > NAME_TEXT_MAX)
+	/* One that fills the room may go on: whoever reads what we cannot gets all of it. */
+	if (size < 1 || size >= NAME_TEXT_MAX)
 		return -1;
 	return size - 1;
 }

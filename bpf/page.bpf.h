@@ -188,13 +188,33 @@ static __always_inline void folio_owner(struct carried *bio, struct folio *folio
 		owners_add(&bio->owners, &bio->submitter, bytes);
 }
 
+/* No struct page lies this high: from here on it is a mask. */
+#define MASKS_FROM 0xffffffff00000000ULL
+
+/*
+ * The first page of the folio that this page is in. A tail page has bit 0 set in a word that is
+ * the first one's address, or, in some kernels from v7 on, the mask that leads to it.
+ */
+static __always_inline __u64 compound_head(__u64 page)
+{
+	__u64 word;
+
+	if (bpf_core_field_exists(struct page___info, compound_info))
+		word = BPF_CORE_READ((struct page___info *)page, compound_info);
+	else
+		word = BPF_CORE_READ((struct page *)page, compound_head);
+	if (!(word & 1))
+		return page;
+	return word >= MASKS_FROM ? page & word : word - 1;
+}
+
 /* One folio of a bio, or the part of it that the bio has. */
 static long bio_step(__u32 index, void *context)
 {
 	__u64 head_flag = 1ULL << bpf_core_enum_value(enum pageflags, PG_head);
 	__u32 page_size = bpf_core_type_size(struct page);
 	struct carried *bio = *(struct carried **)context;
-	__u64 head, compound, size = PAGE_SIZE, at;
+	__u64 head, size = PAGE_SIZE, at;
 	struct folio *folio;
 	__u32 bytes;
 
@@ -212,12 +232,9 @@ static long bio_step(__u32 index, void *context)
 		if (!bio->page || !bio->in_vec)
 			return 1;
 	}
-	head = bio->page;
-	compound = BPF_CORE_READ((struct page *)head, compound_head);
-	if (compound & 1)
-		head = compound - 1;
+	head = compound_head(bio->page);
 	folio = (void *)head;
-	if (compound & 1 || folio_flags(folio) & head_flag)
+	if (head != bio->page || folio_flags(folio) & head_flag)
 		size = (__u64)PAGE_SIZE << (BPF_CORE_READ(folio, _flags_1) & 31);
 	at = (bio->page - head) / page_size * PAGE_SIZE + bio->in_page;
 	if (at >= size)

@@ -90,19 +90,26 @@ failed:
 
 PyObject *face_load(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = {"path", "programs", "shared", "sizes", "constants", NULL};
+	static char *names[] = {"path",  "programs",  "shared",
+				"sizes", "constants", "preallocate", NULL};
 	PyObject *programs, *shared, *sizes, *constants, *result = NULL;
 	struct bpf_object *object;
+	int error, preallocate = 0;
 	const char *path;
-	int error;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO!O!O!O!", names, &path, &PyDict_Type,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO!O!O!O!|p", names, &path, &PyDict_Type,
 					 &programs, &PyDict_Type, &shared, &PyDict_Type, &sizes,
-					 &PyDict_Type, &constants))
+					 &PyDict_Type, &constants, &preallocate))
 		return NULL;
 	object = object_open(path);
 	if (!object)
 		return PyErr_SetFromErrnoWithFilename(PyExc_OSError, path);
+	error = preallocate ? object_preallocate(object) : 0;
+	if (error) {
+		errno = -error;
+		PyErr_SetFromErrnoWithFilename(PyExc_OSError, path);
+		goto out;
+	}
 	if (for_each(constants, object, object_set) || for_each(programs, object, choose) ||
 	    for_each(sizes, object, resize) || for_each(shared, object, share))
 		goto out;
@@ -111,7 +118,10 @@ PyObject *face_load(PyObject *self, PyObject *args, PyObject *kwargs)
 	error = bpf_object__load(object);
 	Py_END_ALLOW_THREADS
 	if (error) {
-		PyObject *what = Py_BuildValue("(iss)", -error, object_spoken(), path);
+		/* A verifier's log is bytes of who knows what encoding. */
+		PyObject *said = PyUnicode_DecodeUTF8(object_spoken(), strlen(object_spoken()),
+						      "replace");
+		PyObject *what = Py_BuildValue("(iNs)", -error, said, path);
 
 		PyErr_SetObject(PyExc_OSError, what);
 		Py_XDECREF(what);

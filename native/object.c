@@ -2,38 +2,55 @@
 /*
  * A BPF object file into the kernel: choose its programs, set its constants, share its maps.
  */
+#define _GNU_SOURCE
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "object.h"
 
 /*
- * libbpf speaks through one function; what it says last is the reason of a failure. Each thread
- * hears what it loads itself.
+ * libbpf speaks through one function; what it says last is the reason of a failure, so the end is
+ * kept. Each thread hears what it loads itself.
  */
-#define SPOKEN_MAX 65536
+#define SPOKEN_MAX (256 << 10)
 static _Thread_local char spoken[SPOKEN_MAX];
 static _Thread_local size_t spoken_used;
 
+static void keep(const char *text, size_t size)
+{
+	size_t over;
+
+	if (size >= SPOKEN_MAX) {
+		text += size - (SPOKEN_MAX - 1);
+		size = SPOKEN_MAX - 1;
+	}
+	over = spoken_used + size >= SPOKEN_MAX ? spoken_used + size - (SPOKEN_MAX - 1) : 0;
+	memmove(spoken, spoken + over, spoken_used - over);
+	spoken_used -= over;
+	memcpy(spoken + spoken_used, text, size);
+	spoken_used += size;
+	spoken[spoken_used] = 0;
+}
+
 static int listen(enum libbpf_print_level level, const char *format, va_list args)
 {
-	int wrote;
+	char *text;
+	int size;
 
 	if (level == LIBBPF_DEBUG)
 		return 0;
-	if (spoken_used >= SPOKEN_MAX - 1)
+	size = vasprintf(&text, format, args);
+	if (size < 0)
 		return 0;
-	wrote = vsnprintf(spoken + spoken_used, SPOKEN_MAX - spoken_used, format, args);
-	if (wrote > 0)
-		spoken_used += wrote;
-	if (spoken_used >= SPOKEN_MAX)
-		spoken_used = SPOKEN_MAX - 1;
-	return wrote;
+	keep(text, size);
+	free(text);
+	return size;
 }
 
 const char *object_spoken(void)
@@ -103,4 +120,29 @@ int object_resize(struct bpf_object *object, const char *map, unsigned int entri
 	struct bpf_map *found = bpf_object__find_map_by_name(object, map);
 
 	return found ? bpf_map__set_max_entries(found, entries) : 0;
+}
+
+/* Per CPU, and in all: a full map costs its memory from the start. */
+#define PREALLOCATED_EACH 4096
+#define PREALLOCATED_ALL 65536
+
+int object_preallocate(struct bpf_object *object)
+{
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, object) {
+		enum bpf_map_type type = bpf_map__type(map);
+		unsigned int most = type == BPF_MAP_TYPE_PERCPU_HASH ? PREALLOCATED_EACH
+								      : PREALLOCATED_ALL;
+		int error;
+
+		if (type != BPF_MAP_TYPE_HASH && type != BPF_MAP_TYPE_PERCPU_HASH)
+			continue;
+		error = bpf_map__set_map_flags(map, bpf_map__map_flags(map) & ~BPF_F_NO_PREALLOC);
+		if (!error && bpf_map__max_entries(map) > most)
+			error = bpf_map__set_max_entries(map, most);
+		if (error)
+			return error;
+	}
+	return 0;
 }

@@ -9,6 +9,8 @@ int object_choose(struct bpf_object *object, const char *program, int attach_typ
 int object_set(struct bpf_object *object, const char *name, long long value);
 int object_share(struct bpf_object *object, const char *map, int fd);
 int object_resize(struct bpf_object *object, const char *map, unsigned int entries);
+/* For kernels on which programs must not allocate: maps that are filled from the start. */
+int object_preallocate(struct bpf_object *object);
 const char *object_spoken(void);
 
 #endif /* COTENANT_OBJECT_H */

@@ -2,8 +2,11 @@
 
 import ctypes
 import struct
+import subprocess
+from pathlib import Path
 
 from cotenant.probes import syscalls
+from tests.kernel.conftest import ROOT
 
 _OBJ_GET_INFO_BY_FD = 15
 _INFO_BYTES = 256
@@ -26,3 +29,13 @@ def image(fd: int) -> bytes:
     code = ctypes.create_string_buffer(size)
     _info(fd, code)
     return code.raw
+
+
+def compile_bpf(source: Path, target: Path) -> None:
+    """A BPF program of a test, with the headers of ours."""
+    machine = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
+    subprocess.run(
+        ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", f"-I{ROOT / 'bpf'}",
+         f"-I/usr/include/{machine.stdout.strip()}", "-c", source, "-o", target],
+        check=True,
+    )  # fmt: skip

@@ -1,6 +1,5 @@
 """No program of ours that can be preempted runs on a stack that another task's would use."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +11,7 @@ from cotenant.probes.hooks import together
 from cotenant.probes.kernel import HOOKS, KernelFamily
 from cotenant.probes.programs import Programs, Sizes, load_object, load_programs
 from cotenant.probes.tables import FUNCTIONS
-from tests.kernel.conftest import ROOT
-from tests.kernel.programs import image
+from tests.kernel.programs import compile_bpf, image
 
 # `add %gs:...,%r9`: how the JIT of x86-64 finds a CPU's private stack.
 PRIVATE = bytes.fromhex("65 4c 03 0c 25")
@@ -27,13 +25,8 @@ def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("objects")
     for built in programs.OBJECTS.iterdir():
         (target / built.name).symlink_to(built)
-    (target / "stack.bpf.o").unlink()
-    machine = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
-    subprocess.run(
-        ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", f"-I{ROOT / 'bpf'}",
-         f"-I/usr/include/{machine.stdout.strip()}", "-c", UNGUARDED, "-o", target / "stack.bpf.o"],
-        check=True,
-    )  # fmt: skip
+    (target / "trial.bpf.o").unlink()
+    compile_bpf(UNGUARDED, target / "trial.bpf.o")
     return target
 
 
@@ -48,7 +41,7 @@ def trial_image(method: Method) -> bytes:
     """The trial program as the kernel runs it, loaded for this method."""
     loaded = Programs(method)
     kind = next(iter(PROGRAMS[method].values()))
-    load_object(loaded, "stack", {"stack_trial": kind}, SMALL, {})
+    load_object(loaded, "trial", {"stack_trial": kind}, SMALL, {})
     try:
         return image(loaded.programs["stack_trial"])
     finally:

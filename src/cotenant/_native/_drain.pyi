@@ -20,5 +20,6 @@ def load(
     shared: dict[str, int],
     sizes: dict[str, int],
     constants: dict[str, int],
+    preallocate: bool = False,
 ) -> tuple[dict[str, int], dict[str, int]]: ...
 def probe_here() -> int: ...

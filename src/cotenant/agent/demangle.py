@@ -21,6 +21,7 @@ from cotenant.printable import printable
 
 _LONGEST: Final = 15871  # Longer ones reach us cut.
 _SECONDS: Final = 1.0
+_START_S: Final = 10.0
 _SHARE: Final = 0.2  # Of the time; what was not used adds up to the most at once.
 _AT_ONCE_S: Final = 2.0
 _SLOW_S: Final = 0.1
@@ -62,6 +63,10 @@ class _Child:
             self._process.communicate()
             self._process = None
 
+    def start(self) -> None:
+        """Have one ready before the first name comes."""
+        self._started()
+
     def _started(self) -> "subprocess.Popen[bytes] | None":
         if self._process is not None and self._process.poll() is not None:
             self.close()
@@ -74,6 +79,10 @@ class _Child:
                     stderr=_NOWHERE,
                     start_new_session=True,
                 )
+                # Its start is no name's fault.
+                assert self._process.stdout is not None
+                if _read_line(self._process.stdout, _START_S) is None:
+                    self.close()
         return self._process
 
 
@@ -153,6 +162,11 @@ class Demangler:
         while self._bytes > _KEPT_BYTES:
             oldest = next(iter(self._found))
             self._bytes -= len(oldest) + len(self._found.pop(oldest))
+
+
+def start() -> None:
+    """Start the child ahead of time."""
+    _child.start()
 
 
 def stop() -> None:

@@ -15,7 +15,7 @@ _REFUSED_FROM: Final = 1000
 
 
 def serve() -> None:
-    """A mangled name on each line, its readable form on another."""
+    """An empty line once it is ready; then for each mangled name a line with its readable form."""
     resource.setrlimit(resource.RLIMIT_AS, (_CHILD_BYTES, _CHILD_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     library = ctypes.CDLL("libstdc++.so.6")
@@ -23,6 +23,8 @@ def serve() -> None:
     free = ctypes.CDLL(None).free
     free.argtypes = [ctypes.c_void_p]
     tool = shutil.which("c++filt")
+    sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()
     for line in sys.stdin.buffer:
         status = ctypes.c_int()
         found = library.__cxa_demangle(line.rstrip(b"\n"), None, None, ctypes.byref(status))

@@ -10,26 +10,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cotenant.agent.helper_process import HelperProcess
 from cotenant.agent.naming import source_settings
 from cotenant.agent.privileges import drop_capabilities
 from cotenant.agent.search import find_libraries
-from cotenant.agent.settings import choose_hierarchy, v1_hierarchies
+from cotenant.agent.settings import (
+    Settings,
+    choose_hierarchy,
+    told_to_helper,
+    v1_hierarchies,
+)
 from cotenant.agent.watch import Watch
 from cotenant.errors import CotenantError, StoreError
 from cotenant.identity import parse_path
 from cotenant.identity.resolver import default_resolver
 from cotenant.identity.walk import mounts, walk
 from cotenant.landlock import confine_writes
-from cotenant.probes import syscalls
 from cotenant.probes.attach import Method
 from cotenant.probes.features import why_not
 from cotenant.probes.library import plan
-from cotenant.probes.programs import TASK_PROGRAMS, Sizes, load_programs
 from cotenant.probes.roots import open_file, open_root
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.store.ownership import check_owner, check_way
 
-_SMALL: Final = Sizes(events_bytes=4096, facts_bytes=4096)
 _FREE_BYTES: Final = 1 << 30
 _NAMED: Final = 3  # Functions of a library that are named one by one.
 
@@ -84,30 +87,37 @@ def _any_method(checks: list[Check]) -> Check:
     return Check("probes", False, "no method works", "see the reasons above")
 
 
-def _tracepoints(method: Method) -> Check:
-    """With all programs beside them that a recording by this method loads."""
+def _recording() -> Iterator[Check]:
+    """Start the attaching process as a recording does, and attach to no tenant."""
+    helper = HelperProcess()
+    name = "programs in the kernel"
     try:
-        programs = load_programs(method, FUNCTIONS, _SMALL, {})
+        settings = Settings(Path("/nowhere"))
+        told = told_to_helper(settings, choose_hierarchy(settings.hierarchy))
+        helper.begin({**told, "trial": True})
+        _, method, cost_ns = helper.maps()
+        helper.ready()
+        refused = [m["refused"] for m in helper.messages if m["type"] == "hooks"]
     except CotenantError as error:
-        return Check("cgroup and process tracepoints", False, str(error), "needs tp_btf programs")
-    try:
-        for name in TASK_PROGRAMS:
-            os.close(syscalls.attach_tracepoint(programs.programs[name]))
-        return Check("cgroup and process tracepoints", True, f"{len(TASK_PROGRAMS)} attached")
-    except OSError as error:
-        return Check("cgroup and process tracepoints", False, str(error), "needs tp_btf programs")
-    finally:
-        programs.close()
+        helper.dismiss()
+        yield Check(name, False, str(error), "--debug shows what the kernel said")
+        return
+    helper.stop()
+    yield Check(
+        name, True, f"all that a recording loads, by {method}: {cost_ns / 1e3:.1f} us a call"
+    )
+    for texts in refused:
+        for program, text in texts.items():
+            if program != "mappings":
+                yield Check(f"hook {program}", False, text, "", False)
 
 
 def _mappings() -> Check:
     """Map a file as code, and see the kernel tell of it."""
-    try:
-        watch = Watch()
-    except OSError as error:
-        return Check(
-            "mappings by perf", False, str(error), "set kernel.perf_event_paranoid to 2 or less"
-        )
+    watch = Watch()
+    if watch.refused is not None:
+        advice = "set kernel.perf_event_paranoid to 2, or give CAP_SYS_ADMIN for the start"
+        return Check("mappings by perf", False, watch.refused, advice, False)
     try:
         with open("/proc/self/exe", "rb") as file:
             mmap.mmap(
@@ -118,7 +128,11 @@ def _mappings() -> Check:
             if any(mapped.pid == os.getpid() for mapped in watch.read()):
                 return Check("mappings by perf", True, "our own mapping was seen")
         return Check(
-            "mappings by perf", False, "our own mapping was not seen", "later libraries are missed"
+            "mappings by perf",
+            False,
+            "our own mapping was not seen",
+            "later libraries are missed",
+            False,
         )
     finally:
         watch.close()
@@ -272,7 +286,8 @@ def examine(store: Path, started: Callable[[str], None]) -> Iterator[Check]:
         methods.append(_attach(method))
         yield methods[-1]
     yield _any_method(methods)
-    yield _tracepoints(next((m for m in Method if why_not(m) is None), Method.PAIR))
+    started("a recording")
+    yield from _recording()
     yield _mappings()
     yield _confinement(store)
     yield from _runtimes()

@@ -39,6 +39,7 @@ from cotenant.probes.features import attempt, choose_method
 from cotenant.probes.function import Family, Library
 from cotenant.probes.hooks import place, together
 from cotenant.probes.kernel import KernelFamily
+from cotenant.probes.perf import open_ticks
 from cotenant.probes.programs import TASK_PROGRAMS, Programs, Sizes, load_programs
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.schema.events import ENUMS
@@ -76,9 +77,13 @@ class Helper:
 
     def __init__(self, channel: Channel, settings: Message) -> None:
         self._channel = channel
+        self._trial = settings.get("trial", False)  # Nothing of a tenant is probed.
         self._sizes = Sizes(events_bytes=settings["events_bytes"])
         self._method = choose_method(settings.get("attach"))
         allow_descriptors(_DESCRIPTORS)
+        # Distributions may let nobody else than CAP_SYS_ADMIN open perf events.
+        self._watch = Watch()
+        ticks = open_ticks()
         drop_capabilities(kept_capabilities(self._method))
         sys.dont_write_bytecode = True  # A file half made could not even be removed any more.
         refuse_calls(recorder=False)
@@ -101,9 +106,15 @@ class Helper:
         self._tracepoints = [
             syscalls.attach_tracepoint(self._programs.programs[name]) for name in TASK_PROGRAMS
         ]
-        self._hooks = place(self._programs, families, self._sizes, settings.get("constants", {}))
+        self._hooks = place(
+            self._programs, families, self._sizes, settings.get("constants", {}), ticks
+        )
+        ticks.close()
+        if self._watch.refused is not None:
+            self._hooks.refused["mappings"] = (
+                f"not seen: libraries that nobody has mapped yet ({self._watch.refused})"
+            )
         self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, FACT_KIND)
-        self._watch = Watch()
         self._mounts = MountWatch()
         attacher = Attacher(
             Method(self._method), self._programs.programs, self._programs.maps["ended"]
@@ -155,7 +166,7 @@ class Helper:
         )
         if self._hooks.refused:
             self._tell({"type": "hooks", "refused": self._hooks.refused})
-        if self._functions:
+        if self._functions and not self._trial:
             self._discovery.start()
             self._discovery.scan()
         self._naming.start()

@@ -10,7 +10,7 @@ from typing import Final
 from cotenant.agent.channel import Channel, Closed, Message, MessageTooLarge, trouble
 from cotenant.errors import CotenantError, Unsupported
 
-_START_S: Final = 60.0
+_START_S: Final = 600.0  # Verifying programs takes seconds, minutes on an emulated CPU.
 _STOP_S: Final = 60.0
 _EXIT_S: Final = 2.0
 

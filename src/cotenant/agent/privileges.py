@@ -4,12 +4,14 @@ import ctypes
 import os
 import resource
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
 from cotenant.errors import Unsupported
+from cotenant.probes import syscalls
+from cotenant.schema.layouts import CONTROL
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _PR_CAPBSET_DROP: Final = 24
@@ -27,7 +29,7 @@ def need_root() -> None:
 
 
 class Capability(IntEnum):
-    """Those that the helper keeps; the numbers are the kernel's."""
+    """Those that a process of ours may keep; the numbers are the kernel's."""
 
     DAC_READ_SEARCH = 2  # Files of tenants below /proc/PID/root, whatever their mode.
     SYS_PTRACE = 19  # To look below /proc/PID/root at all.
@@ -66,6 +68,28 @@ def drop_capabilities(keep: Iterable[Capability] = ()) -> None:
     if _libc.syscall(_SYS_CAPSET, header, wanted):
         number = ctypes.get_errno()
         raise Unsupported(f"cannot drop capabilities: {os.strerror(number)}")
+
+
+def works_with(capabilities: Collection[Capability], attempt: Callable[[], object]) -> bool:
+    """Whether something can be done with these capabilities alone: a child tries it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            drop_capabilities(capabilities)
+            attempt()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def capabilities_to_read(fd: int) -> tuple[Capability, ...]:
+    """What it takes to read an open map of the helper's: nothing, or CAP_BPF before v5.19."""
+    key = bytes(4)
+    if works_with((), lambda: syscalls.map_lookup(fd, key, CONTROL.itemsize)):
+        return ()
+    return (Capability.BPF,)
 
 
 def _permitted() -> int:

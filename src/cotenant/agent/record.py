@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cotenant.agent import demangle
 from cotenant.agent.budget import Budget
 from cotenant.agent.channel import Closed, Message, slices
 from cotenant.agent.clock import WallClock
@@ -19,7 +20,6 @@ from cotenant.agent.columns.owner import owners
 from cotenant.agent.columns.plain import Copy, Enum, Null, Time
 from cotenant.agent.columns.tenant import Tenant
 from cotenant.agent.communicators import Communicators
-from cotenant.agent.config import as_message
 from cotenant.agent.containers import Containers
 from cotenant.agent.control import Control
 from cotenant.agent.drain import Drain
@@ -29,11 +29,11 @@ from cotenant.agent.helper_process import HelperProcess
 from cotenant.agent.keeper import Keeper
 from cotenant.agent.limits import Limits
 from cotenant.agent.notify import Notify
-from cotenant.agent.privileges import drop_capabilities, need_root
+from cotenant.agent.privileges import capabilities_to_read, drop_capabilities, need_root
 from cotenant.agent.rollups import Rollups
 from cotenant.agent.seccomp import refuse_calls
 from cotenant.agent.session import SessionRow
-from cotenant.agent.settings import Hierarchy, Settings, choose_hierarchy, store_group
+from cotenant.agent.settings import Settings, choose_hierarchy, store_group, told_to_helper
 from cotenant.agent.throttle import Throttle
 from cotenant.agent.totals import Totals
 from cotenant.agent.upkeep import Upkeep
@@ -81,7 +81,7 @@ class Recorder:
         )
         # The store is ours by now: only then is anything attached.
         self._helper = helper
-        helper.begin(_told(settings, hierarchy))
+        helper.begin(told_to_helper(settings, hierarchy))
         self._ledger = Ledger(
             self.node,
             self.boot_id,
@@ -143,11 +143,14 @@ class Recorder:
             # Facts of cgroups flow already: what the walk finds again is the same row.
             survey(self._ledger, mounts())
             # Threads that come later inherit what is left; the helper did what needs more.
-            drop_capabilities()
+            kept = capabilities_to_read(maps["controls"])
+            drop_capabilities(kept)
+            self._session.note(recorder_capabilities=[each.name for each in kept])
             os.umask(_UMASK)
             self._session.note(
                 landlock=confine_writes(self._settings.store), seccomp=refuse_calls(recorder=True)
             )
+            demangle.start()  # Without rights, as we are by now.
             self._drain.start()
             self._helper.ready()
             self.notices = [
@@ -368,21 +371,3 @@ class Recorder:
             libraries=self._session.libraries,
             trouble=self._keeper.trouble,
         )
-
-
-def _told(settings: Settings, hierarchy: Hierarchy) -> Message:
-    """What the helper needs to know of the settings."""
-    return {
-        "events_bytes": settings.events_bytes,
-        "attach": settings.attach,
-        "layers": settings.layers,
-        "events": list(settings.events),
-        "config": as_message(settings.config),
-        "constants": {
-            "v1_controller": hierarchy.v1_controller,
-            "v1_hierarchy": hierarchy.number,
-            "every_call": int(settings.calls == "all"),
-            "host_threshold_ns": settings.host_threshold_ns,
-            "host_all": int(settings.host_rows == "all"),
-        },
-    }

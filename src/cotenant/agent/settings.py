@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.agent.budget import REST_S, SHARE
-from cotenant.agent.config import Config
+from cotenant.agent.channel import Message
+from cotenant.agent.config import Config, as_message
 from cotenant.errors import UsageError
 from cotenant.identity.translation import Preference
 from cotenant.identity.walk import mounts
@@ -96,3 +97,21 @@ def store_group(asked: str | None) -> int | None:
         raise UsageError(
             f"--group {asked}: there is no such group; make it, or name another"
         ) from None
+
+
+def told_to_helper(settings: Settings, hierarchy: Hierarchy) -> Message:
+    """What the helper needs to know of the settings."""
+    return {
+        "events_bytes": settings.events_bytes,
+        "attach": settings.attach,
+        "layers": settings.layers,
+        "events": list(settings.events),
+        "config": as_message(settings.config),
+        "constants": {
+            "v1_controller": hierarchy.v1_controller,
+            "v1_hierarchy": hierarchy.number,
+            "every_call": int(settings.calls == "all"),
+            "host_threshold_ns": settings.host_threshold_ns,
+            "host_all": int(settings.host_rows == "all"),
+        },
+    }

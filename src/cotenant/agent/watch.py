@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cotenant.probes import syscalls
+from cotenant.probes.perf import online_cpus
 
 _PAGES: Final = 64  # Data pages of each CPU's buffer; a power of two.
 _SOFTWARE: Final = 1
@@ -79,17 +80,18 @@ class _Buffer:
 
 
 class Watch:
-    """Every CPU's mappings."""
+    """Every CPU's mappings; none where this kernel does not let us see them."""
 
     def __init__(self) -> None:
         self._buffers: list[_Buffer] = []
         self.lost = 0
+        self.refused: str | None = None  # Why nothing is seen.
         try:
-            for cpu in sorted(os.sched_getaffinity(0) | _online_cpus()):
+            for cpu in online_cpus():
                 self._buffers.append(_Buffer(cpu))
-        except OSError:
+        except OSError as error:
             self.close()
-            raise
+            self.refused = str(error.strerror)
 
     @property
     def fds(self) -> list[int]:
@@ -120,12 +122,3 @@ def _parse(record: bytes) -> Mapped:
     name = record[72 : len(record) - 8].split(b"\0", 1)[0]
     key = record[40:64] + struct.pack("q", hash(name))
     return Mapped(pid, start, start + length, when, os.fsdecode(name), key)
-
-
-def _online_cpus() -> set[int]:
-    cpus: set[int] = set()
-    with open("/sys/devices/system/cpu/online") as file:
-        for span in file.read().strip().split(","):
-            first, _, last = span.partition("-")
-            cpus.update(range(int(first), int(last or first) + 1))
-    return cpus

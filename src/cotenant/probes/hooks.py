@@ -1,20 +1,14 @@
 """Kernel hooks into the kernel: loads a family's programs and places them, as far as it can."""
 
 import os
-import struct
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Final
 
 from cotenant.errors import Unsupported
 from cotenant.probes import syscalls
 from cotenant.probes.kernel import Hook, KernelFamily, hooks_of
+from cotenant.probes.perf import Ticks
 from cotenant.probes.programs import Constants, Programs, Sizes, load_object
-
-_TICKS_A_SECOND: Final = 4
-_TYPE_SOFTWARE: Final = 1
-_CPU_CLOCK: Final = 0
-_FREQUENCY: Final = 1 << 10  # The period is a frequency.
 
 
 @dataclass(slots=True)
@@ -44,7 +38,11 @@ def together(families: Collection[KernelFamily]) -> dict[str, dict[str, int]]:
 
 
 def place(
-    programs: Programs, families: Collection[KernelFamily], sizes: Sizes, constants: Constants
+    programs: Programs,
+    families: Collection[KernelFamily],
+    sizes: Sizes,
+    constants: Constants,
+    ticks: Ticks,
 ) -> Hooks:
     """Attach these families; what this kernel lacks is left out, and said.
 
@@ -58,8 +56,10 @@ def place(
                 program = programs.programs[hook.program]
                 if hook.at == "stop":
                     placed.last.append(program)
+                elif hook.at == "tick":
+                    placed.links += _attach_ticks(program, ticks)
                 else:
-                    placed.links += _attach(program, hook)
+                    placed.links.append(syscalls.attach_tracepoint(program))
             except OSError as error:
                 _refuse(placed, hook, str(error))
     return placed
@@ -86,7 +86,7 @@ def _loadable(
             placed.refused.pop(hook.instead_of, None)
         except Unsupported as error:
             _refuse(placed, hook, str(error))
-    if any(hook.required and hook not in taken for hook in hooks) or not taken:
+    if any(hook.required and hook.program in placed.refused for hook in hooks) or not taken:
         return ()
     _load(programs, tuple(taken), sizes, constants)
     return tuple(taken)
@@ -116,30 +116,8 @@ def _refuse(placed: Hooks, hook: Hook, why: str) -> None:
     placed.refused[hook.program] = f"not recorded: {what} ({why})"
 
 
-def _attach(program: int, hook: Hook) -> list[int]:
-    if hook.at != "tick":
-        return [syscalls.attach_tracepoint(program)]
-    return [fd for cpu in _online_cpus() for fd in _attach_tick(program, cpu)]
-
-
-def _attach_tick(program: int, cpu: int) -> list[int]:
-    """A program that runs a few times a second on one CPU, by a software clock."""
-    attributes = struct.pack(
-        "IIQQQQQ", _TYPE_SOFTWARE, 112, _CPU_CLOCK, _TICKS_A_SECOND, 0, 0, _FREQUENCY
-    ).ljust(112, b"\0")
-    event = syscalls.perf_event_open(attributes, pid=-1, cpu=cpu)
-    try:
-        return [syscalls.attach_perf(program, event, 0), event]
-    except OSError:
-        os.close(event)
-        raise
-
-
-def _online_cpus() -> list[int]:
-    with open("/sys/devices/system/cpu/online") as file:
-        text = file.read().strip()
-    cpus: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        cpus += range(int(first), int(last or first) + 1)
-    return cpus
+def _attach_ticks(program: int, ticks: Ticks) -> list[int]:
+    """A program that runs a few times a second on each CPU."""
+    if ticks.refused is not None:
+        raise OSError(ticks.refused)
+    return [syscalls.attach_perf(program, event, 0) for event in ticks.events]

@@ -5,6 +5,7 @@ each mount's own device; the kernel's mappings show the file beneath.
 """
 
 import ctypes
+import errno
 import mmap
 import os
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ def real_inode(program: int, fd: int) -> Inode | None:
     if address is None or address == ctypes.c_void_p(-1).value:
         return None
     try:
-        found = np.frombuffer(syscalls.run_iterator(program, pid=os.getpid()), MAPPING)
+        found = _mappings_of(program, os.getpid())
     finally:
         _libc.munmap(address, size)
     for mapping in found[found["start"] == address]:
@@ -51,7 +52,18 @@ def real_inode(program: int, fd: int) -> Inode | None:
 
 def code_mappings(program: int, pid: int) -> npt.NDArray[np.void]:
     """Every file that a process has mapped as code."""
-    return np.frombuffer(syscalls.run_iterator(program, pid=pid), MAPPING)
+    return _mappings_of(program, pid)
+
+
+def _mappings_of(program: int, pid: int) -> npt.NDArray[np.void]:
+    try:
+        return np.frombuffer(syscalls.run_iterator(program, pid=pid), MAPPING)
+    except OSError as error:
+        # Before Linux commit f0d74c4da1f0 ("bpf: Parameterize task iterators.") (v6.1).
+        if error.errno not in (errno.E2BIG, errno.EINVAL):
+            raise
+    everybody = np.frombuffer(syscalls.run_iterator(program), MAPPING)
+    return np.compress(everybody["pid"] == pid, everybody)
 
 
 def all_code_mappings(program: int) -> Iterator[npt.NDArray[np.void]]:

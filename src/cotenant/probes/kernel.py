@@ -42,6 +42,13 @@ class Hook:
 
 HOOKS: Final = (
     Hook(KernelFamily.HOST, "host_switch", "sched_switch", "time on and off the CPU", True),
+    Hook(
+        KernelFamily.HOST,
+        "host_switch_reading",
+        "sched_switch",
+        "time on and off the CPU",
+        instead_of="host_switch",
+    ),
     Hook(KernelFamily.HOST, "host_waking", "sched_waking", "wakeups and waits for a CPU"),
     Hook(KernelFamily.HOST, "host_wakeup_new", "sched_wakeup_new", "waits of new threads"),
     Hook(KernelFamily.HOST, "host_tick", "tick", "CPU time of threads that never pause"),

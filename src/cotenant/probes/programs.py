@@ -5,10 +5,12 @@ version: distributions carry changes back.
 """
 
 import os
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -17,6 +19,10 @@ from cotenant.errors import Unsupported
 from cotenant.probes import syscalls
 from cotenant.probes.attach import PROGRAMS, Method
 from cotenant.probes.function import Family, Function, encode
+from cotenant.probes.rejection import read_rejection
+
+# In the environment: what the kernel says of a program that it refuses goes to stderr.
+DEBUG: Final = "COTENANT_DEBUG"
 
 EVENTS_RING_BYTES: Final = 16 << 20
 FACTS_RING_BYTES: Final = 4 << 20
@@ -70,6 +76,25 @@ class Sizes:
     facts_bytes: int = FACTS_RING_BYTES
 
 
+@cache
+def programs_allocate() -> bool:
+    """Whether programs may allocate memory for entries of maps while they run."""
+    nothing: dict[str, int] = {}
+    try:
+        loaded, maps = load(
+            path=str(OBJECTS / "trial.bpf.o"),
+            programs={"allocation_trial": -1},
+            shared=nothing,
+            sizes=nothing,
+            constants=nothing,
+        )
+    except OSError:
+        return False
+    for fd in (*loaded.values(), *maps.values()):
+        os.close(fd)
+    return True
+
+
 def load_object(
     into: Programs, stem: str, programs: dict[str, int], sizes: Sizes, constants: Constants
 ) -> None:
@@ -83,9 +108,14 @@ def load_object(
             shared=shared,
             sizes=room,
             constants=dict(constants),
+            preallocate=not programs_allocate(),
         )
     except OSError as error:
-        raise Unsupported(_why(stem, error)) from error
+        said = error.strerror or ""
+        if os.environ.get(DEBUG):
+            sys.stderr.write(said)
+        why = read_rejection(stem, error.errno or 0, said)
+        raise Unsupported(f"cannot load {why}") from error
     into.programs |= loaded
     for name, fd in maps.items():
         # An object's own data sections are maps, too; their names have a dot.
@@ -111,17 +141,6 @@ def load_family(
         return
     assert refused is not None
     raise refused
-
-
-def _why(stem: str, error: OSError) -> str:
-    """One line out of what libbpf and the verifier had to say."""
-    if error.errno in (1, 13):
-        return "cannot load BPF programs: needs root (CAP_BPF and CAP_PERFMON); try sudo"
-    said = [line for line in (error.strerror or "").splitlines() if line.strip()]
-    last = said[-1].removeprefix("libbpf: ") if said else f"error {error.errno}"
-    if not os.path.exists("/sys/kernel/btf/vmlinux"):
-        return "cannot load BPF programs: this kernel has no BTF (/sys/kernel/btf/vmlinux)"
-    return f"cannot load BPF program {stem}: {last}"
 
 
 def load_programs(

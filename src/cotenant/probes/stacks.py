@@ -26,7 +26,7 @@ def why_unsafe(method: Method, path: str, here: Placed) -> str | None:
     programs = Programs(method)
     try:
         kinds = PROGRAMS[method]
-        load_object(programs, "stack", {"stack_trial": next(iter(kinds.values()))}, _SMALL, {})
+        load_object(programs, "trial", {"stack_trial": next(iter(kinds.values()))}, _SMALL, {})
         family = here.function.family
         same = {f"{family}_{name}": programs.programs["stack_trial"] for name in kinds}
         attachment = Attacher(method, same).attach(path, [here])

@@ -55,6 +55,21 @@ def _store_of_environment() -> str | None:
     return os.environ.get("COTENANT_STORE") or None
 
 
+def debug_argument(parser: argparse.ArgumentParser) -> None:
+    """The ``--debug`` option of verbs that load programs."""
+    parser.add_argument(
+        "--debug",
+        action="store_true",
+        help="print all that the kernel says of a program that it refuses",
+    )
+
+
+def apply_debug(args: argparse.Namespace) -> None:
+    """Let whoever loads programs know, the attaching process too."""
+    if args.debug:
+        os.environ["COTENANT_DEBUG"] = "1"
+
+
 def store_argument(parser: argparse.ArgumentParser, otherwise: str | None = None) -> None:
     """The ``--store`` option that every verb shares; None for one that makes its own otherwise."""
     parser.add_argument(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import CotenantError
 from cotenant.views import text
-from cotenant.views.cli import store_argument
+from cotenant.views.cli import apply_debug, debug_argument, store_argument
 
 if TYPE_CHECKING:
     from cotenant.agent.doctor import Check
@@ -32,12 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
     store_argument(parser)
     parser.add_argument("--json", action="store_true", help="an array of objects")
+    debug_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print each check as it is done; 0 if this host can be recorded, else 3."""
     from cotenant.agent.doctor import examine
 
+    apply_debug(args)
     checks: list[Check] = []
     for check in itertools.chain(examine(Path(args.store), _progress), _recorded(args.store)):
         checks.append(check)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import UsageError
 from cotenant.query.command import option
-from cotenant.views.cli import store_argument
+from cotenant.views.cli import apply_debug, debug_argument, store_argument
 from cotenant.views.cli.amounts import ring_bytes, share, size_bytes
 from cotenant.views.window import duration_ns, period_ns
 
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="tenants' names and exclusions (default: /etc/cotenant/config.toml, if any)",
     )
+    debug_argument(parser)
     _add_what(parser.add_argument_group("what becomes a row"))
     _add_how(parser.add_argument_group("how it is seen"))
     _add_limits(parser.add_argument_group("how much"))
@@ -187,6 +188,7 @@ def run(args: argparse.Namespace) -> int:
     from cotenant.agent.allocation import keep_memory
 
     keep_memory()
+    apply_debug(args)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

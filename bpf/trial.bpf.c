@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Where the stack of a uprobe program lies on this kernel: the agent runs it once on a function
- * of its own, and records nothing unless it is the stack of the task.
+ * What this kernel does, tried by the agent before anything is attached to others.
  */
 #include "stack.bpf.h"
 
@@ -22,7 +21,12 @@ struct {
 	__type(value, struct stack_place);
 } stack_places SEC(".maps");
 
-SEC("?uprobe") int stack_trial(struct pt_regs *ctx)
+/*
+ * Where the stack of a uprobe program lies: run on a function of the agent's own. Nothing is
+ * recorded unless it is the stack of the task.
+ */
+SEC("?uprobe")
+int stack_trial(struct pt_regs *ctx)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	struct stack_place *place;
@@ -37,5 +41,26 @@ SEC("?uprobe") int stack_trial(struct pt_regs *ctx)
 		return 0;
 	place->frame = (__u64)words;
 	place->task = (__u64)task->stack;
+	return 0;
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} allocated SEC(".maps");
+
+/*
+ * Whether programs may allocate memory: loaded, never run. Before v6.1 a perf_event program with
+ * such a map is refused, and all others make the kernel warn of a deadlock.
+ */
+SEC("?perf_event")
+int allocation_trial(void *ctx)
+{
+	__u32 zero = 0;
+
+	bpf_map_lookup_elem(&allocated, &zero);
 	return 0;
 }
