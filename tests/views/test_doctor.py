@@ -14,7 +14,7 @@ from cotenant.agent.session import SessionRow
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import doctor
 
-STEPPED = "would be single-stepped: starts with 48 83 ec 10"
+STEPPED = "would be single-stepped: starts with sub"
 LIBRARIES = [
     {
         "path": "/usr/lib/x86_64-linux-gnu/libcuda.so.1",

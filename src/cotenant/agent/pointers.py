@@ -16,7 +16,7 @@ import numpy.typing as npt
 from cotenant.agent.libraries import Libraries
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attacher, Attachment, Placed
-from cotenant.probes.elf import BadElf, Elf
+from cotenant.probes.elf import BadElf, Elf, Extent
 from cotenant.probes.function import Function, Library
 from cotenant.probes.inodes import Inode, code_mappings
 from cotenant.probes.library import held_path
@@ -109,9 +109,10 @@ class Pointers:
         offset = address - int(mapping["start"]) + int(mapping["offset"])
         try:
             with Elf(library.fd) as elf:
-                if not self._starts_function(inode, elf, elf.address_of(offset)):
+                size = self._size(inode, elf, elf.address_of(offset))
+                if size is None:
                     return "points into the middle of a function"
-                site = choose_site(elf, offset)
+                site = choose_site(elf, Extent(offset, size))
         except BadElf as error:
             return str(error)
         if site.refused:
@@ -120,16 +121,19 @@ class Pointers:
             return None
         return self._attach(pid, inode, library.fd, Placed(function, site.offset))
 
-    def _starts_function(self, inode: Inode, elf: Elf, address: int | None) -> bool:
+    def _size(self, inode: Inode, elf: Elf, address: int | None) -> int | None:
+        """Bytes up to the next function, 0 if there is none; None if no function starts here."""
         if inode not in self._starts:
             if len(self._starts) > 16:
                 self._starts.clear()
             self._starts[inode] = elf.function_starts()
         if address is None or not 0 <= address < 1 << 64:
-            return False
+            return None
         starts = self._starts[inode]
         at = int(np.searchsorted(starts, np.uint64(address)))
-        return at < len(starts) and int(starts[at]) == address
+        if at == len(starts) or int(starts[at]) != address:
+            return None
+        return int(starts[at + 1]) - address if at + 1 < len(starts) else 0
 
     def _attach(self, pid: int, inode: Inode, fd: int, placed: Placed) -> str | None:
         followed = self._followed[pid]

@@ -8,7 +8,7 @@ import os
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,13 @@ _MAX_STRINGS: Final = 1 << 26
 _MAX_PLACES: Final = 64  # Of one name among the strings: linkers write each once, or a few times.
 _MAX_CODE: Final = 64
 _MAX_ALIASES: Final = 64
+
+
+class Extent(NamedTuple):
+    """A function's place in a file: where it starts, and its bytes if they are known, else 0."""
+
+    offset: int
+    size: int
 
 
 class BadElf(ProbeError):
@@ -171,8 +178,12 @@ class Elf:
 
     def find(self, names: Iterable[str]) -> dict[str, int]:
         """File offsets of the functions of these names that the file defines."""
+        return {name: extent.offset for name, extent in self.extents(names).items()}
+
+    def extents(self, names: Iterable[str]) -> dict[str, Extent]:
+        """Where the functions of these names lie that the file defines."""
         wanted = {name.encode() for name in names}
-        found: dict[str, int] = {}
+        found: dict[str, Extent] = {}
         for symbols, strings in self._tables():
             places = _string_places(strings, wanted)
             if not places:
@@ -183,7 +194,8 @@ class Elf:
             for symbol in hits[np.sort(firsts)]:
                 offset = self.file_offset(int(symbol["value"]))
                 if offset is not None:
-                    found.setdefault(places[int(symbol["name"])].decode(), offset)
+                    extent = Extent(offset, min(int(symbol["size"]), self._size - offset))
+                    found.setdefault(places[int(symbol["name"])].decode(), extent)
         return found
 
     def exports(self, markers: Iterable[str]) -> bool:

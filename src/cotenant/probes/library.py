@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from cotenant.probes.attach import Placed
 from cotenant.probes.elf import BadElf, Elf
 from cotenant.probes.function import Function
-from cotenant.probes.sites import choose_site
+from cotenant.probes.sites import Site, choose_site
 from cotenant.probes.tables import MARKERS
 
 
@@ -19,6 +19,7 @@ class Plan:
     build_id: str | None
     placed: tuple[Placed, ...]
     refused: dict[str, str] = field(default_factory=dict)
+    sites: dict[int, Site] = field(default_factory=dict)  # Of what is placed, by its offset.
 
 
 def plan(fd: int, functions: Iterable[Function]) -> Plan | None:
@@ -38,19 +39,21 @@ def _plan(elf: Elf, functions: Iterable[Function]) -> Plan | None:
     if not kinds:
         return None
     wanted = {f.symbol: f for f in functions if str(f.library) in kinds}
-    offsets = elf.find(wanted)
+    extents = elf.extents(wanted)
     refused: dict[str, str] = {}
     taken: dict[int, Placed] = {}
+    sites: dict[int, Site] = {}
     # In the table's order, so that of two names for one address the first stands.
     for symbol, function in wanted.items():
-        if symbol not in offsets:
+        if symbol not in extents:
             continue
-        site = choose_site(elf, offsets[symbol])
+        site = choose_site(elf, extents[symbol])
         if site.refused:
             refused[symbol] = site.refused
         else:
             taken.setdefault(site.offset, Placed(function, site.offset))
-    return Plan(kinds, elf.build_id(), tuple(taken.values()), refused)
+            sites[site.offset] = site
+    return Plan(kinds, elf.build_id(), tuple(taken.values()), refused, sites)
 
 
 def held_path(fd: int) -> str:

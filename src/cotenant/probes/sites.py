@@ -1,65 +1,105 @@
 """Where in a function a probe may sit without harm.
 
 A uprobe replaces the first byte of an instruction. The kernel emulates a few kinds; every other
-is single-stepped out of line, which costs ten times as much and has corrupted processes. A probe
-inside an instruction corrupts whoever runs it. So a site is either known to be good, or refused.
+is single-stepped out of line, which may cost ten times as much. A probe inside an instruction
+corrupts whoever runs it; one behind the first push finds no return address where it must be; one
+that the function jumps to counts what is no call. So a site is known to be good, or refused.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
-from cotenant.probes.elf import Elf
-
-_ENDBR64: Final = b"\xf3\x0f\x1e\xfa"
-_LOAD_RAX: Final = b"\x48\xb8"
-_LOAD_RAX_BYTES: Final = 10
-_NOPS: Final = (
-    b"\x90",
-    b"\x66\x90",
-    b"\x0f\x1f\x00",
-    b"\x0f\x1f\x40\x00",
-    b"\x0f\x1f\x44\x00\x00",
-    b"\x66\x0f\x1f\x44\x00\x00",
-    b"\x0f\x1f\x80\x00\x00\x00\x00",
-    b"\x0f\x1f\x84\x00\x00\x00\x00\x00",
+from cotenant.probes.code import (
+    goes_anywhere,
+    instructions,
+    is_emulated,
+    is_harmless,
+    is_steppable,
+    mnemonic,
+    target,
 )
+from cotenant.probes.elf import Elf, Extent
+
+_BEGINNING: Final = 64  # Bytes of a function that a site is looked for in.
+_LONGEST: Final = 1 << 16  # Bytes of a function that branches are looked for in.
+
+
+class Kind(StrEnum):
+    """What the kernel does with the instruction under a probe."""
+
+    EMULATED = "emulated"
+    STEPPED = "stepped"
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place for a probe: an offset, or why there is none."""
+    """A place for a probe in a file, or why there is none."""
 
-    offset: int
+    start: int  # Of the function.
+    offset: int  # Of the instruction that is probed.
+    length: int = 0  # Of that instruction.
+    kind: Kind = Kind.EMULATED
     refused: str | None = None
 
 
-def _emulated(code: bytes) -> bool:
-    """Whether the kernel emulates the instruction that these bytes start with."""
-    if not code:
-        return False
-    if 0x50 <= code[0] <= 0x57:  # push of a register
-        return True
-    if code[0] == 0x41 and len(code) > 1 and 0x50 <= code[1] <= 0x57:  # push of r8-r15
-        return True
-    return code.startswith(_NOPS)
+def choose_site(elf: Elf, function: Extent, *, stepped: bool = False, beyond: int = 0) -> Site:
+    """The place to probe a function: emulated, else single-stepped where that is allowed.
+
+    ``beyond`` is how many bytes of the function's beginning the probe has to keep clear of.
+    """
+    emulated, single, stop = _candidates(elf, function, beyond)
+    why = f"would be single-stepped: {stop}" if single else f"has no safe site: {stop}"
+    if emulated is not None:
+        reason = _why_not_beyond(elf, function, emulated)
+        if reason is None:
+            return emulated
+        why = reason
+    if stepped and single is not None:
+        reason = _why_not_beyond(elf, function, single)
+        if reason is None:
+            return single
+        why = reason
+    return Site(function.offset, function.offset, refused=why)
 
 
-def _stepped_over(code: bytes) -> int:
-    """Bytes of the first instruction if whoever calls cannot tell whether it ran."""
-    if code.startswith(_ENDBR64):
-        return len(_ENDBR64)
-    # A constant into rax, which holds no argument.
-    return _LOAD_RAX_BYTES if code.startswith(_LOAD_RAX) else 0
+def _candidates(elf: Elf, function: Extent, beyond: int) -> tuple[Site | None, Site | None, str]:
+    """The first emulated and the first other instruction that still sees the call as it was made.
+
+    And what ended the search, in words.
+    """
+    start = function.offset
+    most = min(function.size or _BEGINNING, _BEGINNING, elf.size - start)
+    code = elf.bytes_at(start, most)
+    single: Site | None = None
+    for instruction in instructions(code):
+        at, length = instruction.ip, instruction.len
+        if at >= beyond:
+            if is_emulated(instruction, code[at : at + length]):
+                return Site(start, start + at, length), single, ""
+            if single is None and is_steppable(instruction):
+                single = Site(start, start + at, length, Kind.STEPPED)
+        if not is_harmless(instruction):
+            return (
+                None,
+                single,
+                f"{'starts' if at == 0 else 'goes on'} with {mnemonic(instruction)}",
+            )
+    return None, single, "ends before one" if function.size == most else "is not understood"
 
 
-def choose_site(elf: Elf, offset: int) -> Site:
-    """The place to probe a function that starts at this file offset."""
-    code = elf.bytes_at(offset, min(32, elf.size - offset))
-    at = 0
-    # Arguments and return address are as they were: further on is as good.
-    while step := _stepped_over(code[at:]):
-        at += step
-    if _emulated(code[at:]):
-        return Site(offset + at)
-    after = f" after {code[:4].hex(' ')}" if at else ""
-    return Site(offset, f"would be single-stepped: starts with {code[at : at + 4].hex(' ')}{after}")
+def _why_not_beyond(elf: Elf, function: Extent, site: Site) -> str | None:
+    """Why a site behind the start might be met without a call, or passed by; None if it is not."""
+    if site.offset == function.offset:
+        return None
+    if not 0 < function.size <= _LONGEST:
+        return "has no known end" if not function.size else "is too long to be looked through"
+    inside = range(1, site.offset - function.offset + 1)
+    end = 0
+    for instruction in instructions(elf.bytes_at(function.offset, function.size)):
+        end = instruction.next_ip
+        if target(instruction) in inside:
+            return "jumps back to where its probe would be"
+        if goes_anywhere(instruction):
+            return "jumps by a table, perhaps to where its probe would be"
+    return None if end == function.size else "is not understood to its end"

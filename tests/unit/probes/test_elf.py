@@ -48,8 +48,9 @@ def exercise(fd: int) -> None:
         elf.first_address()
         elf.name_at(starts[0] if starts else 0)
         elf.address_of(4096)
-        for offset in elf.find(["cuLaunchKernel", "cuInit"]).values():
-            choose_site(elf, offset)
+        for extent in elf.extents(["cuLaunchKernel", "cuInit"]).values():
+            choose_site(elf, extent, stepped=True)
+            choose_site(elf, extent, stepped=True, beyond=13)
 
 
 def test_a_good_file_is_planned(good: bytes) -> None:

@@ -1,0 +1,128 @@
+"""Machine code, as far as a probe needs to know it: what an instruction does to its surroundings.
+
+The bytes are a tenant's. They are decoded, never run, and whatever is not known here to be
+harmless is not.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from iced_x86 import (
+    Code,
+    Decoder,
+    FlowControl,
+    Formatter,
+    FormatterSyntax,
+    Instruction,
+    InstructionInfoFactory,
+    Mnemonic,
+    OpAccess,
+    OpKind,
+    Register,
+    RegisterExt,
+)
+
+_PLAIN: Final = frozenset(
+    {
+        Mnemonic.ADD, Mnemonic.AND, Mnemonic.CMP, Mnemonic.ENDBR64, Mnemonic.LEA, Mnemonic.MOV,
+        Mnemonic.MOVSX, Mnemonic.MOVSXD, Mnemonic.MOVZX, Mnemonic.NOP, Mnemonic.OR, Mnemonic.SUB,
+        Mnemonic.TEST, Mnemonic.XOR,
+    }
+)  # fmt: skip
+# Registers that hold no argument: for the result, for closures, and for nobody.
+_FREE: Final = frozenset({Register.RAX, Register.R10, Register.R11})
+_CHANGES: Final = frozenset(
+    {OpAccess.WRITE, OpAccess.COND_WRITE, OpAccess.READ_WRITE, OpAccess.READ_COND_WRITE}
+)
+_RESERVES_STACK: Final = frozenset({Code.SUB_RM64_IMM8, Code.SUB_RM64_IMM32})
+_SEGMENTS: Final = frozenset(
+    {Register.CS, Register.DS, Register.ES, Register.FS, Register.GS, Register.SS}
+)
+_facts: Final = InstructionInfoFactory()
+_words: Final = Formatter(FormatterSyntax.GAS)
+
+
+def instructions(code: bytes) -> Iterator[Instruction]:
+    """Instructions one after the other, addressed from 0, until one that is none."""
+    decoder = Decoder(64, code)
+    while decoder.can_decode:
+        instruction = decoder.decode()
+        if instruction.is_invalid:
+            return
+        yield instruction
+
+
+def mnemonic(instruction: Instruction) -> str:
+    """What people call it."""
+    return _words.format_mnemonic(instruction)
+
+
+def target(instruction: Instruction) -> int | None:
+    """Where a branch goes, if the instruction says it."""
+    if instruction.op_count and instruction.op_kind(0) == OpKind.NEAR_BRANCH64:
+        return instruction.near_branch_target
+    return None
+
+
+def goes_anywhere(instruction: Instruction) -> bool:
+    """Whether it jumps to where a register or a table says."""
+    indirect = instruction.flow_control == FlowControl.INDIRECT_BRANCH
+    return indirect and not instruction.is_ip_rel_memory_operand
+
+
+def is_emulated(instruction: Instruction, code: bytes) -> bool:
+    """Whether every kernel since 5.15 emulates it, as arch/x86/kernel/uprobes.c decides.
+
+    ``code`` is its bytes. A long ``nop`` is emulated since 6.18 only, and from then on a five-byte
+    one is turned into a call, which writes below the stack: neither is counted here.
+    """
+    first, length = code[0], len(code)
+    if instruction.code == Code.PUSH_R64:
+        return length == 1 or (length == 2 and first == 0x41)
+    if length <= 2 and code[-1] == 0x90 and instruction.mnemonic in (Mnemonic.NOP, Mnemonic.XCHG):
+        return length == 1 or first == 0x66
+    if target(instruction) is None:
+        return False
+    if length == 2:
+        return first == 0xEB or 0x70 <= first <= 0x7F
+    if length == 5:
+        return first in (0xE8, 0xE9)
+    return length == 6 and first == 0x0F and 0x80 <= code[1] <= 0x8F
+
+
+def _written(instruction: Instruction) -> set[int]:
+    used = _facts.info(instruction).used_registers()
+    return {RegisterExt.full_register(r.register) for r in used if r.access in _CHANGES}
+
+
+def _writes_memory(instruction: Instruction) -> bool:
+    return any(m.access in _CHANGES for m in _facts.info(instruction).used_memory())
+
+
+def is_harmless(instruction: Instruction) -> bool:
+    """Whether arguments, memory and stack are the same behind it: only flags or free registers."""
+    return (
+        instruction.mnemonic in _PLAIN
+        and not instruction.is_privileged
+        and not instruction.has_lock_prefix
+        and not _writes_memory(instruction)
+        and _written(instruction) <= _FREE
+    )
+
+
+def is_steppable(instruction: Instruction) -> bool:
+    """Whether it does the same out of line: plain, not relative to where it is, no odd prefix.
+
+    Of what moves the stack only a constant taken from it.
+    """
+    moves_stack = Register.RSP in _written(instruction)
+    return (
+        instruction.mnemonic in _PLAIN
+        and instruction.mnemonic not in (Mnemonic.NOP, Mnemonic.ENDBR64)
+        and not instruction.is_privileged
+        and not instruction.has_lock_prefix
+        and not instruction.is_ip_rel_memory_operand
+        and instruction.segment_prefix == Register.NONE
+        and not _written(instruction) & _SEGMENTS
+        and (not moves_stack or instruction.code in _RESERVES_STACK)
+    )

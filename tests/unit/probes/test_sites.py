@@ -1,0 +1,73 @@
+"""Where a probe may sit in a function, decided from its bytes."""
+
+from pathlib import Path
+
+import pytest
+
+from cotenant.probes.elf import Elf, Extent
+from cotenant.probes.sites import Kind, Site, choose_site
+from tests.kernel.beginnings import BEGINNINGS, SYMBOLS, build_beginnings
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_beginnings(tmp_path_factory.mktemp("sites") / "libcuda.so.1")
+
+
+def chosen(library: Path, name: str, **options: int) -> Site:
+    with library.open("rb") as file, Elf(file.fileno()) as elf:
+        extent = elf.extents([SYMBOLS[name]])[SYMBOLS[name]]
+        site = choose_site(elf, extent, **options)
+        assert site.start == extent.offset
+        return site
+
+
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_a_site_is_emulated_or_refused_for_a_reason(library: Path, name: str) -> None:
+    expected = BEGINNINGS[name]
+    site = chosen(library, name)
+    if expected.offset is None:
+        assert site.refused == expected.refused
+    else:
+        assert site.refused is None
+        assert (site.offset - site.start, site.kind) == (expected.offset, Kind.EMULATED)
+
+
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_a_site_is_single_stepped_only_where_none_is_emulated(library: Path, name: str) -> None:
+    expected = BEGINNINGS[name]
+    site = chosen(library, name, stepped=True)
+    if expected.offset is not None:
+        assert (site.offset - site.start, site.kind) == (expected.offset, Kind.EMULATED)
+    elif expected.stepped is not None:
+        assert site.refused is None
+        assert (site.offset - site.start, site.kind) == (expected.stepped, Kind.STEPPED)
+    else:
+        assert site.refused == expected.refused
+
+
+def test_a_site_knows_its_instruction(library: Path) -> None:
+    assert chosen(library, "frame").length == 1
+    assert chosen(library, "table").length == 2
+    assert chosen(library, "store", stepped=True).length == 5
+
+
+@pytest.mark.parametrize(("beyond", "offset"), [(5, 9), (9, 9), (10, None), (13, None)])
+def test_a_site_keeps_clear_of_the_beginning_if_asked(
+    library: Path, beyond: int, offset: int | None
+) -> None:
+    site = chosen(library, "endbr64, constant", beyond=beyond)
+    assert (site.offset - site.start if site.refused is None else None) == offset
+
+
+def test_a_function_whose_end_is_unknown_is_probed_at_its_start_or_not_at_all(
+    library: Path,
+) -> None:
+    with library.open("rb") as file, Elf(file.fileno()) as elf:
+        places = elf.extents(SYMBOLS.values())
+        start = choose_site(elf, Extent(places[SYMBOLS["frame"]].offset, 0))
+        behind = choose_site(elf, Extent(places[SYMBOLS["table"]].offset, 0))
+        long = choose_site(elf, Extent(places[SYMBOLS["table"]].offset, 1 << 17))
+    assert start.refused is None
+    assert behind.refused == "has no known end"
+    assert long.refused == "is too long to be looked through"
