@@ -5,10 +5,7 @@
 
 #include "faces.h"
 
-/*
- * A place to try a probe on. It starts with a push, as what we probe does: any other instruction
- * would be stepped through, at ten times the cost.
- */
+/* Places to try a probe on: one that the kernel emulates, one that it steps out of line. */
 __attribute__((naked, noinline, visibility("default")))
 int cotenant_probe_here(void)
 {
@@ -17,6 +14,19 @@ int cotenant_probe_here(void)
 			 "xor %eax, %eax\n\t"
 			 "pop %rbp\n\t"
 			 "ret");
+}
+
+__attribute__((naked, noinline, visibility("default")))
+int cotenant_step_here(void)
+{
+	__asm__ volatile("mov %rbx, -0x18(%rsp)\n\t"
+			 "xor %eax, %eax\n\t"
+			 "ret");
+}
+
+static PyObject *step_here(PyObject *self, PyObject *unused)
+{
+	return PyLong_FromLong(cotenant_step_here());
 }
 
 static PyObject *probe_here(PyObject *self, PyObject *unused)
@@ -28,6 +38,7 @@ static PyMethodDef functions[] = {
 	{"load", (PyCFunction)(void (*)(void))face_load, METH_VARARGS | METH_KEYWORDS,
 	 "load(path, programs, shared, sizes, constants) -> (program fds, map fds)"},
 	{"probe_here", probe_here, METH_NOARGS, "call the function that exists to be probed"},
+	{"step_here", step_here, METH_NOARGS, "call the function that exists to be single-stepped"},
 	{NULL, NULL, 0, NULL},
 };
 

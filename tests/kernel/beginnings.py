@@ -5,7 +5,7 @@ says otherwise. So a register that a probe did not give back shows in the result
 """
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +24,8 @@ LEA = "lea 8(%rsp),%r10; push %rbx; sub %rsp,%r10; lea -16(%rdx,%r10),%rdx; " + 
 TEST = f"test %rdx,%rdx; je 1f; {RESULT}; 1: mov $7,%eax; ret"
 CLEAR = f"xor %eax,%eax; push %rbx; {THROUGH_RBX}"
 
-EMULATED = "emulated"
-STEPPED = "stepped"
+POP = f"pop %r11; push %r11; {RESULT}"
+
 SINGLE = "would be single-stepped: "
 NOWHERE = "has no safe site: "
 
@@ -83,7 +83,7 @@ BEGINNINGS = {
         f"lock incl count(%rip); {RESULT}", None, NOWHERE + "starts with lock incl"
     ),
     "relative": Beginning(f"movl $5,count(%rip); {RESULT}", None, NOWHERE + "starts with movl"),
-    "pop": Beginning(f"pop %r11; push %r11; {RESULT}", None, NOWHERE + "starts with pop"),
+    "pop": Beginning(POP, None, NOWHERE + "starts with pop"),
     "long nop": Beginning(f"nopl 8(%rax,%rax,1); push %rbx; {THROUGH_RBX}", 5),
     "prefixed jump": Beginning(f"bnd jmp 1f; 1: {RESULT}", None, NOWHERE + "starts with jmp"),
 }  # fmt: skip
@@ -125,11 +125,16 @@ def _function(symbol: str, code: str) -> str:
     )
 
 
-def build_beginnings(path: Path) -> Path:
+def build_beginnings(
+    path: Path, launch: str = FRAME, more: Mapping[str, str] | None = None
+) -> Path:
     """The library, with a launch function besides, so that it is one of ours."""
     source = path.with_suffix(".S")
     functions = {SYMBOLS[name]: beginning.code for name, beginning in BEGINNINGS.items()}
-    text = "".join(_function(s, code) for s, code in {"cuLaunchKernel": FRAME, **functions}.items())
+    text = "".join(
+        _function(s, code)
+        for s, code in {"cuLaunchKernel": launch, **functions, **(more or {})}.items()
+    )
     source.write_text(_HEAD + text + '.section .note.GNU-stack,"",@progbits\n')
     subprocess.run(["gcc", "-shared", "-o", str(path), str(source)], check=True)
     return path

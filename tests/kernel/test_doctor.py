@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
+from tests.kernel.beginnings import POP, build_beginnings
 from tests.kernel.conftest import COTENANT, as_nobody, bpf_programs, gone_within
 
 
@@ -39,3 +40,23 @@ def test_without_root_it_says_what_to_do(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     root = json.loads(done.stdout)[0]
     assert (root["name"], root["holds"], root["advice"]) == ("root", False, "run with sudo")
+
+
+def test_a_driver_whose_launches_would_not_be_seen_is_a_failure(tmp_path: Path) -> None:
+    build_beginnings(tmp_path / "libcuda.so.1", launch=POP)
+    # Where drivers lie, as this process alone sees it.
+    script = (
+        "mount -t tmpfs none /opt && mkdir -p /opt/conda/lib && cp $0 /opt/conda/lib && exec $@"
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, str(tmp_path / "libcuda.so.1"),
+         *COTENANT, "doctor", "--json", "--store", str(tmp_path / "store")],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    (failed,) = [c for c in json.loads(done.stdout) if c["needed"] and not c["holds"]]
+    assert failed["name"] == "library cuda"
+    assert failed["found"].startswith("/opt/conda/lib/libcuda.so.1: ")
+    assert failed["advice"] == "launches of this driver are not seen"
+    assert "cuLaunchKernel" in " ".join(failed["more"])
+    assert len(failed["more"]) == len({line.rpartition(": ")[2] for line in failed["more"]})

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.agent.doctor import refusals
 from cotenant.agent.layers import Layers
 from cotenant.agent.process import Process
+from cotenant.agent.refusals import by_reason
 from cotenant.agent.session import SessionRow
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import doctor
@@ -59,12 +59,12 @@ def test_each_library_and_process_of_the_last_recording_is_told(store: Path) -> 
         ),
         "recorded cudart/nccl": (
             True,
-            "/opt/a/place/that/is/long/nvidia/nccl/lib/libnccl.so.2: 169 attached, 2 refused "
-            f"(ncclBcast, pncclBcast: {STEPPED}), gap of 12.3 ms",
+            "/opt/a/place/that/is/long/nvidia/nccl/lib/libnccl.so.2: 169 attached, "
+            "gap of 12.3 ms",
         ),
         "recorded ?": (
             False,
-            "/tmp/\x1b[2Jlibcuda.so.1: 0 attached, 1 refused (all: cannot be probed), no gap",
+            "/tmp/\x1b[2Jlibcuda.so.1: 0 attached, no gap",
         ),
         "recorded process 103": (
             True,
@@ -78,13 +78,15 @@ def test_each_library_and_process_of_the_last_recording_is_told(store: Path) -> 
     }  # fmt: skip
     assert checks["recorded process 101"].advice.startswith("2 launches had none of the driver")
     assert checks["recorded cudart/nccl"].advice != ""
+    assert checks["recorded cudart/nccl"].more == (f"refused: ncclBcast, pncclBcast: {STEPPED}",)
+    assert checks["recorded ?"].more == ("refused: all: cannot be probed",)
 
 
 def test_it_fits_eighty_columns_and_moves_no_cursor(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for check in doctor._recorded(str(store)):
-        doctor._print(check.name, check.found, check.advice, check.holds, check.needed)
+        doctor._print(check)
     said = capsys.readouterr().out
     assert max(len(line) for line in said.splitlines()) <= 80
     assert "\x1b" not in said
@@ -97,9 +99,11 @@ def test_without_a_recording_nothing_is_told(tmp_path: Path) -> None:
 
 
 def test_many_refused_functions_are_counted_and_a_few_named() -> None:
-    assert refusals({f"cu{n}": "odd" for n in range(7)}) == (
-        ", 7 refused (cu0, cu1, cu2 and 4 more: odd)"
-    )
+    refused = {f"cu{n}": "odd" for n in range(7)} | {"ncclBcast": "even"}
+    assert by_reason(refused) == [
+        "refused: cu0, cu1, cu2 and 4 more: odd",
+        "refused: ncclBcast: even",
+    ]
 
 
 def test_a_program_gets_the_same_as_json(store: Path) -> None:

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,11 +13,12 @@ from typing import Final
 from cotenant.agent.helper_process import HelperProcess
 from cotenant.agent.naming import source_settings
 from cotenant.agent.privileges import drop_capabilities
+from cotenant.agent.refusals import blindness, by_reason
 from cotenant.agent.search import find_libraries
 from cotenant.agent.settings import (
     Settings,
     choose_hierarchy,
-    told_to_helper,
+    for_helper,
     v1_hierarchies,
 )
 from cotenant.agent.watch import Watch
@@ -27,14 +28,14 @@ from cotenant.identity.resolver import default_resolver
 from cotenant.identity.walk import mounts, walk
 from cotenant.landlock import confine_writes
 from cotenant.probes.attach import Method
-from cotenant.probes.features import why_not
-from cotenant.probes.library import plan
+from cotenant.probes.features import attempt, choose_stepping, why_not
+from cotenant.probes.library import Plan, plan
 from cotenant.probes.roots import open_file, open_root
+from cotenant.probes.sites import Stepping
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.store.ownership import check_owner, check_way
 
 _FREE_BYTES: Final = 1 << 30
-_NAMED: Final = 3  # Functions of a library that are named one by one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Check:
     found: str
     advice: str = ""
     needed: bool = True  # Without it nothing can be recorded.
+    more: tuple[str, ...] = ()  # Of what was found, a line each.
 
 
 def _root() -> Check:
@@ -93,9 +95,9 @@ def _recording() -> Iterator[Check]:
     name = "programs in the kernel"
     try:
         settings = Settings(Path("/nowhere"))
-        told = told_to_helper(settings, choose_hierarchy(settings.hierarchy))
-        helper.begin({**told, "trial": True})
-        _, method, cost_ns = helper.maps()
+        wanted = for_helper(settings, choose_hierarchy(settings.hierarchy))
+        helper.begin({**wanted, "trial": True})
+        told = helper.maps()[1]
         helper.ready()
         refused = [m["refused"] for m in helper.messages if m["type"] == "hooks"]
     except CotenantError as error:
@@ -103,9 +105,8 @@ def _recording() -> Iterator[Check]:
         yield Check(name, False, str(error), "--debug shows what the kernel said")
         return
     helper.stop()
-    yield Check(
-        name, True, f"all that a recording loads, by {method}: {cost_ns / 1e3:.1f} us a call"
-    )
+    cost = f"{told['cost_ns'] / 1e3:.1f} us a call"
+    yield Check(name, True, f"all that a recording loads, by {told['method']}: {cost}")
     for texts in refused:
         for program, text in texts.items():
             if program != "mappings":
@@ -227,21 +228,16 @@ def _runtimes() -> Iterator[Check]:
         )
 
 
-def refusals(refused: Mapping[str, str]) -> str:
-    """Which functions of a library have no probe, and why; nothing if all have one."""
-    if not refused:
-        return ""
-    reasons: dict[str, list[str]] = {}
-    for symbol, reason in sorted(refused.items()):
-        reasons.setdefault(reason, []).append("all" if symbol == "*" else symbol)
-    texts = []
-    for reason, symbols in reasons.items():
-        more = f" and {len(symbols) - _NAMED} more" if len(symbols) > _NAMED else ""
-        texts.append(f"{', '.join(symbols[:_NAMED])}{more}: {reason}")
-    return f", {len(refused)} refused ({'; '.join(texts)})"
+def _stepping(method: Method) -> Check:
+    """What a probe costs that the kernel has to step out of line."""
+    trial = attempt(method)
+    cost = f"{trial.stepped_ns / 1e3:.1f} us a call, emulated ones {trial.cost_ns / 1e3:.1f} us"
+    used = choose_stepping("auto", method) is not Stepping.NONE
+    what = "used where no other is possible" if used else "not used, unless with --probes any"
+    return Check("single-stepped probes", used, f"{cost}: {what}", "", False)
 
 
-def _libraries() -> Iterator[Check]:
+def _libraries(stepping: Stepping) -> Iterator[Check]:
     root = open_root(os.getpid())
     try:
         seen = False
@@ -251,14 +247,13 @@ def _libraries() -> Iterator[Check]:
             except OSError:
                 continue
             try:
-                found = plan(fd, FUNCTIONS)
+                found = plan(fd, FUNCTIONS, stepping)
             finally:
                 os.close(fd)
             if found is None:
                 continue
             seen = True
-            words = f"{path}: {len(found.placed)} functions{refusals(found.refused)}"
-            yield Check(f"library {'/'.join(found.kinds)}", bool(found.placed), words, "", False)
+            yield _library(path, found)
         if not seen:
             yield Check(
                 "libraries",
@@ -269,6 +264,20 @@ def _libraries() -> Iterator[Check]:
             )
     finally:
         os.close(root)
+
+
+def _library(path: str, found: Plan) -> Check:
+    words = f"{path}: {len(found.placed)} functions"
+    if found.stepped:
+        words += f", {found.stepped} of them single-stepped"
+    return Check(
+        f"library {'/'.join(found.kinds)}",
+        bool(found.placed) and not found.blind,
+        words,
+        blindness(found.refused) if found.blind else "",
+        found.blind,
+        tuple(by_reason(found.refused)),
+    )
 
 
 def examine(store: Path, started: Callable[[str], None]) -> Iterator[Check]:
@@ -286,9 +295,11 @@ def examine(store: Path, started: Callable[[str], None]) -> Iterator[Check]:
         methods.append(_attach(method))
         yield methods[-1]
     yield _any_method(methods)
+    best = next((m for m in Method if why_not(m) is None), Method.PAIR)
+    yield _stepping(best)
     started("a recording")
     yield from _recording()
     yield _mappings()
     yield _confinement(store)
     yield from _runtimes()
-    yield from _libraries()
+    yield from _libraries(choose_stepping("auto", best))

@@ -35,10 +35,11 @@ from cotenant.agent.watch import Watch
 from cotenant.errors import CotenantError
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
-from cotenant.probes.features import attempt, choose_method
+from cotenant.probes.features import attempt, choose_method, choose_stepping
 from cotenant.probes.function import Family, Library
 from cotenant.probes.hooks import place, together
 from cotenant.probes.kernel import KernelFamily
+from cotenant.probes.library import plan
 from cotenant.probes.perf import open_ticks
 from cotenant.probes.programs import TASK_PROGRAMS, Programs, Sizes, load_programs
 from cotenant.probes.tables import FUNCTIONS
@@ -80,6 +81,7 @@ class Helper:
         self._trial = settings.get("trial", False)  # Nothing of a tenant is probed.
         self._sizes = Sizes(events_bytes=settings["events_bytes"])
         self._method = choose_method(settings.get("attach"))
+        stepping = choose_stepping(settings.get("probes", "auto"), self._method)
         allow_descriptors(_DESCRIPTORS)
         # Distributions may let nobody else than CAP_SYS_ADMIN open perf events.
         self._watch = Watch()
@@ -122,7 +124,7 @@ class Helper:
         self._passed_over = PassedOver()
         self._libraries = Libraries(
             attacher,
-            self._functions,
+            partial(plan, functions=self._functions, stepping=stepping),
             self._programs.programs["file_mappings"],
             self._tell,
             self._passed_over,
@@ -161,6 +163,7 @@ class Helper:
                 "names": list(shared),
                 "method": self._method,
                 "cost_ns": attempt(self._method).cost_ns,
+                "stepped_ns": attempt(self._method).stepped_ns,
             },
             list(shared.values()),
         )

@@ -57,11 +57,10 @@ class HelperProcess:
         """The helper's process id."""
         return self._process.pid
 
-    def maps(self) -> tuple[dict[str, int], str, float]:
-        """Descriptors of the shared maps, the attach method, and what a recorded call costs."""
+    def maps(self) -> tuple[dict[str, int], Message]:
+        """Descriptors of the shared maps; how it attaches, and what a recorded call costs."""
         message, fds = self._expect("maps")
-        maps = dict(zip(message["names"], fds, strict=True))
-        return maps, message["method"], message["cost_ns"]
+        return dict(zip(message["names"], fds, strict=True)), message
 
     def ready(self) -> Message:
         """Wait until everything that is there is probed."""

@@ -12,9 +12,8 @@ from typing import Any, Final
 from cotenant.agent.turns import OURS, PassedOver
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attacher, Attachment, Placed
-from cotenant.probes.function import Function
 from cotenant.probes.inodes import Inode, real_inode
-from cotenant.probes.library import Plan, held_path, plan
+from cotenant.probes.library import Plan, held_path
 
 # Files that are no library of ours, remembered so that each is read once.
 _STRANGERS_MAX: Final = 65536
@@ -48,6 +47,8 @@ class Library:
             "kinds": list(self.plan.kinds),
             "build_id": self.plan.build_id,
             "attached": len(self.plan.placed),
+            "stepped": self.plan.stepped,
+            "blind": self.plan.blind,
             "refused": self.plan.refused,
             "gap_ns": self.gap_ns,
         }
@@ -59,13 +60,13 @@ class Libraries:
     def __init__(
         self,
         attacher: Attacher,
-        functions: tuple[Function, ...],
+        plan: Callable[[int], Plan | None],
         inode_program: int,
         tell: Callable[[dict[str, Any]], None],
         passed_over: PassedOver,
     ) -> None:
         self._attacher = attacher
-        self._functions = functions
+        self._plan = plan
         self._inode_program = inode_program
         self._tell = tell
         self._passed_over = passed_over
@@ -110,16 +111,14 @@ class Libraries:
                 self._mapped(known, mapped_ns)
             return known is not None
         try:
-            found = plan(fd, self._functions)
+            found = self._plan(fd)
         except Exception:
             self._turn_away(inode, fd)
             raise
         if found is None or not found.placed:
             self._turn_away(inode, fd)
             if found is not None:
-                self._tell(
-                    {"type": "library", "path": path, "attached": 0, "refused": found.refused}
-                )
+                self._tell({"type": "library", **Library(fd, path, found).describe()})
             return False
         if inode in self._probed or inode in self._attaching or not self._room(tenant):
             os.close(fd)
@@ -166,8 +165,9 @@ class Libraries:
             )
         except ProbeError as error:
             self._turn_away(inode, library.fd)
-            why = {"*": str(error)}
-            self._tell({"type": "library", "path": library.path, "attached": 0, "refused": why})
+            blind = "cuda" in library.plan.kinds
+            failed = {"attached": 0, "stepped": 0, "blind": blind, "refused": {"*": str(error)}}
+            self._tell({"type": "library", **library.describe(), **failed})
             return
         library.attached_ns = time.monotonic_ns()
         library.gap_ns = None if mapped_ns is None else library.attached_ns - mapped_ns

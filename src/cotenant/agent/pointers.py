@@ -112,7 +112,8 @@ class Pointers:
                 size = self._size(inode, elf, elf.address_of(offset))
                 if size is None:
                     return "points into the middle of a function"
-                site = choose_site(elf, Extent(offset, size))
+                stepped = library.plan.stepping.allows(function)
+                site = choose_site(elf, Extent(offset, size), stepped=stepped)
         except BadElf as error:
             return str(error)
         if site.refused:

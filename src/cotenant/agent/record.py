@@ -30,10 +30,11 @@ from cotenant.agent.keeper import Keeper
 from cotenant.agent.limits import Limits
 from cotenant.agent.notify import Notify
 from cotenant.agent.privileges import capabilities_to_read, drop_capabilities, need_root
+from cotenant.agent.refusals import Notices
 from cotenant.agent.rollups import Rollups
 from cotenant.agent.seccomp import refuse_calls
 from cotenant.agent.session import SessionRow
-from cotenant.agent.settings import Settings, choose_hierarchy, store_group, told_to_helper
+from cotenant.agent.settings import Settings, choose_hierarchy, for_helper, store_group
 from cotenant.agent.throttle import Throttle
 from cotenant.agent.totals import Totals
 from cotenant.agent.upkeep import Upkeep
@@ -81,7 +82,7 @@ class Recorder:
         )
         # The store is ours by now: only then is anything attached.
         self._helper = helper
-        helper.begin(told_to_helper(settings, hierarchy))
+        helper.begin(for_helper(settings, hierarchy))
         self._ledger = Ledger(
             self.node,
             self.boot_id,
@@ -110,15 +111,23 @@ class Recorder:
         self._heard: list[Message] = []
         self._stopping = False
         self._named_before: list[Message] = []
-        self.notices: list[str] = []  # What could not be attached, each in one line.
+        self._notices = Notices()
+        self._cost_ns = (0.0, 0.0)  # Of a recorded call: emulated, single-stepped.
         self._events = self._offset_ns = self._readings = 0
         self._resting: set[int] = set()
+
+    @property
+    def notices(self) -> list[str]:
+        """What could not be attached or went wrong so far, each in one line."""
+        return self._notices.lines
 
     def attach(self) -> None:
         """Place every probe, then give up every privilege."""
         try:
             self._notify = Notify()
-            maps, method, cost_ns = self._helper.maps()
+            maps, told = self._helper.maps()
+            self._cost_ns = told["cost_ns"], told["stepped_ns"]
+            self._notices.measured(*self._cost_ns)
             self._drain = Drain(
                 (maps["events"], self._settings.events_bytes), (maps["facts"], FACTS_RING_BYTES)
             )
@@ -132,9 +141,16 @@ class Recorder:
             )
             self._rollups = Rollups()
             self._control = Control(maps["controls"], ring_bytes=self._settings.events_bytes)
-            self._budget = Budget(self._settings.budget, cost_ns, self._settings.budget_rest_s)
+            self._budget = Budget(
+                self._settings.budget, self._cost_ns[0], self._settings.budget_rest_s
+            )
             self._control.budget(self._budget.calls)
-            self._session.note(call_cost_ns=round(cost_ns), budget=self._settings.budget)
+            self._session.note(
+                call_cost_ns=round(told["cost_ns"]),
+                stepped_call_cost_ns=round(told["stepped_ns"]),
+                probes=self._settings.probes,
+                budget=self._settings.budget,
+            )
             self._gpus.attach(maps)
             self._limits = Limits(self._ledger)
             exclude, events = self._settings.config.exclude, self._settings.events
@@ -153,14 +169,11 @@ class Recorder:
             demangle.start()  # Without rights, as we are by now.
             self._drain.start()
             self._helper.ready()
-            self.notices = [
-                text
-                for message in self._helper.messages
-                if message["type"] == "hooks"
-                for text in message["refused"].values()
-            ]
+            self._notices.hear(self._helper.messages)
             self._sample_clock()
-            self._session.started(now_ns=time.time_ns(), offset_ns=self._offset_ns, method=method)
+            self._session.started(
+                now_ns=time.time_ns(), offset_ns=self._offset_ns, method=told["method"]
+            )
             self._upkeep.start()
             self._notify.say("READY=1", f"STATUS=recording into {self._settings.store}")
         except BaseException:
@@ -224,6 +237,7 @@ class Recorder:
     def _learn(self) -> None:
         """What the helper said. A name may overtake the birth it belongs to: it is told twice."""
         self._session.hear(self._heard)
+        self._notices.hear(self._heard)
         self._control.hear(self._heard)
         named = [message for message in self._heard if message["type"] == "named"]
         for message in (*self._named_before, *named):
@@ -311,6 +325,10 @@ class Recorder:
 
     def _spend(self) -> None:
         """Probes that cost too much rest, and come back."""
+        if self._session.stepped and self._budget.cost_ns < self._cost_ns[1]:
+            # Whose calls are dear is not known call by call: everybody's are taken to be.
+            self._budget.cost_ns = self._cost_ns[1]
+            self._control.budget(self._budget.calls)
         gone, back = self._budget.look(self._totals.calls, time.monotonic())
         if gone or back:
             self._resting = (self._resting | set(gone)) - set(back)
@@ -334,7 +352,7 @@ class Recorder:
             self._stopping = True
             self._control.blind()
             self._heard += self._helper.stop()
-            self.notices += self._helper.notices
+            self._notices.lines += self._helper.notices
             self._drain.stop()
             self._upkeep.stop()
             self._cycle(totals=False)

@@ -43,6 +43,11 @@ class SessionRow:
         """How many files are probed."""
         return sum(1 for library in self._libraries.values() if library["attached"])
 
+    @property
+    def stepped(self) -> bool:
+        """Whether any function is single-stepped."""
+        return any(library.get("stepped") for library in self._libraries.values())
+
     def started(self, *, now_ns: int, offset_ns: int, method: str) -> None:
         """Every probe is attached."""
         self._row |= {

@@ -25,6 +25,7 @@ class Settings:
     store: Path
     seconds: float | None = None
     attach: str | None = None
+    probes: str = "auto"  # Or "emulated", "any": whether they may be single-stepped.
     layers: str = "auto"
     calls: str = "operations"
     hierarchy: str = "auto"
@@ -99,11 +100,12 @@ def store_group(asked: str | None) -> int | None:
         ) from None
 
 
-def told_to_helper(settings: Settings, hierarchy: Hierarchy) -> Message:
+def for_helper(settings: Settings, hierarchy: Hierarchy) -> Message:
     """What the helper needs to know of the settings."""
     return {
         "events_bytes": settings.events_bytes,
         "attach": settings.attach,
+        "probes": settings.probes,
         "layers": settings.layers,
         "events": list(settings.events),
         "config": as_message(settings.config),

@@ -2,29 +2,35 @@
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from cotenant._native import OBJECTS, Ring, probe_here
+from cotenant._native import OBJECTS, Ring, probe_here, step_here
 from cotenant.errors import Unsupported, UsageError
 from cotenant.probes.attach import Attacher, Method, Placed
 from cotenant.probes.elf import Elf
 from cotenant.probes.function import Family, Flag, Function, Library
 from cotenant.probes.library import held_path
 from cotenant.probes.programs import Sizes, load_function
+from cotenant.probes.sites import Stepping
 from cotenant.probes.stacks import why_unsafe
 from cotenant.schema.kinds import EVENT_KIND
 
 # A function of our own native module, which nobody else calls. The programs of its family are the
 # smallest that make rows, with the same steps as all others that do.
 _SITE: Final = "cotenant_probe_here"
+_STEPPED_SITE: Final = "cotenant_step_here"
 _ITSELF: Final = Function(
     1023, Library.NCCL, _SITE, op="AllReduce", family=Family.NCCL, flags=Flag.OPERATION
 )
 _SMALL: Final = Sizes(events_bytes=1 << 16, facts_bytes=4096)
 _TIMINGS: Final = 3
 _CALLS: Final = 100
+# A single-stepped probe may cost this much of an emulated one. On hardware it may; in a virtual
+# machine the second trap is dear.
+_DEARER: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,7 @@ class Trial:
 
     reason: str | None  # Why it does not work; None if it does.
     cost_ns: float = 0.0  # What a recorded call costs the thread that makes it.
+    stepped_ns: float = 0.0  # The same where its probe is single-stepped.
 
 
 @cache
@@ -53,11 +60,12 @@ def attempt(method: Method) -> Trial:
         attachment = attacher.attach(held_path(fd), [here])
         probe_here()
         seen = Ring(programs.maps["events"], _SMALL.events_bytes, EVENT_KIND).waiting()
-        probed = _call_ns()
+        probed = _call_ns(probe_here)
         attachment.close()
         if not seen:
             return Trial("attached, but no event came")
-        return Trial(None, max(probed - _call_ns(), 1.0))
+        cost_ns = max(probed - _call_ns(probe_here), 1.0)
+        return Trial(None, cost_ns, _stepped_ns(attacher, fd))
     except Exception as error:  # noqa: BLE001 - any failure is the answer
         return Trial(str(error))
     finally:
@@ -65,13 +73,23 @@ def attempt(method: Method) -> Trial:
         programs.close()
 
 
-def _call_ns() -> float:
+def _stepped_ns(attacher: Attacher, fd: int) -> float:
+    """What a single-stepped call costs, on a function of ours."""
+    with Elf(fd) as elf:
+        offset = elf.find([_STEPPED_SITE])[_STEPPED_SITE]
+    attachment = attacher.attach(held_path(fd), [Placed(_ITSELF, offset)])
+    probed = _call_ns(step_here)
+    attachment.close()
+    return max(probed - _call_ns(step_here), 1.0)
+
+
+def _call_ns(call: Callable[[], int]) -> float:
     """The best of a few timings of a call of ours; few enough for their rows to fit the ring."""
     best = float("inf")
     for _ in range(_TIMINGS):
         began = time.perf_counter_ns()
         for _ in range(_CALLS):
-            probe_here()
+            call()
         best = min(best, (time.perf_counter_ns() - began) / _CALLS)
     return best
 
@@ -96,3 +114,12 @@ def choose_method(asked: str | None) -> Method:
         if not reason:
             return method
     raise Unsupported(reason)
+
+
+def choose_stepping(asked: str, method: Method) -> Stepping:
+    """Whose probes may be single-stepped: as asked, else those of rows where that is not dear."""
+    if asked == "any":
+        return Stepping.ALL
+    trial = attempt(method)
+    cheap = 0 < trial.stepped_ns <= _DEARER * trial.cost_ns
+    return Stepping.ROWS if asked == "auto" and cheap else Stepping.NONE

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from cotenant.probes.attach import Placed
 from cotenant.probes.elf import BadElf, Elf
-from cotenant.probes.function import Function
-from cotenant.probes.sites import Site, choose_site
+from cotenant.probes.function import Function, Library
+from cotenant.probes.sites import Kind, Site, Stepping, choose_site
 from cotenant.probes.tables import MARKERS
 
 
@@ -20,18 +20,29 @@ class Plan:
     placed: tuple[Placed, ...]
     refused: dict[str, str] = field(default_factory=dict)
     sites: dict[int, Site] = field(default_factory=dict)  # Of what is placed, by its offset.
+    stepping: Stepping = Stepping.NONE
+
+    @property
+    def stepped(self) -> int:
+        """How many of its probes are single-stepped."""
+        return sum(site.kind is Kind.STEPPED for site in self.sites.values())
+
+    @property
+    def blind(self) -> bool:
+        """Whether it is a driver whose launches go unseen."""
+        return MARKERS[Library.CUDA] in self.refused
 
 
-def plan(fd: int, functions: Iterable[Function]) -> Plan | None:
+def plan(fd: int, functions: Iterable[Function], stepping: Stepping = Stepping.NONE) -> Plan | None:
     """What to probe in an open file; None if it is no library of ours or no ELF file."""
     try:
         with Elf(fd) as elf:
-            return _plan(elf, functions)
+            return _plan(elf, functions, stepping)
     except BadElf:
         return None
 
 
-def _plan(elf: Elf, functions: Iterable[Function]) -> Plan | None:
+def _plan(elf: Elf, functions: Iterable[Function], stepping: Stepping) -> Plan | None:
     if not elf.exports(MARKERS.values()):
         return None
     markers = elf.find(MARKERS.values())
@@ -47,13 +58,13 @@ def _plan(elf: Elf, functions: Iterable[Function]) -> Plan | None:
     for symbol, function in wanted.items():
         if symbol not in extents:
             continue
-        site = choose_site(elf, extents[symbol])
+        site = choose_site(elf, extents[symbol], stepped=stepping.allows(function))
         if site.refused:
             refused[symbol] = site.refused
         else:
             taken.setdefault(site.offset, Placed(function, site.offset))
             sites[site.offset] = site
-    return Plan(kinds, elf.build_id(), tuple(taken.values()), refused, sites)
+    return Plan(kinds, elf.build_id(), tuple(taken.values()), refused, sites, stepping)
 
 
 def held_path(fd: int) -> str:

@@ -20,7 +20,9 @@ from cotenant.probes.code import (
     target,
 )
 from cotenant.probes.elf import Elf, Extent
+from cotenant.probes.function import Flag, Function
 
+WOULD_BE_STEPPED: Final = "would be single-stepped"
 _BEGINNING: Final = 64  # Bytes of a function that a site is looked for in.
 _LONGEST: Final = 1 << 16  # Bytes of a function that branches are looked for in.
 
@@ -30,6 +32,19 @@ class Kind(StrEnum):
 
     EMULATED = "emulated"
     STEPPED = "stepped"
+
+
+class Stepping(StrEnum):
+    """Which functions may have a single-stepped probe where no other is possible."""
+
+    NONE = "none"
+    ROWS = "rows"
+    ALL = "all"
+
+    def allows(self, function: Function) -> bool:
+        """Whether this function may."""
+        makes_rows = bool(function.flags & (Flag.OPERATION | Flag.ROW))
+        return self is Stepping.ALL or (self is Stepping.ROWS and makes_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +64,7 @@ def choose_site(elf: Elf, function: Extent, *, stepped: bool = False, beyond: in
     ``beyond`` is how many bytes of the function's beginning the probe has to keep clear of.
     """
     emulated, single, stop = _candidates(elf, function, beyond)
-    why = f"would be single-stepped: {stop}" if single else f"has no safe site: {stop}"
+    why = f"{WOULD_BE_STEPPED if single else 'has no safe site'}: {stop}"
     if emulated is not None:
         reason = _why_not_beyond(elf, function, emulated)
         if reason is None:

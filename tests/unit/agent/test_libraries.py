@@ -31,9 +31,9 @@ def passed_over() -> PassedOver:
 def libraries(monkeypatch: pytest.MonkeyPatch, passed_over: PassedOver) -> Iterator[Libraries]:
     """Every file is a library of ours."""
     monkeypatch.setattr(module, "real_inode", lambda _, fd: Inode(0, os.fstat(fd).st_ino, 0))
-    monkeypatch.setattr(module, "plan", lambda *_: Plan(("cuda",), None, (None,)))  # type: ignore[arg-type]
     monkeypatch.setattr(Libraries, "_awake", lambda *_: [])
-    found = Libraries(Attached(), (), -1, lambda _: None, passed_over)  # type: ignore[arg-type]
+    plan = Plan(("cudart",), None, (None,))  # type: ignore[arg-type]
+    found = Libraries(Attached(), lambda _: plan, -1, lambda _: None, passed_over)  # type: ignore[arg-type]
     yield found
     found.close()
 

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     for check in itertools.chain(examine(Path(args.store), _progress), _recorded(args.store)):
         checks.append(check)
         if not args.json:
-            _print(check.name, check.found, check.advice, check.holds, check.needed)
+            _print(check)
     capable = all(check.holds for check in checks if check.needed)
     if args.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))
@@ -85,14 +85,21 @@ def _recorded(store: str) -> Iterator["Check"]:
 
 
 def _library(library: dict[str, Any]) -> "Check":
-    from cotenant.agent.doctor import Check, refusals
+    from cotenant.agent.doctor import Check
+    from cotenant.agent.refusals import blindness, by_reason
 
     kinds = "/".join(library.get("kinds") or ["?"])
-    found = f"{library['path']}: {library['attached']} attached{refusals(library['refused'])}"
+    found = f"{library['path']}: {library['attached']} attached"
+    if library.get("stepped"):
+        found += f", {library['stepped']} of them single-stepped"
     gap = library.get("gap_ns")
     found += ", no gap" if gap is None else f", gap of {text.duration(gap)}"
     advice = "" if gap is None else "it was in use before its probes were; calls may be missing"
-    return Check(f"recorded {kinds}", bool(library["attached"]), found, advice, False)
+    if library.get("blind"):
+        advice = blindness(library["refused"])
+    holds = bool(library["attached"]) and not library.get("blind")
+    more = tuple(by_reason(library["refused"]))
+    return Check(f"recorded {kinds}", holds, found, advice, False, more)
 
 
 def _progress(what: str) -> None:
@@ -100,12 +107,13 @@ def _progress(what: str) -> None:
         print(f"\r\033[Ktrying {what} ...", end="\r", file=sys.stderr, flush=True)
 
 
-def _print(name: str, found: str, advice: str, holds: bool, needed: bool) -> None:
-    mark = "ok" if holds else "NO" if needed else "--"
+def _print(check: "Check") -> None:
+    mark = "ok" if check.holds else "NO" if check.needed else "--"
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     room = text.width_of_output() - _INDENT
-    lines = [*textwrap.wrap(text.cell(found), room), *textwrap.wrap(advice, room)] or [""]
-    print(f"{mark:3} {name:{_INDENT - 5}} {lines[0]}")
+    said = [text.cell(check.found), *map(text.cell, check.more), check.advice]
+    lines = [line for part in said for line in textwrap.wrap(part, room)] or [""]
+    print(f"{mark:3} {check.name:{_INDENT - 5}} {lines[0]}")
     for line in lines[1:]:
         print(f"{'':{_INDENT}}{line}")

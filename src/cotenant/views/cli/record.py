@@ -86,6 +86,12 @@ def _add_how(group: Any) -> None:
         help="how probes are attached (default: the best that this kernel has)",
     )
     group.add_argument(
+        "--probes",
+        choices=("auto", "emulated", "any"),
+        default="auto",
+        help="whether functions may be single-stepped: where that is cheap, never, or where needed",
+    )
+    group.add_argument(
         "--layers",
         choices=("auto", "driver", "both"),
         default="auto",
@@ -165,6 +171,7 @@ def _chosen(args: argparse.Namespace) -> dict[str, Any]:
         "store": Path(args.store),
         "seconds": period_ns(args.duration) / 1e9 if args.duration is not None else None,
         "attach": args.attach,
+        "probes": args.probes,
         "layers": args.layers,
         "calls": args.calls,
         "hierarchy": args.hierarchy,
@@ -196,14 +203,10 @@ def run(args: argparse.Namespace) -> int:
     recorder = _recorder(args)
     recorder.attach()
     print(f"recording into {args.store}; stop with Ctrl-C", file=sys.stderr, flush=True)
-    for notice in recorder.notices:
-        print(f"cotenant: {notice}", file=sys.stderr, flush=True)
-    told = len(recorder.notices)
-    line = _LiveLine()
+    line = _LiveLine(recorder.notices)
+    line.tell()
     recorder.run(stop, line.show)
     line.end()
-    for notice in recorder.notices[told:]:
-        print(f"cotenant: {notice}", file=sys.stderr, flush=True)
     if not args.quiet:
         from cotenant.views.summary import print_summary
 
@@ -215,13 +218,16 @@ def run(args: argparse.Namespace) -> int:
 class _LiveLine:
     """Events a second, tenants, losses: on a terminal only."""
 
-    def __init__(self) -> None:
+    def __init__(self, notices: list[str]) -> None:
+        self._notices = notices
+        self._told = 0
         self._live = sys.stderr.isatty()
         self._last = (time.monotonic(), 0)
         self._trouble: str | None = None
 
     def show(self, progress: "Progress") -> None:
-        """Write the line anew; what is wrong with the store is said wherever we write to."""
+        """Write the line anew; what is wrong is said wherever we write to."""
+        self.tell()
         if progress.trouble != self._trouble:
             self._trouble = progress.trouble
             text = progress.trouble or "rows are written again"
@@ -241,5 +247,16 @@ class _LiveLine:
 
     def end(self) -> None:
         """Leave the line empty for what comes next."""
+        self._clear()
+        self.tell()
+
+    def tell(self) -> None:
+        """Say what is new."""
+        for notice in self._notices[self._told :]:
+            self._clear()
+            print(f"cotenant: {notice}", file=sys.stderr, flush=True)
+        self._told = len(self._notices)
+
+    def _clear(self) -> None:
         if self._live:
             print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,75 @@
+"""What could not be probed, and what is dear, said to people: one line for each reason."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from cotenant.agent.channel import Message
+from cotenant.printable import printable
+from cotenant.probes.function import Library
+from cotenant.probes.sites import WOULD_BE_STEPPED
+from cotenant.probes.tables import MARKERS
+
+_NAMED: Final = 3  # Functions of a library that are named one by one.
+_NOTICES_MAX: Final = 64  # Of libraries: a tenant may bring them without end.
+
+
+def by_reason(refused: Mapping[str, str]) -> list[str]:
+    """Which functions of a library have no probe: a line for each reason, most functions first."""
+    reasons: dict[str, list[str]] = {}
+    for symbol, reason in sorted(refused.items()):
+        reasons.setdefault(reason, []).append("all" if symbol == "*" else symbol)
+    lines = []
+    for reason, symbols in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        more = f" and {len(symbols) - _NAMED} more" if len(symbols) > _NAMED else ""
+        lines.append(f"refused: {', '.join(symbols[:_NAMED])}{more}: {reason}")
+    return lines
+
+
+def blindness(refused: Mapping[str, str]) -> str:
+    """What is wrong with a driver whose launch function has no probe, and what to do."""
+    why = refused.get(MARKERS[Library.CUDA], "")
+    todo = "; record --probes any would see them" if why.startswith(WOULD_BE_STEPPED) else ""
+    return f"launches of this driver are not seen{todo}"
+
+
+def stepped(count: int, cost_ns: float, stepped_ns: float) -> str:
+    """How many probes are single-stepped, and what that costs whoever calls."""
+    return (
+        f"{count} functions are single-stepped: {stepped_ns / 1e3:.1f} us a call instead of "
+        f"{cost_ns / 1e3:.1f} us"
+    )
+
+
+class Notices:
+    """What a recording says to whoever started it, each line once."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._cost_ns = (0.0, 0.0)
+        self._libraries = 0
+
+    def measured(self, cost_ns: float, stepped_ns: float) -> None:
+        """What a recorded call costs, and what it costs where it is single-stepped."""
+        self._cost_ns = cost_ns, stepped_ns
+
+    def hear(self, messages: Iterable[Message]) -> None:
+        """What the helper said."""
+        for message in messages:
+            if message["type"] == "hooks":
+                self._add(message["refused"].values())
+            if message["type"] == "library" and self._libraries < _NOTICES_MAX:
+                self._libraries += self._add(self._library(message)) > 0
+
+    def _add(self, lines: Iterable[str]) -> int:
+        new = [line for line in lines if line not in self.lines]
+        self.lines += new
+        return len(new)
+
+    def _library(self, message: Message) -> Iterator[str]:
+        path = printable(message["path"])
+        if message.get("blind"):
+            yield f"{path}: {blindness(message['refused'])}"
+            for line in by_reason(message["refused"]):
+                yield f"{path}: {line}"
+        if message.get("stepped"):
+            yield f"{path}: {stepped(message['stepped'], *self._cost_ns)}"

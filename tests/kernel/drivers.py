@@ -1,0 +1,42 @@
+"""NVIDIA's own driver libraries, as Debian packages them: fetched by name, kept in build/."""
+
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.conftest import ROOT
+
+_SUITES = ("bullseye", "bookworm", "trixie", "experimental")
+PACKAGES = {
+    "450": "libnvidia-tesla-450-cuda1/bullseye",
+    "470": "libcuda1/bullseye",
+    "525": "libnvidia-tesla-cuda1/bookworm",
+    "535": "libcuda1/bookworm",
+    "550": "libcuda1/trixie",
+    "555": "libcuda1/experimental",
+}
+
+
+@cache
+def _fetched() -> "subprocess.CompletedProcess[str]":
+    suites = [f"{suite}/non-free" for suite in _SUITES]
+    command = [ROOT / "tools/apt_private.sh", *suites, "--", *PACKAGES.values()]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+
+
+def real_drivers() -> dict[str, Path]:
+    """The library of each driver; where they cannot be had, the test is skipped."""
+    done = _fetched()
+    if done.returncode != 0:
+        reason = f"no driver libraries: {(done.stderr.strip().splitlines() or ['?'])[-1]}"
+        if os.environ.get("COTENANT_REQUIRE_DRIVERS"):
+            pytest.fail(reason)
+        pytest.skip(f"{reason} (COTENANT_REQUIRE_DRIVERS=1 makes this a failure)")
+    found = {}
+    for name, place in zip(PACKAGES, done.stdout.split(), strict=True):
+        (found[name],) = (ROOT / place).rglob("libcuda.so.*.*")
+        assert found[name].name.startswith(f"libcuda.so.{name}.")
+    return found
