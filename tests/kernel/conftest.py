@@ -222,10 +222,18 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def sim_environment(log: Path | None = None, **more: str) -> dict[str, str]:
+# Both beginnings that functions of real drivers have; see sim/README.md.
+DRIVERS = {"framed": str(SIM), "tabled": f"{SIM / 'tabled'}:{SIM}"}
+
+
+def sim_environment(log: Path | None = None, driver: str = "framed", **more: str) -> dict[str, str]:
     """The environment of a client of the stand-in GPU."""
-    device = f"cotenant-test-{os.getpid()}"
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(SIM), "COTENANT_SIM_DEVICE": device, **more}
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": DRIVERS[driver],
+        "COTENANT_SIM_DEVICE": f"cotenant-test-{os.getpid()}",
+        **more,
+    }
     if log is not None:
         environment["COTENANT_SIM_LOG"] = str(log)
     return environment

@@ -8,11 +8,12 @@ CLIENTS = Path(__file__).parent / "clients"
 FLAGS = ["-O1", "-Wall", "-I", str(CLIENTS)]
 
 
-def build_library(path: Path, symbols: Iterable[str]) -> Path:
+def build_library(path: Path, symbols: Iterable[str], *flags: str) -> Path:
     """A library with these functions, each of which does nothing but return."""
+    path.parent.mkdir(exist_ok=True)
     source = path.with_suffix(".c")
     source.write_text('#include "every.h"\n' + "".join(f"EVERY({name})\n" for name in symbols))
-    compile_c(path, source, "-shared", "-fPIC")
+    compile_c(path, source, "-shared", "-fPIC", *flags)
     return path
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.kernel.conftest import SIM, Cgroup, Recording, sim_environment
+from tests.kernel.conftest import DRIVERS, SIM, Cgroup, Recording, sim_environment
 
 PRELUDE = """
 import ctypes, json, os, signal, struct, sys, threading, time
@@ -48,11 +48,13 @@ def wait():
 class Script:
     """A running client; it says JSON lines, and goes on when told to."""
 
-    def __init__(self, cgroup: Cgroup, text: str, **environment: str) -> None:
+    def __init__(
+        self, cgroup: Cgroup, text: str, driver: str = "framed", **environment: str
+    ) -> None:
         self.process = cgroup.popen(
             [sys.executable, "-c", PRELUDE + text],
             stdin=subprocess.PIPE,
-            env=sim_environment(**environment),
+            env=sim_environment(driver=driver, **environment),
         )
         self.pid = self.process.pid
 
@@ -75,13 +77,14 @@ class Script:
         assert self.process.returncode == code
 
 
-def warm(recording: Recording, cgroup: Cgroup, *names: str) -> None:
+def warm(recording: Recording, cgroup: Cgroup, *names: str, driver: str = "framed") -> None:
     """Have libraries of the stand-in mapped once, and wait until they are probed."""
     holder = "".join(f"ctypes.CDLL({name!r})\n" for name in names) + "say(ready=1)\nwait()\n"
-    script = Script(cgroup, holder)
+    script = Script(cgroup, holder, driver)
     script.heard()
-    for name in ("libcuda.so.1", *names):
-        recording.wait_for(f"select 1 from sessions where libraries like '%{SIM / name}%'")
+    first = DRIVERS[driver].partition(":")[0]
+    for path in (f"{first}/libcuda.so.1", *(SIM / name for name in names)):
+        recording.wait_for(f"select 1 from sessions where libraries like '%{path}%'")
     script.go_on()
     script.end()
 

@@ -44,8 +44,12 @@ def notes(recording: Recording) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("hidden") / "libcuda.so.1"
-    compile_c(place, CLIENTS / "hidden.c", "-shared", "-fPIC")
+    return build_hidden(tmp_path_factory.mktemp("hidden"))
+
+
+def build_hidden(directory: Path, *flags: str) -> Path:
+    place = directory / "libcuda.so.1"
+    compile_c(place, CLIENTS / "hidden.c", "-shared", "-fPIC", *flags)
     # Only the table of unwinding tells where its hidden function starts.
     subprocess.run(["strip", place], check=True)
     return place
@@ -67,9 +71,11 @@ def run_pointer(cgroup: Cgroup, recording: Recording, hidden: Path, how: str) ->
     return script
 
 
+@pytest.mark.parametrize("flags", [(), ("-DTABLED",)], ids=["framed", "tabled"])
 def test_a_function_that_is_only_handed_out_is_traced(
-    cgroup: Cgroup, store: Path, hidden: Path
+    flags: tuple[str, ...], cgroup: Cgroup, store: Path, tmp_path: Path
 ) -> None:
+    hidden = build_hidden(tmp_path, *flags)
     with record(store) as recording:
         script = run_pointer(cgroup, recording, hidden, "hidden")
     rows = recording.sql(
@@ -132,12 +138,12 @@ def test_the_runtime_is_spared_once_the_driver_is_seen_to_suffice(
 ) -> None:
     def launch(steps: int) -> dict[str, Any]:
         command = [SIM / "workload", "launch", "--api", "runtime12", "--steps", steps]
-        process = cgroup.popen(command, env=sim_environment())
+        process = cgroup.popen(command, env=sim_environment(driver="tabled"))
         said, _ = process.communicate(timeout=60)
         return json.loads(said)
 
     with record(store) as recording:
-        warm(recording, cgroup, "libcudart.so.12")
+        warm(recording, cgroup, "libcudart.so.12", driver="tabled")
         before = launch(1511)
         recording.wait_for("select 1 from sessions where layers like 'auto: driver%'")
         recording.wait_for("select 1 from sessions where layers like 'auto: driver after 1511%'")

@@ -17,18 +17,18 @@ WORKLOAD = SIM / "workload"
 OPERATIONS = ("launch", "memcpy", "memset", "alloc", "free", "sync")
 
 
-def run(cgroup: Cgroup, log: Path, *options: str) -> None:
+def run(cgroup: Cgroup, log: Path, driver: str, *options: str) -> None:
     """A workload in a cgroup, from start to end."""
-    environment = sim_environment(log)
+    environment = sim_environment(log, driver)
     process = cgroup.popen([WORKLOAD, *options], env=environment, stderr=subprocess.PIPE)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
 
 
-def warm(recording: Recording, cgroup: Cgroup, log: Path, api: str) -> None:
+def warm(recording: Recording, cgroup: Cgroup, log: Path, driver: str, api: str) -> None:
     """Run until a run is recorded whole: a pair of perf events per function takes its time."""
     for _ in range(60):
-        run(cgroup, log, "--api", api, "--steps", "3")
+        run(cgroup, log, driver, "--api", api, "--steps", "3")
         calls = truth(log)
         made = sum(call["op"] in OPERATIONS for call in calls)
         count = f"from cuda_events where pid = {calls[0]['pid']} and op in {OPERATIONS}"
@@ -41,20 +41,30 @@ def warm(recording: Recording, cgroup: Cgroup, log: Path, api: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "attach", ["session", "multi", pytest.param("pair", marks=pytest.mark.leaves_slowly)]
+    ("attach", "drivers"),
+    [
+        ("session", ("framed", "tabled")),
+        ("multi", ("framed", "tabled")),
+        pytest.param("pair", ("tabled",), marks=pytest.mark.leaves_slowly),
+    ],
 )
 def test_every_call_is_recorded_once_in_its_cgroup(
-    attach: str, cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+    attach: str,
+    drivers: tuple[str, ...],
+    cgroups: Callable[[], Cgroup],
+    store: Path,
+    tmp_path: Path,
 ) -> None:
-    tenants = {name: cgroups() for name in ("driver", "runtime12")}
+    tenants = {(d, api): cgroups() for d in drivers for api in ("driver", "runtime12")}
     with record(store, "--attach", attach) as recording:
-        for api, cgroup in tenants.items():
-            warm(recording, cgroup, tmp_path / f"{api}.warm", api)
-            run(cgroup, tmp_path / f"{api}.log", "--api", api, "--steps", str(STEPS), "--seed", "7")
+        for (driver, api), cgroup in tenants.items():
+            log = tmp_path / f"{driver}.{api}"
+            warm(recording, cgroup, log.with_suffix(".warm"), driver, api)
+            run(cgroup, log, driver, "--api", api, "--steps", str(STEPS), "--seed", "7")
     # The kernel takes a minute to remove what no longer fires; nobody has to wait for it.
     assert ("the kernel goes on removing" in recording.errors.read_text()) == (attach == "pair")
-    for api, cgroup in tenants.items():
-        calls = truth(tmp_path / f"{api}.log")
+    for (driver, api), cgroup in tenants.items():
+        calls = truth(tmp_path / f"{driver}.{api}")
         pid = calls[0]["pid"]
         expected = Counter(
             (c["op"], c.get("bytes"), tuple(c.get("grid", ())), tuple(c.get("block", ())))

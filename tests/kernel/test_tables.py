@@ -12,7 +12,7 @@ import pytest
 
 from cotenant.probes.function import Library
 from cotenant.probes.tables import FUNCTIONS
-from tests.kernel.conftest import Cgroup, new_cgroup, record
+from tests.kernel.conftest import Cgroup, Recording, new_cgroup, record
 from tests.kernel.every import build_client, build_library
 from tests.kernel.prototypes import PROTOTYPES, Prototype
 
@@ -216,26 +216,43 @@ class Outcome:
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Everything called once, in one recording, by one client in a cgroup of its own."""
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
+    """Everything called once, with each beginning of a driver, in one recording."""
     place = tmp_path_factory.mktemp("tables")
     client = build_client(place / "caller", "caller")
-    libraries = [
-        build_library(place / name, [s for s in PROTOTYPES if is_runtime(s) == runtime])
-        for name, runtime in (("libcuda.so.1", False), ("libcudart.so.13", True))
+    driver = [s for s in PROTOTYPES if not is_runtime(s)]
+    runtime = [s for s in PROTOTYPES if is_runtime(s)]
+    drivers = [
+        build_library(place / "framed" / "libcuda.so.1", driver),
+        build_library(place / "tabled" / "libcuda.so.1", driver, "-DTABLED"),
     ]
+    library = build_library(place / "libcudart.so.13", runtime)
     calls, facts = build_calls(), build_facts()
     lines = [line for fact in facts for line in fact.lines]
     lines += [c.line for c in calls]
     lines += [x for s, p in PROTOTYPES.items() if p.op == "query" for x in query_lines(s)]
     lines += [f"{s} 3 0 {0x7D0000000000}" for s, p in PROTOTYPES.items() if p.op == "quiet"]
     options = ("--layers", "both", "--calls", "all")
-    with new_cgroup() as cgroup, record(place / "store", *options) as recording:
-        pid = converse(cgroup, [client, *libraries], lines, recording)
+    with new_cgroup() as first, new_cgroup() as second:
+        groups = first, second
+        with record(place / "store", *options) as recording:
+            pids = [
+                converse(cgroup, [client, driver, library], lines, recording)
+                for cgroup, driver in zip(groups, drivers, strict=True)
+            ]
+    return [
+        read_outcome(recording, calls, facts, pid, cgroup.name)
+        for pid, cgroup in zip(pids, groups, strict=True)
+    ]
+
+
+def read_outcome(
+    recording: Recording, calls: list[Call], facts: list[Fact], pid: int, cgroup: str
+) -> Outcome:
     rows = recording.sql(f"select * from cuda_events where pid = {pid} order by timestamp_ns")
     totals = recording.sql(
         "select function, sum(count) as calls from totals t join containers c using (cgroup_id) "
-        f"where c.cgroup_path = '/{cgroup.name}' group by 1"
+        f"where c.cgroup_path = '/{cgroup}' group by 1"
     )
     notes = recording.sql("select notes from sessions")[0]["notes"]
     return Outcome(calls, facts, rows, {t["function"]: t["calls"] for t in totals}, notes)
@@ -260,26 +277,32 @@ def converse(cgroup: Cgroup, command: list[Any], lines: list[str], recording: An
 
 
 @pytest.mark.parametrize("symbol", [s for s, p in PROTOTYPES.items() if p.op not in NOT_A_ROW])
-def test_each_call_is_one_row_with_its_arguments(symbol: str, outcome: Outcome) -> None:
-    call = next(c for c in outcome.calls if c.symbol == symbol)
-    named = {fact.handle for fact in outcome.facts}
-    rows = [r for r in outcome.rows if r["api"] == symbol and r["stream"] not in named]
-    assert [{name: row[name] for name in COLUMNS} for row in rows] == [call.row] * call.times
+def test_each_call_is_one_row_with_its_arguments(symbol: str, outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        call = next(c for c in outcome.calls if c.symbol == symbol)
+        named = {fact.handle for fact in outcome.facts}
+        rows = [r for r in outcome.rows if r["api"] == symbol and r["stream"] not in named]
+        assert [{name: row[name] for name in COLUMNS} for row in rows] == [call.row] * call.times
 
 
 @pytest.mark.parametrize("symbol", [s for s, p in PROTOTYPES.items() if p.op == "query"])
-def test_a_query_is_a_row_only_when_not_ready_turns_ready(symbol: str, outcome: Outcome) -> None:
-    assert [r["result"] for r in outcome.rows if r["api"] == symbol] == [0] * 5
-    assert outcome.totals[symbol] == 30
+def test_a_query_is_a_row_only_when_not_ready_turns_ready(
+    symbol: str, outcomes: list[Outcome]
+) -> None:
+    for outcome in outcomes:
+        assert [r["result"] for r in outcome.rows if r["api"] == symbol] == [0] * 5
+        assert outcome.totals[symbol] == 30
 
 
 @pytest.mark.parametrize("symbol", [s for s, p in PROTOTYPES.items() if p.op == "quiet"])
-def test_what_is_followed_without_a_row_is_counted(symbol: str, outcome: Outcome) -> None:
-    assert [r for r in outcome.rows if r["api"] == symbol] == []
-    assert outcome.totals[symbol] == 3
+def test_what_is_followed_without_a_row_is_counted(symbol: str, outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        assert [r for r in outcome.rows if r["api"] == symbol] == []
+        assert outcome.totals[symbol] == 3
 
 
 @pytest.mark.parametrize("fact", build_facts(), ids=lambda fact: fact.symbol)
-def test_each_way_to_learn_a_name_names_the_launch(fact: Fact, outcome: Outcome) -> None:
-    rows = [r for r in outcome.rows if r["stream"] == fact.handle]
-    assert [r["kernel_name"] for r in rows] == [fact.name] * 7
+def test_each_way_to_learn_a_name_names_the_launch(fact: Fact, outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        rows = [r for r in outcome.rows if r["stream"] == fact.handle]
+        assert [r["kernel_name"] for r in rows] == [fact.name] * 7

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from cotenant.probes.elf import Elf, Extent
+from cotenant.probes.library import plan
 from cotenant.probes.sites import Kind, Site, choose_site
+from cotenant.probes.tables import FUNCTIONS
 from tests.kernel.beginnings import BEGINNINGS, SYMBOLS, build_beginnings
 
 
@@ -71,3 +73,13 @@ def test_a_function_whose_end_is_unknown_is_probed_at_its_start_or_not_at_all(
     assert start.refused is None
     assert behind.refused == "has no known end"
     assert long.refused == "is too long to be looked through"
+
+
+@pytest.mark.parametrize(("place", "site"), [("", (0, 1)), ("tabled", (10, 2))])
+def test_the_stand_in_drivers_begin_as_the_real_ones(place: str, site: tuple[int, int]) -> None:
+    path = Path(__file__).parents[3] / "sim" / "build" / place / "libcuda.so.1"
+    with path.open("rb") as file:
+        found = plan(file.fileno(), FUNCTIONS)
+    assert found is not None
+    assert found.refused == {}
+    assert {(s.offset - s.start, s.length) for s in found.sites.values()} == {site}
