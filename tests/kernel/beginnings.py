@@ -59,8 +59,10 @@ BEGINNINGS = {
     "three bytes": Beginning(
         "xor %eax,%eax; ret", None, SINGLE + "goes on with ret", 0, answer=lambda _: 0
     ),
-    "call": Beginning(f"call nothing; {RESULT}", 0),
-    "call of the next byte": Beginning(f"call 1f; 1: pop %rax; {RESULT}", 0),
+    "call": Beginning(f"call nothing; {RESULT}", None, NOWHERE + "starts with call"),
+    "call of the next byte": Beginning(
+        f"call 1f; 1: pop %rax; {RESULT}", None, NOWHERE + "starts with call"
+    ),
     "endbr64, frame": Beginning(f"endbr64; {FRAME}", 4),
     "endbr64, table": Beginning("endbr64; " + TABLE.format(state="alive"), 14),
     "endbr64, store": Beginning(f"endbr64; {STORE}", None, SINGLE + "goes on with mov", 4),
@@ -84,7 +86,7 @@ BEGINNINGS = {
     ),
     "relative": Beginning(f"movl $5,count(%rip); {RESULT}", None, NOWHERE + "starts with movl"),
     "pop": Beginning(POP, None, NOWHERE + "starts with pop"),
-    "long nop": Beginning(f"nopl 8(%rax,%rax,1); push %rbx; {THROUGH_RBX}", 5),
+    "long nops": Beginning(f"xchg %ax,%ax; nopl 8(%rax,%rax,1); push %rbx; {THROUGH_RBX}", 7),
     "prefixed jump": Beginning(f"bnd jmp 1f; 1: {RESULT}", None, NOWHERE + "starts with jmp"),
 }  # fmt: skip
 
@@ -104,6 +106,36 @@ SYMBOLS = dict(
         strict=True,
     )
 )
+
+# Every condition that a jump may have, near and, as far as there are names, far.
+_JUMP = "cmp %rsi,%rdx; j{0} 1f; mov $1,%eax; ret; .skip {1},0x90; 1: mov $2,%eax; ret"
+_CONDITIONS = (
+    "o",
+    "no",
+    "b",
+    "ae",
+    "e",
+    "ne",
+    "be",
+    "a",
+    "s",
+    "ns",
+    "p",
+    "np",
+    "l",
+    "ge",
+    "le",
+    "g",
+)
+CONDITIONS = dict(
+    zip(
+        SYMBOLS.values(),
+        [_JUMP.format(c, 0) for c in _CONDITIONS] + [_JUMP.format(c, 200) for c in _CONDITIONS],
+        strict=False,
+    )
+)
+# One function that goes on as another; both are probed.
+TAILS = {"cuMemAlloc_v2": "jmp cuMemAllocManaged", "cuMemAllocManaged": CONSTANT}
 
 _HEAD = """
 .data
@@ -129,12 +161,14 @@ def build_beginnings(
     path: Path, launch: str = FRAME, more: Mapping[str, str] | None = None
 ) -> Path:
     """The library, with a launch function besides, so that it is one of ours."""
-    source = path.with_suffix(".S")
     functions = {SYMBOLS[name]: beginning.code for name, beginning in BEGINNINGS.items()}
-    text = "".join(
-        _function(s, code)
-        for s, code in {"cuLaunchKernel": launch, **functions, **(more or {})}.items()
-    )
+    return build_assembly(path, {"cuLaunchKernel": launch, **functions, **(more or {})})
+
+
+def build_assembly(path: Path, functions: Mapping[str, str]) -> Path:
+    """A library of these functions."""
+    source = path.with_suffix(".S")
+    text = "".join(_function(symbol, code) for symbol, code in functions.items())
     source.write_text(_HEAD + text + '.section .note.GNU-stack,"",@progbits\n')
     subprocess.run(["gcc", "-shared", "-o", str(path), str(source)], check=True)
     return path

@@ -27,14 +27,23 @@ def _fetched() -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
 
 
-def real_drivers() -> dict[str, Path]:
-    """The library of each driver; where they cannot be had, the test is skipped."""
-    done = _fetched()
-    if done.returncode != 0:
-        reason = f"no driver libraries: {(done.stderr.strip().splitlines() or ['?'])[-1]}"
+def real_driver(name: str) -> Path:
+    """The library of one driver; where it cannot be had, the test is skipped."""
+    found = real_drivers()
+    if not found:
+        reason = f"no driver libraries: {(_fetched().stderr.strip().splitlines() or ['?'])[-1]}"
         if os.environ.get("COTENANT_REQUIRE_DRIVERS"):
             pytest.fail(reason)
         pytest.skip(f"{reason} (COTENANT_REQUIRE_DRIVERS=1 makes this a failure)")
+    return found[name]
+
+
+@cache
+def real_drivers() -> dict[str, Path]:
+    """The library of each driver; none where they cannot be had."""
+    done = _fetched()
+    if done.returncode != 0:
+        return {}
     found = {}
     for name, place in zip(PACKAGES, done.stdout.split(), strict=True):
         (found[name],) = (ROOT / place).rglob("libcuda.so.*.*")

@@ -13,26 +13,79 @@ from cotenant.probes.elf import Elf
 from cotenant.probes.library import Plan, plan
 from cotenant.probes.sites import Kind, Stepping
 from cotenant.probes.tables import FUNCTIONS
-from tests.kernel.beginnings import BEGINNINGS, SYMBOLS, Beginning, build_beginnings
+from tests.kernel.beginnings import (
+    BEGINNINGS,
+    CONDITIONS,
+    FRAME,
+    SYMBOLS,
+    TAILS,
+    Beginning,
+    build_assembly,
+    build_beginnings,
+)
 from tests.kernel.conftest import Cgroup, Recording, new_cgroup, record
-from tests.kernel.drivers import PACKAGES, real_drivers
+from tests.kernel.drivers import PACKAGES, real_driver, real_drivers
 from tests.kernel.script import Script
 
-# Counts for a function: none, one, many, beyond a register's lower half.
+# What functions are called with. Counts: none, one, many, beyond a register's lower half.
 COUNTS = (0, 1, 509, 70_001, 5_000_000_029)
+PAIRS = ((5, 7), (7, 5), (5, 5), (1, 1 << 63), (1 << 63, 1), (3, 6), (0, 0))
+ARGUMENTS = {
+    "beginnings": [(SYMBOLS[name], [(5, count) for count in COUNTS]) for name in BEGINNINGS],
+    "tails": [("cuMemAlloc_v2", [(1009 + n, 7) for n in range(7)])],
+    "conditions": [(symbol, PAIRS) for symbol in CONDITIONS],
+}
+TIMED = 999_983  # A count by which calls are known that were made to be timed.
+UNTIMED = f"bytes not in ({TIMED}, {2 * TIMED}, {4 * TIMED})"
 MANY = 20_000
+STORMS = 2003
 MODERN = [name for name in PACKAGES if name != "450"]
 UNITS = {"D16": 2, "D32": 4}
 
 BEGIN = """
 lib = ctypes.CDLL(PATH)
-SYMBOLS, COUNTS = GIVEN
 def calls():
-    return {s: [getattr(lib, s)(c_uint64(7), c_uint64(5), c_uint64(n), None) for n in COUNTS]
-            for s in SYMBOLS}
+    return {s: [getattr(lib, s)(c_uint64(7), c_uint64(a), c_uint64(b), None) for a, b in given]
+            for s, given in ARGUMENTS}
+def best_ns(function):
+    best = 1 << 62
+    for _ in range(7):
+        began = time.perf_counter_ns()
+        for _ in range(50):
+            function(7, 5, TIMED, None)
+        best = min(best, time.perf_counter_ns() - began)
+    return best / 50
 say(results=calls())
 wait()
 say(results=calls())
+wait()
+say(ns={s: best_ns(getattr(lib, s)) for s, _ in ARGUMENTS})
+"""
+
+# Threads and signals in the midst of single steps.
+STORM = """
+lib = ctypes.CDLL(PATH)
+function = lib.STORED
+signals = 0
+def count(*_):
+    global signals
+    signals += 1
+def storm():
+    wrong.extend(n for n in range(STORMS) if function(c_uint64(7), c_uint64(5), n) != n & 511)
+wrong = []
+say(results=0)
+wait()
+signal.signal(signal.SIGALRM, count)
+signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+threads = [threading.Thread(target=storm) for _ in range(4)]
+[thread.start() for thread in threads]
+storm()
+[thread.join() for thread in threads]
+signal.setitimer(signal.ITIMER_REAL, 0)
+say(results=wrong)
+wait()
+say(ns=0)
+assert signals > 0
 """
 
 DRIVER = """
@@ -56,6 +109,7 @@ say(results=calls())
 wait()
 for n in range(MANY):
     lib.cuMemcpyHtoD_v2(size(0x7000), None, size(1_000_000 + n))
+say(ns=0)
 """
 
 
@@ -67,19 +121,29 @@ class Recorded:
     pids: dict[str, int] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     unprobed: dict[str, Any] = field(default_factory=dict)
+    ns: dict[str, Any] = field(default_factory=dict)
     libraries: dict[str, Any] = field(default_factory=dict)
 
     def rows(self, name: str, columns: str, where: str = "true") -> list[dict[str, Any]]:
         return self.recording.sql(
-            f"select {columns} from cuda_events where pid = {self.pids[name]} and {where} "
+            f"select {columns} from cuda_events where pid = {self.pids[name]} and ({where}) "
             "order by timestamp_ns"
         )
 
 
 def client(cgroup: Cgroup, path: Path, name: str) -> Script:
-    text = BEGIN if name == "beginnings" else DRIVER.replace("MANY", str(MANY))
-    given = repr(([*SYMBOLS.values()], COUNTS))
-    return Script(cgroup, text.replace("PATH", repr(str(path))).replace("GIVEN", given))
+    text = BEGIN if name in ARGUMENTS else STORM if name == "storm" else DRIVER
+    given = {
+        "PATH": repr(str(path)),
+        "ARGUMENTS": repr(ARGUMENTS.get(name)),
+        "TIMED": str(TIMED),
+        "MANY": str(MANY),
+        "STORMS": str(STORMS),
+        "STORED": SYMBOLS["store"],
+    }
+    for word, value in given.items():
+        text = text.replace(word, value)
+    return Script(cgroup, text)
 
 
 def record_all(place: Path, paths: dict[str, Path], *options: str) -> Recorded:
@@ -95,6 +159,7 @@ def record_all(place: Path, paths: dict[str, Path], *options: str) -> Recorded:
                 done.results[name] = clients[name].heard()["results"]
                 done.pids[name] = clients[name].pid
                 clients[name].go_on()
+                done.ns[name] = clients[name].heard()["ns"]
                 clients[name].end()
     (row,) = recording.sql("select libraries from sessions")
     by_path = {library["path"]: library for library in json.loads(row["libraries"])}
@@ -103,19 +168,29 @@ def record_all(place: Path, paths: dict[str, Path], *options: str) -> Recorded:
 
 
 @pytest.fixture(scope="module")
-def beginnings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_beginnings(tmp_path_factory.mktemp("beginnings") / "libcuda.so.1")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("built")
+    for name in ("beginnings", "tails", "conditions"):
+        (place / name).mkdir()
+    launch = {"cuLaunchKernel": FRAME}
+    return {
+        "beginnings": build_beginnings(place / "beginnings" / "libcuda.so.1"),
+        "tails": build_assembly(place / "tails" / "libcuda.so.1", launch | TAILS),
+        "conditions": build_assembly(place / "conditions" / "libcuda.so.1", launch | CONDITIONS),
+    }
 
 
 @pytest.fixture(scope="module")
-def by_default(beginnings: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    paths = {"beginnings": beginnings, **real_drivers()}
+def emulated(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    paths = {**built, **real_drivers()}
     return record_all(tmp_path_factory.mktemp("sites") / "store", paths, "--probes", "emulated")
 
 
 @pytest.fixture(scope="module")
-def with_any(beginnings: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    paths = {"beginnings": beginnings, "450": real_drivers()["450"]}
+def stepped(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    beginnings = built["beginnings"]
+    old = {name: path for name, path in real_drivers().items() if name == "450"}
+    paths = {"beginnings": beginnings, "storm": beginnings, **old}
     return record_all(tmp_path_factory.mktemp("sites") / "store", paths, "--probes", "any")
 
 
@@ -130,32 +205,65 @@ def check_beginnings(done: Recorded, probed: Callable[[Beginning], bool]) -> Non
     assert done.results["beginnings"] == answers
     for name, beginning in BEGINNINGS.items():
         symbol = SYMBOLS[name]
-        rows = done.rows("beginnings", "bytes, result", f"api = '{symbol}'")
+        rows = done.rows("beginnings", "bytes, result", f"api = '{symbol}' and {UNTIMED}")
         assert rows == (expected(beginning, symbol) if probed(beginning) else []), name
 
 
 def test_each_beginning_is_probed_exactly_or_refused_with_its_reason(
-    by_default: Recorded,
+    emulated: Recorded,
 ) -> None:
-    check_beginnings(by_default, lambda one: one.offset is not None)
-    about = by_default.libraries["beginnings"]
+    check_beginnings(emulated, lambda one: one.offset is not None)
+    about = emulated.libraries["beginnings"]
     assert about["refused"] == {
         SYMBOLS[name]: one.refused for name, one in BEGINNINGS.items() if one.offset is None
     }
     assert about["stepped"] == 0
 
 
-def test_what_may_be_single_stepped_is_exact_as_well(with_any: Recorded) -> None:
-    check_beginnings(with_any, lambda one: (one.offset, one.stepped) != (None, None))
-    about = with_any.libraries["beginnings"]
-    stepped = sum(one.stepped is not None for one in BEGINNINGS.values())
-    assert about["stepped"] == stepped
-    said = with_any.recording.errors.read_text()
-    assert f"{about['path']}: {stepped} functions are single-stepped: " in said
+def test_what_may_be_single_stepped_is_exact_as_well(stepped: Recorded) -> None:
+    check_beginnings(stepped, lambda one: (one.offset, one.stepped) != (None, None))
+    about = stepped.libraries["beginnings"]
+    count = sum(one.stepped is not None for one in BEGINNINGS.values())
+    assert about["stepped"] == count
+    said = stepped.recording.errors.read_text()
+    assert f"{about['path']}: {count} functions are single-stepped: " in said
+    (row,) = stepped.recording.sql("select notes from sessions")
+    notes = json.loads(row["notes"])
+    assert (notes["probes"], notes["stepped_call_cost_ns"] > 0) == ("any", True)
+
+
+def test_threads_and_signals_do_no_harm_to_single_steps(stepped: Recorded) -> None:
+    assert stepped.results["storm"] == []
+    rows = stepped.rows("storm", "bytes", f"api = '{SYMBOLS['store']}'")
+    assert sorted(row["bytes"] for row in rows) == sorted([*range(STORMS)] * 5)
+
+
+def test_what_is_probed_is_what_this_kernel_emulates(emulated: Recorded) -> None:
+    """Stepped ones would cost several times as much as the one that begins with a push."""
+    ns = emulated.ns["beginnings"]
+    probed = [SYMBOLS[name] for name, one in BEGINNINGS.items() if one.offset is not None]
+    dear = {symbol: ns[symbol] for symbol in probed if ns[symbol] > 2 * ns[SYMBOLS["frame"]]}
+    assert dear == {}
+
+
+def test_a_probed_jump_goes_where_it_went_before(emulated: Recorded) -> None:
+    results = emulated.results["conditions"]
+    assert results == emulated.unprobed["conditions"]
+    assert all(set(answers) == {1, 2} for answers in results.values())
+    rows = emulated.rows("conditions", "api, result", f"bytes is null or {UNTIMED}")
+    told = {symbol: [r["result"] for r in rows if r["api"] == symbol] for symbol in CONDITIONS}
+    assert told == results
+
+
+def test_a_function_that_goes_on_as_another_is_one_row(emulated: Recorded) -> None:
+    assert emulated.results["tails"] == emulated.unprobed["tails"]
+    rows = emulated.rows("tails", "api, bytes, result", "bytes between 1009 and 1015")
+    assert rows == [{"api": "cuMemAllocManaged", "bytes": 1009 + n, "result": 7} for n in range(7)]
 
 
 def check_driver(done: Recorded, name: str, probed: set[str]) -> None:
     """Seven calls, five, eleven: exactly these rows, with arguments and what the client got."""
+    real_driver(name)
     results = done.results[name]
     assert results == done.unprobed[name]
     assert all(result != 0 for answers in results.values() for result in answers)
@@ -192,29 +300,30 @@ CALLED = {
 
 
 @pytest.mark.parametrize("name", MODERN)
-def test_calls_of_a_real_driver_are_exactly_its_rows(name: str, by_default: Recorded) -> None:
-    check_driver(by_default, name, CALLED)
-    many = by_default.rows(name, "bytes", f"bytes >= {10**6}")
+def test_calls_of_a_real_driver_are_exactly_its_rows(name: str, emulated: Recorded) -> None:
+    check_driver(emulated, name, CALLED)
+    many = emulated.rows(name, "bytes", f"bytes >= {10**6}")
     assert [row["bytes"] for row in many] == list(range(10**6, 10**6 + MANY))
-    losses = by_default.recording.sql("select sum(lost) as lost, sum(shed) as shed from losses")
+    losses = emulated.recording.sql("select sum(lost) as lost, sum(shed) as shed from losses")
     assert losses == [{"lost": 0, "shed": 0}]
 
 
-def test_a_driver_that_is_seen_in_part_is_said_to_be(by_default: Recorded) -> None:
+def test_a_driver_that_is_seen_in_part_is_said_to_be(emulated: Recorded) -> None:
     """Of 450 the launches would be single-stepped."""
-    about = by_default.libraries["450"]
+    real_driver("450")
+    about = emulated.libraries["450"]
     assert about["blind"]
-    check_driver(by_default, "450", CALLED - about["refused"].keys())
-    said = by_default.recording.errors.read_text().splitlines()
+    check_driver(emulated, "450", CALLED - about["refused"].keys())
+    said = emulated.recording.errors.read_text().splitlines()
     mine = [line for line in said if about["path"] in line]
     assert "launches of this driver are not seen" in mine[0]
     assert len(mine) == 1 + len(set(about["refused"].values()))
-    assert not any(by_default.libraries[name]["blind"] for name in MODERN)
+    assert not any(emulated.libraries[name]["blind"] for name in MODERN)
 
 
-def test_a_driver_that_has_to_be_single_stepped_is_exact_as_well(with_any: Recorded) -> None:
-    check_driver(with_any, "450", CALLED)
-    many = with_any.rows("450", "bytes", f"bytes >= {10**6}")
+def test_a_driver_that_has_to_be_single_stepped_is_exact_as_well(stepped: Recorded) -> None:
+    check_driver(stepped, "450", CALLED)
+    many = stepped.rows("450", "bytes", f"bytes >= {10**6}")
     assert [row["bytes"] for row in many] == list(range(10**6, 10**6 + MANY))
 
 
@@ -231,7 +340,7 @@ def planned(path: Path, stepping: Stepping) -> tuple[Plan, set[str]]:
 @pytest.mark.parametrize("name", MODERN)
 def test_every_function_of_a_driver_has_an_emulated_probe(name: str) -> None:
     """As docs/how/attach.md has it: each at the same place."""
-    found, unprobed = planned(real_drivers()[name], Stepping.NONE)
+    found, unprobed = planned(real_driver(name), Stepping.NONE)
     assert unprobed == set()
     assert {(site.offset - site.start, site.length) for site in found.sites.values()} == {(10, 2)}
     assert found.refused == {}
@@ -239,7 +348,7 @@ def test_every_function_of_a_driver_has_an_emulated_probe(name: str) -> None:
 
 
 def test_every_function_of_an_old_driver_has_a_probe_if_it_may_be_single_stepped() -> None:
-    path = real_drivers()["450"]
+    path = real_driver("450")
     found, unprobed = planned(path, Stepping.ALL)
     assert unprobed == set()
     assert found.refused == {}

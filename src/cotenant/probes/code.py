@@ -73,20 +73,19 @@ def goes_anywhere(instruction: Instruction) -> bool:
 def is_emulated(instruction: Instruction, code: bytes) -> bool:
     """Whether every kernel since 5.15 emulates it, as arch/x86/kernel/uprobes.c decides.
 
-    ``code`` is its bytes. A long ``nop`` is emulated since 6.18 only, and from then on a five-byte
-    one is turned into a call, which writes below the stack: neither is counted here.
+    ``code`` is its bytes. A ``nop`` longer than a byte is refused by some kernels, stepped by
+    others, and turned into a call by the newest, which writes below the stack. A call is emulated
+    without a word to the shadow stack, but for the newest. None of them is counted here.
     """
     first, length = code[0], len(code)
     if instruction.code == Code.PUSH_R64:
         return length == 1 or (length == 2 and first == 0x41)
-    if length <= 2 and code[-1] == 0x90 and instruction.mnemonic in (Mnemonic.NOP, Mnemonic.XCHG):
-        return length == 1 or first == 0x66
     if target(instruction) is None:
-        return False
+        return code == b"\x90"
     if length == 2:
         return first == 0xEB or 0x70 <= first <= 0x7F
     if length == 5:
-        return first in (0xE8, 0xE9)
+        return first == 0xE9
     return length == 6 and first == 0x0F and 0x80 <= code[1] <= 0x8F
 
 

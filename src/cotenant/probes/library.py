@@ -3,12 +3,16 @@
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from cotenant.probes.attach import Placed
 from cotenant.probes.elf import BadElf, Elf
 from cotenant.probes.function import Function, Library
-from cotenant.probes.sites import Kind, Site, Stepping, choose_site
+from cotenant.probes.sites import LONGEST, Kind, Site, Stepping, choose_site
 from cotenant.probes.tables import MARKERS
+
+# Bytes of all functions of a file that branches are looked for in: real ones have a few thousand.
+_LOOKED_THROUGH_MAX: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,16 @@ def _plan(elf: Elf, functions: Iterable[Function], stepping: Stepping) -> Plan |
     refused: dict[str, str] = {}
     taken: dict[int, Placed] = {}
     sites: dict[int, Site] = {}
+    left = _LOOKED_THROUGH_MAX
     # In the table's order, so that of two names for one address the first stands.
     for symbol, function in wanted.items():
         if symbol not in extents:
             continue
-        site = choose_site(elf, extents[symbol], stepped=stepping.allows(function))
+        site = choose_site(
+            elf, extents[symbol], stepped=stepping.allows(function), longest=min(left, LONGEST)
+        )
+        if site.offset != site.start or site.refused:
+            left -= min(left, extents[symbol].size)
         if site.refused:
             refused[symbol] = site.refused
         else:

@@ -24,7 +24,7 @@ from cotenant.probes.function import Flag, Function
 
 WOULD_BE_STEPPED: Final = "would be single-stepped"
 _BEGINNING: Final = 64  # Bytes of a function that a site is looked for in.
-_LONGEST: Final = 1 << 16  # Bytes of a function that branches are looked for in.
+LONGEST: Final = 1 << 14  # Bytes of a function that branches are looked for in: 3 ms.
 
 
 class Kind(StrEnum):
@@ -58,20 +58,23 @@ class Site:
     refused: str | None = None
 
 
-def choose_site(elf: Elf, function: Extent, *, stepped: bool = False, beyond: int = 0) -> Site:
+def choose_site(
+    elf: Elf, function: Extent, *, stepped: bool = False, beyond: int = 0, longest: int = LONGEST
+) -> Site:
     """The place to probe a function: emulated, else single-stepped where that is allowed.
 
-    ``beyond`` is how many bytes of the function's beginning the probe has to keep clear of.
+    ``beyond`` is how many bytes of the function's beginning the probe has to keep clear of; no
+    function longer than ``longest`` is looked through for branches.
     """
     emulated, single, stop = _candidates(elf, function, beyond)
     why = f"{WOULD_BE_STEPPED if single else 'has no safe site'}: {stop}"
     if emulated is not None:
-        reason = _why_not_beyond(elf, function, emulated)
+        reason = _why_not_behind(elf, function, emulated, longest)
         if reason is None:
             return emulated
         why = reason
     if stepped and single is not None:
-        reason = _why_not_beyond(elf, function, single)
+        reason = _why_not_behind(elf, function, single, longest)
         if reason is None:
             return single
         why = reason
@@ -103,11 +106,11 @@ def _candidates(elf: Elf, function: Extent, beyond: int) -> tuple[Site | None, S
     return None, single, "ends before one" if function.size == most else "is not understood"
 
 
-def _why_not_beyond(elf: Elf, function: Extent, site: Site) -> str | None:
+def _why_not_behind(elf: Elf, function: Extent, site: Site, longest: int) -> str | None:
     """Why a site behind the start might be met without a call, or passed by; None if it is not."""
     if site.offset == function.offset:
         return None
-    if not 0 < function.size <= _LONGEST:
+    if not 0 < function.size <= longest:
         return "has no known end" if not function.size else "is too long to be looked through"
     inside = range(1, site.offset - function.offset + 1)
     end = 0

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from cotenant.probes.elf import Elf, Extent
+from cotenant.probes.function import Library
 from cotenant.probes.library import plan
 from cotenant.probes.sites import Kind, Site, choose_site
 from cotenant.probes.tables import FUNCTIONS
-from tests.kernel.beginnings import BEGINNINGS, SYMBOLS, build_beginnings
+from tests.kernel.beginnings import BEGINNINGS, SYMBOLS, build_assembly, build_beginnings
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,15 @@ def test_the_stand_in_drivers_begin_as_the_real_ones(place: str, site: tuple[int
     assert found is not None
     assert found.refused == {}
     assert {(s.offset - s.start, s.length) for s in found.sites.values()} == {site}
+
+
+def test_a_file_is_looked_through_only_so_far(tmp_path: Path) -> None:
+    """However many long functions a tenant writes."""
+    code = "xor %eax,%eax; push %rbx; pop %rbx; .skip 15000,0x90; ret"
+    names = [f.symbol for f in FUNCTIONS if f.library is Library.CUDA][:101]
+    path = build_assembly(tmp_path / "libcuda.so.1", dict.fromkeys(names, code))
+    with path.open("rb") as file:
+        found = plan(file.fileno(), FUNCTIONS)
+    assert found is not None
+    assert len(found.placed) == (1 << 20) // 15005
+    assert set(found.refused.values()) == {"is too long to be looked through"}
