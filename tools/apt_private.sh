@@ -48,8 +48,11 @@ fetch() {
 	options=(-qq -o APT::Sandbox::User=root -o "Dir::Etc::sourcelist=$PWD/$state/etc/sources.list"
 		-o Dir::Etc::sourceparts=- -o "Dir::State::lists=$PWD/$state/lists"
 		-o "Dir::Cache=$PWD/$state/cache" -o Acquire::Languages=none -o Acquire::Retries=3)
-	[ -n "$(find "$state/cache" -name pkgcache.bin -mmin -1440)" ] ||
-		apt-get "${options[@]}" update >&2 || die "cannot read ${suites[*]} from apt's mirror"
+	if [ -z "$(find "$state" -maxdepth 1 -name read -mmin -1440)" ]; then
+		apt-get "${options[@]}" update --error-on=any >&2 ||
+			die "cannot read ${suites[*]} from apt's mirror"
+		touch "$state/read"
+	fi
 	for package in "${missing[@]}"; do
 		rm -rf "$state/new" && mkdir "$state/new"
 		(cd "$state/new" && apt-get "${options[@]}" download "$package") >&2 ||
