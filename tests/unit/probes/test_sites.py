@@ -1,5 +1,7 @@
 """Where a probe may sit in a function, decided from its bytes."""
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,11 @@ import pytest
 from cotenant.probes.elf import Elf, Extent
 from cotenant.probes.function import Library
 from cotenant.probes.library import plan
-from cotenant.probes.sites import Kind, Site, choose_site
+from cotenant.probes.sites import Kind, Site, Stepping, choose_site
 from cotenant.probes.tables import FUNCTIONS
 from tests.kernel.beginnings import BEGINNINGS, SYMBOLS, build_assembly, build_beginnings
+
+SIM = Path(__file__).parents[3] / "sim" / "build"
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +82,7 @@ def test_a_function_whose_end_is_unknown_is_probed_at_its_start_or_not_at_all(
 
 @pytest.mark.parametrize(("place", "site"), [("", (0, 1)), ("tabled", (10, 2))])
 def test_the_stand_in_drivers_begin_as_the_real_ones(place: str, site: tuple[int, int]) -> None:
-    path = Path(__file__).parents[3] / "sim" / "build" / place / "libcuda.so.1"
+    path = SIM / place / "libcuda.so.1"
     with path.open("rb") as file:
         found = plan(file.fileno(), FUNCTIONS)
     assert found is not None
@@ -96,3 +100,28 @@ def test_a_file_is_looked_through_only_so_far(tmp_path: Path) -> None:
     assert found is not None
     assert len(found.placed) == (1 << 20) // 15005
     assert set(found.refused.values()) == {"is too long to be looked through"}
+
+
+def listing(path: Path) -> dict[int, str]:
+    """Instructions of a file by address, as another disassembler sees them."""
+    done = subprocess.run(
+        ["objdump", "--disassemble", "--no-show-raw-insn", "--wide", path],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = re.findall(r"^ +([0-9a-f]+):\s+(\S+)", done.stdout, re.MULTILINE)
+    return {int(address, 16): mnemonic for address, mnemonic in found}
+
+
+@pytest.mark.parametrize("stand_in", ["libnccl.so.2", "libcudart.so.12", "tabled/libcuda.so.1", ""])
+def test_a_site_is_never_inside_an_instruction(library: Path, stand_in: str) -> None:
+    path = SIM / stand_in if stand_in else library
+    seen = listing(path)
+    with path.open("rb") as file, Elf(file.fileno()) as elf:
+        found = plan(file.fileno(), FUNCTIONS, Stepping.ALL)
+        assert found is not None
+        assert len(found.placed) > 20
+        for site in found.sites.values():
+            address = elf.address_of(site.offset)
+            assert address is not None
+            emulated = re.fullmatch(r"push|nop|j[a-z]+", seen[address])
+            assert bool(emulated) == (site.kind is Kind.EMULATED)
