@@ -223,10 +223,10 @@ def store(tmp_path: Path) -> Path:
 
 
 # Both beginnings that functions of real drivers have; see sim/README.md.
-DRIVERS = {"framed": str(SIM), "tabled": f"{SIM / 'tabled'}:{SIM}"}
+DRIVERS = {"tabled": str(SIM), "framed": f"{SIM / 'framed'}:{SIM}"}
 
 
-def sim_environment(log: Path | None = None, driver: str = "framed", **more: str) -> dict[str, str]:
+def sim_environment(log: Path | None = None, driver: str = "tabled", **more: str) -> dict[str, str]:
     """The environment of a client of the stand-in GPU."""
     environment = {
         **os.environ,

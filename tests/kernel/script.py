@@ -49,7 +49,7 @@ class Script:
     """A running client; it says JSON lines, and goes on when told to."""
 
     def __init__(
-        self, cgroup: Cgroup, text: str, driver: str = "framed", **environment: str
+        self, cgroup: Cgroup, text: str, driver: str = "tabled", **environment: str
     ) -> None:
         self.process = cgroup.popen(
             [sys.executable, "-c", PRELUDE + text],
@@ -77,7 +77,7 @@ class Script:
         assert self.process.returncode == code
 
 
-def warm(recording: Recording, cgroup: Cgroup, *names: str, driver: str = "framed") -> None:
+def warm(recording: Recording, cgroup: Cgroup, *names: str, driver: str = "tabled") -> None:
     """Have libraries of the stand-in mapped once, and wait until they are probed."""
     holder = "".join(f"ctypes.CDLL({name!r})\n" for name in names) + "say(ready=1)\nwait()\n"
     script = Script(cgroup, holder, driver)

@@ -56,7 +56,7 @@ def test_every_call_is_recorded_once_in_its_cgroup(
     tmp_path: Path,
 ) -> None:
     tenants = {(d, api): cgroups() for d in drivers for api in ("driver", "runtime12")}
-    with record(store, "--attach", attach) as recording:
+    with record(store, "--attach", attach, "--ucx", "absent") as recording:
         for (driver, api), cgroup in tenants.items():
             log = tmp_path / f"{driver}.{api}"
             warm(recording, cgroup, log.with_suffix(".warm"), driver, api)

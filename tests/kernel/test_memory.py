@@ -190,3 +190,30 @@ def test_more_allocations_than_there_is_room_for_are_not_summed_up_as_all(
         script.go_on()
         script.end()
     assert held(recording, hoard)[-1] == {"bytes": 0, "allocations": 0}
+
+
+def test_where_memory_functions_have_no_probe_the_total_is_not_known(
+    cgroups: Callable[[], Cgroup], store: Path
+) -> None:
+    """Of a driver that begins with push, what UCX hooks is left alone; physical memory is seen."""
+    text = """
+start()
+prop = struct.pack("<4I4Q", 1, 0, 1, 0, 0, 0, 0, 0)
+out("cuMemCreate", c_uint64(2 << 20), prop, c_uint64(0))
+say(ready=1)
+wait()
+"""
+    framed, tabled = cgroups(), cgroups()
+    with record(store) as recording:
+        warm(recording, framed, driver="framed")
+        warm(recording, tabled, driver="tabled")
+        scripts = [Script(framed, text, "framed"), Script(tabled, text, "tabled")]
+        for script in scripts:
+            script.heard()
+        recording.wait_for(told(framed, "allocations = 1"))
+        recording.wait_for(told(tabled, "allocations = 1"))
+        for script in scripts:
+            script.go_on()
+            script.end()
+    assert held(recording, framed)[0] == {"bytes": None, "allocations": 1}
+    assert held(recording, tabled)[0] == {"bytes": 2 << 20, "allocations": 1}

@@ -13,6 +13,7 @@ from cotenant.probes.elf import Elf
 from cotenant.probes.library import Plan, plan
 from cotenant.probes.sites import Kind, Stepping
 from cotenant.probes.tables import FUNCTIONS
+from cotenant.probes.ucx import HOOKED
 from tests.kernel.beginnings import (
     BEGINNINGS,
     CONDITIONS,
@@ -151,7 +152,7 @@ def record_all(place: Path, paths: dict[str, Path], *options: str) -> Recorded:
     with new_cgroup() as cgroup:
         clients = {name: client(cgroup, path, name) for name, path in paths.items()}
         unprobed = {name: script.heard()["results"] for name, script in clients.items()}
-        with record(place, "--budget", "off", *options) as recording:
+        with record(place, "--budget", "off", "--ucx", "absent", *options) as recording:
             done = Recorded(recording, unprobed=unprobed)
             for name, path in paths.items():
                 recording.wait_for(f"select 1 from sessions where libraries like '%{path}%'")
@@ -334,15 +335,20 @@ def planned(path: Path, stepping: Stepping) -> tuple[Plan, set[str]]:
         exported = elf.find(f.symbol for f in FUNCTIONS)
     assert found is not None
     starts = {site.start for site in found.sites.values()}
-    return found, {symbol for symbol, start in exported.items() if start not in starts}
+    placed = {p.function.symbol for p in found.placed}
+    unprobed = {symbol for symbol, start in exported.items() if start not in starts}
+    return found, unprobed - placed
 
 
 @pytest.mark.parametrize("name", MODERN)
 def test_every_function_of_a_driver_has_an_emulated_probe(name: str) -> None:
-    """As docs/how/attach.md has it: each at the same place."""
+    """As docs/how/attach.md has it: each at the same place, but for what UCX hooks."""
     found, unprobed = planned(real_driver(name), Stepping.NONE)
     assert unprobed == set()
-    assert {(site.offset - site.start, site.length) for site in found.sites.values()} == {(10, 2)}
+    sites = {p.function.symbol: (p.offset - (p.start or 0), p.length) for p in found.placed}
+    assert {sites[symbol][0] for symbol in sites.keys() & HOOKED} == {0}
+    assert {sites[symbol] for symbol in sites.keys() - HOOKED} == {(10, 2)}
+    assert not any(p.exposed for p in found.placed)
     assert found.refused == {}
     assert {site.kind for site in found.sites.values()} == {Kind.EMULATED}
 

@@ -232,7 +232,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
     lines += [c.line for c in calls]
     lines += [x for s, p in PROTOTYPES.items() if p.op == "query" for x in query_lines(s)]
     lines += [f"{s} 3 0 {0x7D0000000000}" for s, p in PROTOTYPES.items() if p.op == "quiet"]
-    options = ("--layers", "both", "--calls", "all")
+    options = ("--layers", "both", "--calls", "all", "--ucx", "absent")
     with new_cgroup() as first, new_cgroup() as second:
         groups = first, second
         with record(place / "store", *options) as recording:

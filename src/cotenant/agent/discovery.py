@@ -33,6 +33,7 @@ from cotenant.agent.turns import MOUNTS, OURS, PassedOver, Turns, tenant_of
 from cotenant.agent.watch import Mapped
 from cotenant.probes.inodes import Inode, all_code_mappings, inodes_of
 from cotenant.probes.roots import open_file, open_mapping, open_root
+from cotenant.probes.ucx import is_ucx
 
 _CHAINS_MAX: Final = 65536
 _SWEEP_EVERY_S: Final = 5.0
@@ -62,6 +63,13 @@ class _Place(NamedTuple):
     pid: int
     start: int
     end: int
+
+    def path(self) -> str:
+        """What the file is called; nothing if it is mapped there no more."""
+        try:
+            return os.readlink(f"/proc/{self.pid}/map_files/{self.start:x}-{self.end:x}")
+        except OSError:
+            return ""
 
 
 class _Busy(NamedTuple):
@@ -111,10 +119,14 @@ class Discovery:
 
     def scan(self) -> None:
         """Everything that is there already; called once, before recording is announced."""
+        now = time.monotonic_ns()
+        running = self._running()
+        # Room for UCX has to be left before there is a probe in it.
+        if any(is_ucx(place.path()) for places in running.values() for place in places):
+            self._libraries.ucx_came()
         for _ in self._roots.host():
             pass
-        now = time.monotonic_ns()
-        for tenant, places in self._running().items():
+        for tenant, places in running.items():
             self._scanning.add(tenant)
             self._put(tenant, self._scan(tenant, places, now), "mappings")
         until = time.monotonic() + _SCAN_S
@@ -159,6 +171,14 @@ class Discovery:
         """Somebody mapped files as code."""
         whose = functools.cache(tenant_of)
         for file in mapped:
+            if is_ucx(file.path):
+                self._libraries.ucx_came()
+            if self._libraries.unsure.knows(file.inode):
+                told = functools.partial(self._libraries.unsure.mapped, file.pid)
+                self._put(whose(file.pid), told, "mappings")
+            if self._libraries.changed(file.pid, file.inode, writable=file.writable):
+                again = functools.partial(self._libraries.look_again, file.inode)
+                self._put(whose(file.pid), again, "changes")
             if file.key not in self._seen and file.path.startswith("/"):
                 urgent = looks_like_library(file.path)
                 self._put(whose(file.pid), file, "mappings", urgent=urgent)

@@ -148,6 +148,8 @@ class GpuProcesses:
                 self.devices.found(message)
             elif message["type"] == "inspected":
                 self._inspected(message)
+            elif message["type"] == "memory_unsure" and self._memory is not None:
+                self._memory.unseen(Process(*process) for process in message["processes"])
 
     def _inspected(self, message: Message) -> None:
         for pid, start_ns, handle, stub, name, known in message["kernels"]:

@@ -28,6 +28,7 @@ from cotenant.agent.mounts import MountWatch
 from cotenant.agent.naming import Naming
 from cotenant.agent.pointers import Pointers
 from cotenant.agent.privileges import Capability, allow_descriptors, drop_capabilities
+from cotenant.agent.prober import Prober
 from cotenant.agent.process import Process
 from cotenant.agent.seccomp import refuse_calls
 from cotenant.agent.turns import PassedOver, tenant_of
@@ -122,14 +123,14 @@ class Helper:
             Method(self._method), self._programs.programs, self._programs.maps["ended"]
         )
         self._passed_over = PassedOver()
+        code_program = self._programs.programs["code_mappings"]
         self._libraries = Libraries(
-            attacher,
+            Prober(attacher, code_program, ucx=settings.get("ucx", "expected")),
             partial(plan, functions=self._functions, stepping=stepping),
             self._programs.programs["file_mappings"],
             self._tell,
             self._passed_over,
         )
-        code_program = self._programs.programs["code_mappings"]
         self._discovery = Discovery(self._libraries, code_program, self._tell, self._passed_over)
         self._pointers = Pointers(
             self._libraries, attacher, self._functions, code_program, self._tell

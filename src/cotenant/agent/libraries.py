@@ -9,16 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cotenant.agent.prober import Prober, Probes
 from cotenant.agent.turns import OURS, PassedOver
+from cotenant.agent.unsure import OF_RUNTIME, Unsure
 from cotenant.errors import ProbeError
-from cotenant.probes.attach import Attacher, Attachment, Placed
+from cotenant.probes.attach import Attachment, Placed
+from cotenant.probes.changes import TooMany
 from cotenant.probes.inodes import Inode, real_inode
-from cotenant.probes.library import Plan, held_path
+from cotenant.probes.library import Plan
 
 # Files that are no library of ours, remembered so that each is read once.
 _STRANGERS_MAX: Final = 65536
 # Files that one tenant may have probed at once.
 _EACH_MAX: Final = 256
+_CHANGING_MAX: Final = 4096
 
 
 @dataclass(slots=True)
@@ -28,7 +32,7 @@ class Library:
     fd: int
     path: str
     plan: Plan
-    attachment: Attachment = field(default_factory=Attachment)
+    probes: Probes = field(default_factory=Probes)
     attached_ns: int = 0
     gap_ns: int | None = None
     unused_since_ns: int | None = None
@@ -38,7 +42,7 @@ class Library:
     @property
     def descriptors(self) -> int:
         """How many it takes."""
-        return 1 + len(self.attachment.links) + len(self.attachment.events)
+        return 1 + self.probes.descriptors
 
     def describe(self) -> dict[str, Any]:
         """What ``sessions`` and ``doctor`` say about it."""
@@ -46,10 +50,10 @@ class Library:
             "path": self.path,
             "kinds": list(self.plan.kinds),
             "build_id": self.plan.build_id,
-            "attached": len(self.plan.placed),
+            "attached": len(self.plan.placed) - len(self.probes.left),
             "stepped": self.plan.stepped,
-            "blind": self.plan.blind,
-            "refused": self.plan.refused,
+            "blind": self.plan.blind_without(self.probes.left),
+            "refused": self.plan.refused | self.probes.left,
             "gap_ns": self.gap_ns,
         }
 
@@ -59,13 +63,14 @@ class Libraries:
 
     def __init__(
         self,
-        attacher: Attacher,
+        prober: Prober,
         plan: Callable[[int], Plan | None],
         inode_program: int,
         tell: Callable[[dict[str, Any]], None],
         passed_over: PassedOver,
     ) -> None:
-        self._attacher = attacher
+        self._prober = prober
+        self.unsure = Unsure(prober.code_program, tell)
         self._plan = plan
         self._inode_program = inode_program
         self._tell = tell
@@ -76,6 +81,7 @@ class Libraries:
         self._strangers: OrderedDict[Inode, tuple[int, int]] = OrderedDict()
         # A thread that waits for somebody's file may come back when another has had it meanwhile.
         self._attaching: set[Inode] = set()
+        self._changing: set[tuple[int, int]] = set()
         self._resting: frozenset[int] = frozenset()
         self._spare: frozenset[int] = frozenset()
 
@@ -160,11 +166,13 @@ class Libraries:
 
     def _attach(self, library: Library, inode: Inode, mapped_ns: int | None) -> None:
         try:
-            library.attachment = self._attacher.attach(
-                held_path(library.fd), self._awake(library.plan)
-            )
+            self._place(library, inode)
         except ProbeError as error:
-            self._turn_away(inode, library.fd)
+            # One that too many have mapped may be looked at again.
+            if isinstance(error, TooMany):
+                os.close(library.fd)
+            else:
+                self._turn_away(inode, library.fd)
             blind = "cuda" in library.plan.kinds
             failed = {"attached": 0, "stepped": 0, "blind": blind, "refused": {"*": str(error)}}
             self._tell({"type": "library", **library.describe(), **failed})
@@ -172,17 +180,52 @@ class Libraries:
         library.attached_ns = time.monotonic_ns()
         library.gap_ns = None if mapped_ns is None else library.attached_ns - mapped_ns
         self._probed[inode] = library
-        self._tell({"type": "library", **library.describe()})
+        self._tell_of(library, inode)
+
+    def _tell_of(self, library: Library, inode: Inode) -> None:
+        about = library.describe()
+        self._tell({"type": "library", **about})
+        self.unsure.consider(inode, about["refused"])
+
+    def _place(self, library: Library, inode: Inode) -> None:
+        self._prober.place(library.probes, library.fd, inode, self._awake(library.plan))
+
+    def changed(self, pid: int, number: int, *, writable: bool) -> bool:
+        """Whether a process has changed code of a file with this inode number, and is done."""
+        if writable:
+            probed = any(inode.number == number for inode in list(self._probed))
+            if probed and len(self._changing) < _CHANGING_MAX:
+                self._changing.add((pid, number))
+            return False
+        if (pid, number) not in self._changing:
+            return False
+        self._changing.discard((pid, number))
+        return True
+
+    def look_again(self, number: int) -> None:
+        """Leave alone what was changed meanwhile in a file with this inode number."""
+        for inode, library in list(self._probed.items()):
+            if inode.number == number and self._prober.harmful(
+                library.probes, library.fd, inode, self._awake(library.plan)
+            ):
+                self._place_again(library, inode)
+
+    def ucx_came(self) -> None:
+        """Somebody loads UCX. There is little time: nothing waits for this, nor this for it."""
+        if self._prober.ucx_came():
+            threading.Thread(target=self._make_room, name="room", daemon=True).start()
+
+    def _make_room(self) -> None:
+        for inode, library in list(self._probed.items()):
+            if self._prober.make_room(library.probes, library.plan.placed):
+                self._tell_of(library, inode)
 
     def _awake(self, found: Plan) -> list[Placed]:
-        return [p for p in found.placed if p.function.id not in self._resting | self._spare]
+        spare = self._spare - OF_RUNTIME if self.unsure else self._spare
+        return [p for p in found.placed if p.function.id not in self._resting | spare]
 
     def rest(self, functions: frozenset[int], number: int) -> None:
-        """Leave these functions without probes; all others have theirs throughout.
-
-        New probes come before the old ones go. A call that meets both is one call: programs pass
-        over the second entry.
-        """
+        """Leave these functions without probes; all others have theirs throughout."""
         changed, self._resting = self._resting ^ functions, functions
         done = self._attach_again(changed)
         self._tell({"type": "rested", "number": number, "whole": done and not functions})
@@ -194,17 +237,21 @@ class Libraries:
 
     def _attach_again(self, changed: frozenset[int]) -> bool:
         done = True
-        for library in list(self._probed.values()):
+        for inode, library in list(self._probed.items()):
             if not any(p.function.id in changed for p in library.plan.placed):
                 continue
-            try:
-                fresh = self._attacher.attach(held_path(library.fd), self._awake(library.plan))
-            except ProbeError:
-                done = False  # The old ones stay; the next change tries again.
-                continue
-            old, library.attachment = library.attachment, fresh
-            self._attacher.replace(old)
+            done &= self._place_again(library, inode)
         return done
+
+    def _place_again(self, library: Library, inode: Inode) -> bool:
+        left = library.probes.left
+        try:
+            self._place(library, inode)
+        except ProbeError:
+            return False  # The old ones stay; the next change tries again.
+        if library.probes.left != left:
+            self._tell_of(library, inode)
+        return True
 
     def sweep(self, mapped: set[Inode], *, linger_ns: int) -> int:
         """Let go of libraries that nobody has mapped for a while; how many went."""
@@ -217,6 +264,8 @@ class Libraries:
                 library.unused_since_ns = now
             elif now - library.unused_since_ns >= linger_ns:
                 gone.append(inode)
+        for inode in gone:
+            self.unsure.forget(inode)
         if gone:
             self._release([self._probed.pop(inode) for inode in gone])
         return len(gone)
@@ -227,7 +276,7 @@ class Libraries:
         def close() -> None:
             everything = Attachment()
             for library in libraries:
-                everything.take(library.attachment)
+                library.probes.give(everything)
             everything.close()
             for library in libraries:
                 os.close(library.fd)
@@ -242,7 +291,7 @@ class Libraries:
         """
         everything = Attachment()
         for library in self._probed.values():
-            everything.take(library.attachment)
+            library.probes.give(everything)
         if everything.events:
             everything.silence()
             return everything

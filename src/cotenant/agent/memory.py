@@ -1,6 +1,7 @@
 """GPU memory that tenants hold, over time, from what the kernel side counts."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,7 @@ class Memory:
         self._devices = devices
         self._since_ns = since_boot_ns
         self._whole: set[Process] = set()
+        self._unseen: set[Process] = set()
         self._gone: set[Process] = set()
         self._before: dict[Holder, tuple[int | None, int]] = {}
         self._all_told_ns = 0
@@ -38,10 +40,15 @@ class Memory:
         """CUDA starts in this process: nothing it holds is missed."""
         self._whole.add(process)
 
+    def unseen(self, processes: Iterable[Process]) -> None:
+        """Not all that these allocate is seen."""
+        self._unseen.update(processes)
+
     def gone(self, process: Process) -> None:
         """The process ended, and with it all that it held."""
         self._gone.add(process)
         self._whole.discard(process)
+        self._unseen.discard(process)
 
     def look(self) -> None:
         """See what is held now. Whoever holds memory has told of its context before: with the
@@ -93,7 +100,7 @@ class Memory:
             total[holder] += max(0, int(value["bytes"]))
             live[holder] += max(0, int(value["allocations"]))
             before = process.start_ns < self._since_ns and process not in self._whole
-            if before or value["missed"]:
+            if before or value["missed"] or process in self._unseen:
                 unsure.add(holder)
         return {h: (None if h in unsure else total[h], live[h]) for h in total}
 

@@ -16,12 +16,14 @@ import numpy.typing as npt
 from cotenant.agent.libraries import Libraries
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attacher, Attachment, Placed
+from cotenant.probes.changes import Code
 from cotenant.probes.elf import BadElf, Elf, Extent
 from cotenant.probes.function import Function, Library
 from cotenant.probes.inodes import Inode, code_mappings
 from cotenant.probes.library import held_path
 from cotenant.probes.sites import choose_site
 
+_LOOK_S: Final = 1.0
 _PER_PROCESS_MAX: Final = 512
 _PER_TENANT_MAX: Final = 4096
 _VERSION: Final = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
@@ -120,7 +122,10 @@ class Pointers:
             return site.refused
         if site.offset in {placed.offset for placed in library.plan.placed}:
             return None
-        return self._attach(pid, inode, library.fd, Placed(function, site.offset))
+        placed = Placed(function, site.offset, site.start, site.length)
+        if Code(library.fd, [placed]).changed(inside, _LOOK_S):
+            return "points to what the process has changed"
+        return self._attach(pid, inode, library.fd, placed)
 
     def _size(self, inode: Inode, elf: Elf, address: int | None) -> int | None:
         """Bytes up to the next function, 0 if there is none; None if no function starts here."""

@@ -26,6 +26,7 @@ class Settings:
     seconds: float | None = None
     attach: str | None = None
     probes: str = "auto"  # Or "emulated", "any": whether they may be single-stepped.
+    ucx: str = "expected"  # Or "absent": whether somebody may hook memory functions of the driver.
     layers: str = "auto"
     calls: str = "operations"
     hierarchy: str = "auto"
@@ -106,6 +107,7 @@ def for_helper(settings: Settings, hierarchy: Hierarchy) -> Message:
         "events_bytes": settings.events_bytes,
         "attach": settings.attach,
         "probes": settings.probes,
+        "ucx": settings.ucx,
         "layers": settings.layers,
         "events": list(settings.events),
         "config": as_message(settings.config),

@@ -25,13 +25,14 @@ _RECORD_MMAP2: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """A process has mapped a file as code."""
+    """A process has mapped a file as code, or changed what it may do with such a mapping."""
 
     pid: int
     start: int
     end: int
     when_ns: int
     path: str
+    writable: bool  # Whether the process may write there, too: it is about to change it.
     key: bytes  # Device, inode and generation as this record shows them, and the path's hash.
 
     @property
@@ -121,4 +122,5 @@ def _parse(record: bytes) -> Mapped:
     when = struct.unpack_from("Q", record, len(record) - 8)[0]
     name = record[72 : len(record) - 8].split(b"\0", 1)[0]
     key = record[40:64] + struct.pack("q", hash(name))
-    return Mapped(pid, start, start + length, when, os.fsdecode(name), key)
+    writable = bool(struct.unpack_from("I", record, 64)[0] & mmap.PROT_WRITE)
+    return Mapped(pid, start, start + length, when, os.fsdecode(name), writable, key)

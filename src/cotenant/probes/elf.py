@@ -25,11 +25,14 @@ SYMBOL: Final = np.dtype(
         ("size", "<u8"),
     ]
 )
+_RELOCATION: Final = np.dtype([("place", "<u8"), ("info", "<u8"), ("addend", "<u8")])
+_RELATIVE: Final = 8
 _FUNCTION: Final = 2
 _X86_64: Final = 62
 _MAX_SYMBOLS: Final = 4_000_000
 _MAX_HEADERS: Final = 4096
 _SECTION_SYMTAB: Final = 2
+_SECTION_RELA: Final = 4
 _SECTION_NOTE: Final = 7
 _SECTION_DYNSYM: Final = 11
 _SEGMENT_EH_FRAME: Final = 0x6474E550
@@ -240,6 +243,22 @@ class Elf:
         raw = np.frombuffer(self.bytes_at(segment.offset + 12, count * 8), "<i4")
         # Modulo 2**64, as the unwinder adds.
         return raw[::2].astype(np.int64).view(np.uint64) + np.uint64(segment.address)
+
+    def relative(self, places: Iterable[int]) -> dict[int, int]:
+        """Addresses that the loader writes into these places, and nowhere else; the file's own."""
+        wanted = np.unique(np.fromiter(places, np.uint64))
+        found: dict[int, int] = {}
+        for section in self._sections:
+            if section.type != _SECTION_RELA:
+                continue
+            size = section.size // _RELOCATION.itemsize * _RELOCATION.itemsize
+            entries = np.frombuffer(self.bytes_at(section.offset, size), _RELOCATION)
+            entries = entries[entries["info"] == _RELATIVE]
+            once, counts = np.unique(entries["addend"], return_counts=True)
+            hits = entries[np.isin(entries["place"], wanted)]
+            hits = hits[np.isin(hits["addend"], once[counts == 1])]
+            found.update(zip(hits["place"].tolist(), hits["addend"].tolist(), strict=True))
+        return found
 
     def variables(self, ending: str) -> dict[int, str]:
         """Names that end so, by address: variables, however local."""

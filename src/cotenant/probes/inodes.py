@@ -72,6 +72,17 @@ def all_code_mappings(program: int) -> Iterator[npt.NDArray[np.void]]:
         yield np.frombuffer(part, MAPPING)
 
 
+def mappings_of(program: int, inode: Inode) -> npt.NDArray[np.void]:
+    """Where processes have this file mapped as code."""
+    parts = [np.empty(0, MAPPING)]
+    for mappings in all_code_mappings(program):
+        same = mappings["inode"] == inode.number
+        same &= mappings["device"] == inode.device
+        same &= mappings["generation"] == inode.generation
+        parts.append(mappings[same])
+    return np.concatenate(parts)
+
+
 def inodes_of(mappings: npt.NDArray[np.void]) -> Iterator[tuple[Inode, np.void]]:
     """Each file among these mappings once, with one of the places where it is mapped."""
     columns = [mappings[name] for name in ("device", "inode", "generation")]

@@ -1,15 +1,17 @@
 """A file into its probes: what it defines, where each probe sits, what is refused."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from cotenant.probes.attach import Placed
 from cotenant.probes.elf import BadElf, Elf
+from cotenant.probes.entries import behind
 from cotenant.probes.function import Function, Library
 from cotenant.probes.sites import LONGEST, Kind, Site, Stepping, choose_site
 from cotenant.probes.tables import MARKERS
+from cotenant.probes.ucx import HOOKED, reaches
 
 # Bytes of all functions of a file that branches are looked for in: real ones have a few thousand.
 _LOOKED_THROUGH_MAX: Final = 1 << 20
@@ -34,7 +36,11 @@ class Plan:
     @property
     def blind(self) -> bool:
         """Whether it is a driver whose launches go unseen."""
-        return MARKERS[Library.CUDA] in self.refused
+        return self.blind_without(())
+
+    def blind_without(self, symbols: Collection[str]) -> bool:
+        """The same if these are left alone, too."""
+        return MARKERS[Library.CUDA] in (*self.refused, *symbols)
 
 
 def plan(fd: int, functions: Iterable[Function], stepping: Stepping = Stepping.NONE) -> Plan | None:
@@ -54,7 +60,10 @@ def _plan(elf: Elf, functions: Iterable[Function], stepping: Stepping) -> Plan |
     if not kinds:
         return None
     wanted = {f.symbol: f for f in functions if str(f.library) in kinds}
-    extents = elf.extents(wanted)
+    extents = elf.extents({*wanted, *HOOKED})
+    hooked = {symbol: extents[symbol] for symbol in HOOKED & extents.keys()}
+    inner = behind(elf, extents.values()) if hooked else {}
+    starts = {extent.offset for extent in hooked.values()}
     refused: dict[str, str] = {}
     taken: dict[int, Placed] = {}
     sites: dict[int, Site] = {}
@@ -68,10 +77,16 @@ def _plan(elf: Elf, functions: Iterable[Function], stepping: Stepping) -> Plan |
         )
         if site.offset != site.start or site.refused:
             left -= min(left, extents[symbol].size)
+        if symbol in HOOKED and extents[symbol] in inner:
+            # Clear of what is written over the entry, if it may be probed there.
+            further = choose_site(elf, inner[extents[symbol]])
+            site = site if further.refused else further
         if site.refused:
             refused[symbol] = site.refused
         else:
-            taken.setdefault(site.offset, Placed(function, site.offset))
+            exposed = reaches(starts, site.offset, site.length)
+            placed = Placed(function, site.offset, site.start, site.length, exposed)
+            taken.setdefault(site.offset, placed)
             sites[site.offset] = site
     return Plan(kinds, elf.build_id(), tuple(taken.values()), refused, sites, stepping)
 

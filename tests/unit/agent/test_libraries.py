@@ -10,16 +10,17 @@ import pytest
 from cotenant.agent import libraries as module
 from cotenant.agent.libraries import Libraries
 from cotenant.agent.turns import OURS, PassedOver
-from cotenant.probes.attach import Attachment
 from cotenant.probes.inodes import Inode
 from cotenant.probes.library import Plan
 
 
 class Attached:
-    """An attacher whose links are nothing."""
+    """A prober whose probes are nothing."""
 
-    def attach(self, path: str, placed: Any) -> Attachment:
-        return Attachment()
+    code_program = -1
+
+    def place(self, *_: Any) -> None:
+        pass
 
 
 @pytest.fixture

@@ -92,6 +92,13 @@ def _add_how(group: Any) -> None:
         help="whether functions may be single-stepped: where that is cheap, never, or where needed",
     )
     group.add_argument(
+        "--ucx",
+        choices=("expected", "absent"),
+        default="expected",
+        help="whether somebody here may use UCX, which hooks memory functions of the driver: "
+        "absent probes them where both would be in each other's way (default: expected)",
+    )
+    group.add_argument(
         "--layers",
         choices=("auto", "driver", "both"),
         default="auto",
@@ -172,6 +179,7 @@ def _chosen(args: argparse.Namespace) -> dict[str, Any]:
         "seconds": period_ns(args.duration) / 1e9 if args.duration is not None else None,
         "attach": args.attach,
         "probes": args.probes,
+        "ucx": args.ucx,
         "layers": args.layers,
         "calls": args.calls,
         "hierarchy": args.hierarchy,

@@ -1,0 +1,63 @@
+"""Processes of whose GPU memory not all is seen: their driver has functions without a probe."""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from cotenant.agent.channel import Message, slices
+from cotenant.probes.function import Flag, Library
+from cotenant.probes.inodes import Inode, code_mappings, mappings_of
+from cotenant.probes.tables import FUNCTIONS
+
+_STEPS: Final = frozenset({"ALLOC", "FREE", "CREATE", "RELEASE", "RETAIN", "MAP", "UNMAP"})
+_OF_DRIVER: Final = frozenset(
+    f.symbol
+    for f in FUNCTIONS
+    if f.library is Library.CUDA and f.step in _STEPS and not f.flags & Flag.HOST
+)
+# Where the driver's are not probed, the runtime's tell what goes through it.
+OF_RUNTIME: Final = frozenset(
+    f.id for f in FUNCTIONS if f.library is Library.CUDART and f.step in _STEPS
+)
+
+
+class Unsure:
+    """Tells the recorder who uses a driver whose memory functions are not all probed."""
+
+    def __init__(self, code_program: int, tell: Callable[[Message], None]) -> None:
+        self._code_program = code_program
+        self._tell = tell
+        self._drivers: set[Inode] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._drivers)
+
+    def consider(self, inode: Inode, unprobed: Collection[str]) -> None:
+        """These functions of a file are not probed: whoever has it mapped holds what is unseen."""
+        if inode not in self._drivers and not _OF_DRIVER.isdisjoint(unprobed):
+            self._drivers.add(inode)
+            self._say(mappings_of(self._code_program, inode))
+
+    def forget(self, inode: Inode) -> None:
+        """The file is let go."""
+        self._drivers.discard(inode)
+
+    def knows(self, number: int) -> bool:
+        """Whether a file with this inode number is such a driver."""
+        return any(inode.number == number for inode in list(self._drivers))
+
+    def mapped(self, pid: int) -> None:
+        """A process has mapped what may be such a driver."""
+        mappings = code_mappings(self._code_program, pid)
+        mine = [
+            Inode(int(m["device"]), int(m["inode"]), int(m["generation"])) in self._drivers
+            for m in mappings
+        ]
+        self._say(mappings[np.array(mine, np.bool_)])
+
+    def _say(self, mappings: npt.NDArray[np.void]) -> None:
+        processes = {(int(m["pid"]), int(m["process_start_ns"])) for m in mappings}
+        for part in slices(sorted(processes)):
+            self._tell({"type": "memory_unsure", "processes": part})

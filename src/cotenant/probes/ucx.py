@@ -1,0 +1,33 @@
+"""UCX, which hooks memory functions of the driver by writing a jump over their first bytes.
+
+It reads the bytes first, to move them elsewhere, and gives up where it finds a breakpoint: its
+hooks are then off for good. So where its jump may come to lie there is no probe while it is around.
+"""
+
+import os
+import re
+from collections.abc import Collection
+from typing import Final
+
+from cotenant.probes.changes import PATCH_BYTES
+
+# What it hooks, by its source (src/ucm/cuda/cudamem.c, up to 1.22). Functions of the runtime it
+# reaches through relocations, which are no code.
+HOOKED: Final = frozenset({
+    "cuMemAlloc", "cuMemAlloc_v2", "cuMemAllocManaged", "cuMemAllocPitch", "cuMemAllocPitch_v2",
+    "cuMemMap", "cuModuleGetGlobal_v2", "cuMemAllocAsync", "cuMemAllocFromPoolAsync",
+    "cuLibraryGetGlobal", "cuMemFree", "cuMemFree_v2", "cuMemFreeHost", "cuMemFreeHost_v2",
+    "cuMemUnmap", "cuMemFreeAsync",
+})  # fmt: skip
+# As it is called where it was built, and with the mark that wheels of others add.
+_FILE: Final = re.compile(r"libucm[-_.\w]*\.so[.0-9]*$")
+
+
+def is_ucx(path: str) -> bool:
+    """Whether a file that somebody maps is the part of UCX that patches."""
+    return _FILE.match(os.path.basename(path)) is not None
+
+
+def reaches(hooked: Collection[int], offset: int, length: int) -> bool:
+    """Whether a jump at any of these starts would lie over an instruction."""
+    return any(start < offset + length and offset < start + PATCH_BYTES for start in hooked)

@@ -1,0 +1,290 @@
+"""Beside programs that patch the driver library in their own memory."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cotenant.probes.ucx import HOOKED
+from tests.kernel.conftest import SIM, Cgroup, Recording, record
+from tests.kernel.drivers import real_drivers
+from tests.kernel.patcher import ANSWER, patcher
+from tests.kernel.script import Script
+
+CHANGED = "a process has changed it in its memory"
+EXPECTED = "UCX would change it in memory (--ucx absent if nobody uses it)"
+CAME = "UCX changes it in memory, and was loaded here"
+DRIVER = {"framed": SIM / "framed/libcuda.so.1", "tabled": SIM / "libcuda.so.1"}
+PATCHED = ("cuMemAlloc_v2", "cuLaunchKernel")
+
+
+def copy_of(driver: Path, place: Path) -> Path:
+    """A driver library that nobody else has mapped."""
+    place.mkdir()
+    return Path(shutil.copy(driver, place / "libcuda.so.1"))
+
+
+def refused(recording: Recording, library: Path) -> dict[str, str]:
+    told: list[dict[str, Any]] = json.loads(
+        recording.sql("select libraries from sessions")[0]["libraries"]
+    )
+    return next(each["refused"] for each in told if each["path"] == str(library))
+
+
+def rows(recording: Recording, script: Script) -> dict[str, int]:
+    asked = f"select api, count(*) as n from cuda_events where pid = {script.pid} group by api"
+    return {row["api"]: row["n"] for row in recording.sql(asked)}
+
+
+BEFORE = """
+for name in PATCHED:
+    patch(name, SIZE)
+threads = run_threads(THREADS, PATCHED)
+say(ready=1)
+wait()
+end(threads)
+say(answers=answers(PATCHED, 7), free=[call_it("cuMemFree_v2") for _ in range(11)])
+"""
+
+
+def test_what_was_patched_before_is_left_alone_and_its_hook_works(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    scripts: dict[tuple[str, Path], Script] = {}
+    for name, size, threads in [
+        *(("framed", size, threads) for size in (5, 12, 13) for threads in (0, 3)),
+        *(("tabled", size, 3) for size in (5, 12, 13)),
+    ]:
+        library = copy_of(DRIVER[name], tmp_path / f"{name}-{size}-{threads}")
+        text = f"PATCHED, SIZE, THREADS = {PATCHED}, {size}, {threads}" + BEFORE
+        scripts[name, library] = patcher(cgroup, library, text)
+    for script in scripts.values():
+        script.heard()
+    with record(store, "--ucx", "absent") as recording:
+        for script in scripts.values():
+            script.go_on()
+            said = script.heard()
+            script.end()
+            hooked = [[ANSWER] * 7, 7]
+            assert said["answers"] == dict.fromkeys(PATCHED, hooked)
+            assert ANSWER not in said["free"]
+    for (name, library), script in scripts.items():
+        # Behind the table of a tabled driver nobody has changed anything.
+        left = PATCHED if name == "framed" else ("cuLaunchKernel",)
+        assert refused(recording, library) == dict.fromkeys(left, CHANGED)
+        assert rows(recording, script) == {"cuMemFree_v2": 11}
+
+
+def ucx(name: str) -> Path:
+    """A library of the wheel of UCX, which is installed for tests only."""
+    spec = find_spec("libucx")
+    assert spec is not None, "install libucx-cu12: pip install -e .[dev]"
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "lib" / name
+
+
+UCX = """
+heard = [0]
+@ctypes.CFUNCTYPE(None, c_int, c_void_p, c_void_p)
+def freed(event, about, more):
+    heard[0] += 1
+
+def load_ucx():
+    ctypes.CDLL(LIBUCS, ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(LIBUCM).ucm_set_event_handler(1 << 21, 0, freed, None)
+
+def first_bytes():
+    names = [name for name in HOOKED if hasattr(lib, name)]
+    at = {name: ctypes.cast(getattr(lib, name), c_void_p).value for name in names}
+    return {name: ctypes.string_at(address, 1).hex() for name, address in at.items()}
+
+def free(times):
+    before, codes = heard[0], [lib.cuMemFree_v2(c_void_p(4096)) for _ in range(times)]
+    return [codes, heard[0] - before]
+"""
+
+LOADED = """
+threads = run_threads(2, ["cuMemFree_v2"])
+status = load_ucx()
+end(threads)
+say(status=status, first=first_bytes(), free=free(7))
+say(calls=7 + through[0])
+wait()
+say(free=free(11))
+"""
+
+
+def ucx_client(cgroup: Cgroup, library: Path, text: str, **environment: str) -> Script:
+    """A client that lets UCX hook functions of this library."""
+    head = f"HOOKED, LIBUCS = {sorted(HOOKED)}, {str(ucx('libucs.so.0'))!r}\n"
+    head += f"LIBUCM = {str(ucx('libucm.so.0'))!r}\n"
+    place = {"LD_LIBRARY_PATH": str(library.parent)}
+    return patcher(cgroup, library, head + UCX + text, **place, **environment)
+
+
+FORMS = {"near": "n", "far": "y"}
+
+
+@pytest.mark.parametrize("driver", ["framed", "tabled", "470", "555"])
+def test_ucx_hooks_what_it_wants_whoever_comes_first(
+    driver: str, cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    library = copy_of(
+        DRIVER[driver] if driver in DRIVER else real_drivers()[driver], tmp_path / "x"
+    )
+
+    def clients() -> Iterator[tuple[Script, dict[str, Any], int]]:
+        for far in FORMS.values():
+            # It waits 50 ms at each function; those before 1.21 did not wait.
+            grace = {"UCX_MEM_BISTRO_GRACE_DURATION": "0" if far == "n" else "5ms"}
+            forced = {"UCX_MEM_BISTRO_FORCE_FAR_JUMP": far}
+            script = ucx_client(cgroup, library, LOADED, **forced, **grace)
+            yield script, script.heard(), script.heard()["calls"]
+
+    before = list(clients())
+    with record(store) as recording:
+        after = list(clients())
+        for script, said, _ in (*before, *after):
+            script.go_on()
+            codes, heard = script.heard()["free"]
+            assert len(set(codes)) == 1
+            assert heard == (0 if said["status"] else 11)
+            script.end()
+    # What it could do without us it can do beside us; near it always could.
+    assert [said for _, said, _ in after] == [said for _, said, _ in before]
+    assert before[0][1]["status"] == 0
+    assert before[0][1]["free"][1] == 7
+    if driver == "framed":
+        left = refused(recording, library)
+        assert set(left) <= HOOKED
+        assert set(left.values()) == {EXPECTED}
+        assert [rows(recording, script) for script, _, _ in (*before, *after)] == [{}] * 4
+    else:
+        assert refused(recording, library) == {}
+        assert [rows(recording, script) for script, _, _ in before] == [{"cuMemFree_v2": 11}] * 2
+        assert [rows(recording, script) for script, _, _ in after] == [
+            {"cuMemFree_v2": calls + 11} for _, _, calls in after
+        ]
+
+
+def test_where_ucx_was_said_to_be_absent_it_gets_room_when_it_comes(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    library = copy_of(DRIVER["framed"], tmp_path / "x")
+    (tmp_path / "y").mkdir()
+    sight = shutil.copy(SIM / "libsimdevice.so", tmp_path / "y" / "libucm-0123abcd.so.0.0.0")
+    text = f"""
+say(free=free(5))
+wait()
+ctypes.CDLL({str(sight)!r})
+say(seen=1)
+wait()
+say(status=load_ucx(), free=free(7))
+"""
+    with record(store, "--ucx", "absent") as recording:
+        holder = Script(cgroup, f"ctypes.CDLL({str(library)!r})\nsay(ready=1)\nwait()\n")
+        holder.heard()
+        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        script = ucx_client(cgroup, library, text, UCX_MEM_BISTRO_GRACE_DURATION="0")
+        script.heard()
+        script.go_on()
+        script.heard()
+        recording.wait_for(f"select 1 from sessions where libraries like '%{CAME}%'")
+        script.go_on()
+        said = script.heard()
+        script.end()
+        holder.go_on()
+        holder.end()
+    assert said["status"] == 0
+    assert said["free"][1] == 7
+    assert set(refused(recording, library).values()) == {CAME}
+    assert rows(recording, script) == {"cuMemFree_v2": 5}
+
+
+LATER = """
+say(ready=1)
+wait()
+for _ in range(3):
+    call_it("cuLaunchKernel")
+patch("cuLaunchKernel", SIZE)
+if NEIGHBOURS:
+    change_neighbours("cuLaunchKernel")
+answered, counted = answers(["cuLaunchKernel"], 7)["cuLaunchKernel"]
+say(counted=counted, answered=answered.count(77))
+wait()
+"""
+DIES = "dies"
+WORKS = {"counted": 7, "answered": 7}
+PASSED_BY = {"counted": 0, "answered": 0}
+# By driver, bytes of the patch, and whether code on the pages beside it is changed at once, too.
+OUTCOMES = {
+    ("framed", 5, False): WORKS,
+    ("framed", 12, False): WORKS,
+    ("framed", 13, False): WORKS,
+    ("framed", 5, True): DIES,
+    ("framed", 12, True): DIES,
+    ("framed", 13, True): DIES,
+    ("tabled", 13, False): WORKS,
+    ("tabled", 5, True): WORKS,
+    ("tabled", 12, True): PASSED_BY,
+    ("tabled", 13, True): PASSED_BY,
+}
+
+
+SURVIVES = [case for case, outcome in OUTCOMES.items() if outcome == WORKS]
+
+
+def test_what_becomes_of_a_patch_where_a_probe_is_already(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    """Not what we would like, but what docs/how/attach.md says."""
+    scripts = {}
+    found: dict[tuple[str, int, bool], Any] = {}
+    with record(store) as recording:
+        for driver, size, neighbours in OUTCOMES:
+            library = copy_of(DRIVER[driver], tmp_path / f"{driver}-{size}-{neighbours}")
+            text = f"SIZE, NEIGHBOURS = {size}, {neighbours}" + LATER
+            script = patcher(cgroup, library, text)
+            script.heard()
+            scripts[driver, size, neighbours] = library, script
+        for library, _ in scripts.values():
+            recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        for case, (_, script) in scripts.items():
+            script.go_on()
+            assert script.process.stdout is not None
+            said = script.process.stdout.readline()
+            found[case] = json.loads(said) if said else DIES
+        # The change is noticed. Whoever is slow enough finds the probe gone when it matters.
+        assert all(outcome in (OUTCOMES[case], WORKS) for case, outcome in found.items()), found
+        while not all(
+            CHANGED in refused(recording, scripts[case][0]).values() for case in SURVIVES
+        ):
+            time.sleep(0.1)
+        for case, (_, script) in scripts.items():
+            if case in SURVIVES:
+                script.go_on()
+                script.end()
+            script.process.kill()
+            script.process.communicate()
+    for case in SURVIVES:
+        assert refused(recording, scripts[case][0])["cuLaunchKernel"] == CHANGED
+        assert rows(recording, scripts[case][1]) == {"cuLaunchKernel": 3}
+
+
+def test_another_tracers_probes_are_no_patch(cgroup: Cgroup, tmp_path: Path) -> None:
+    library = copy_of(DRIVER["tabled"], tmp_path / "x")
+    script = patcher(
+        cgroup, library, 'say(ready=1)\nwait()\nfor _ in range(7): call_it("cuMemFree_v2")\n'
+    )
+    script.heard()
+    with record(tmp_path / "first") as first, record(tmp_path / "second") as second:
+        script.go_on()
+        script.end()
+    for recording in (first, second):
+        assert refused(recording, library) == {}
+        assert rows(recording, script) == {"cuMemFree_v2": 7}
