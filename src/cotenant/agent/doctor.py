@@ -267,7 +267,7 @@ def _libraries(stepping: Stepping) -> Iterator[Check]:
 
 
 def _library(path: str, found: Plan) -> Check:
-    words = f"{path}: {len(found.placed)} functions"
+    words = f"{path}: {len(found.placed) - len(found.exposed)} functions"
     if found.stepped:
         words += f", {found.stepped} of them single-stepped"
     return Check(
@@ -276,7 +276,7 @@ def _library(path: str, found: Plan) -> Check:
         words,
         blindness(found.refused) if found.blind else "",
         found.blind,
-        tuple(by_reason(found.refused)),
+        tuple(by_reason(found.refused | found.exposed)),
     )
 
 

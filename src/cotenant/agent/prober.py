@@ -10,9 +10,9 @@ from cotenant.probes.attach import Attacher, Attachment, Placed
 from cotenant.probes.changes import Code
 from cotenant.probes.inodes import Inode, mappings_of
 from cotenant.probes.library import held_path
+from cotenant.probes.ucx import EXPECTED
 
 _CHANGED: Final = "a process has changed it in its memory"
-_EXPECTED: Final = "UCX would change it in memory (--ucx absent if nobody uses it)"
 _CAME: Final = "UCX changes it in memory, and was loaded here"
 # For all processes that map a file: thousands of them.
 _LOOK_S: Final = 2.0
@@ -44,7 +44,7 @@ class Prober:
     def __init__(self, attacher: Attacher, code_program: int, *, ucx: str) -> None:
         self._attacher = attacher
         self.code_program = code_program
-        self._room = _EXPECTED if ucx == "expected" else None  # Why there is room for UCX.
+        self._room = EXPECTED if ucx == "expected" else None  # Why there is room for UCX.
         self._changing = threading.Lock()
 
     def place(self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]) -> None:

@@ -11,7 +11,7 @@ from cotenant.probes.entries import behind
 from cotenant.probes.function import Function, Library
 from cotenant.probes.sites import LONGEST, Kind, Site, Stepping, choose_site
 from cotenant.probes.tables import MARKERS
-from cotenant.probes.ucx import HOOKED, reaches
+from cotenant.probes.ucx import EXPECTED, HOOKED, reaches
 
 # Bytes of all functions of a file that branches are looked for in: real ones have a few thousand.
 _LOOKED_THROUGH_MAX: Final = 1 << 20
@@ -32,6 +32,11 @@ class Plan:
     def stepped(self) -> int:
         """How many of its probes are single-stepped."""
         return sum(site.kind is Kind.STEPPED for site in self.sites.values())
+
+    @property
+    def exposed(self) -> dict[str, str]:
+        """What has no probe unless nobody uses UCX, and why."""
+        return {p.function.symbol: EXPECTED for p in self.placed if p.exposed}
 
     @property
     def blind(self) -> bool:

@@ -19,6 +19,8 @@ HOOKED: Final = frozenset({
     "cuLibraryGetGlobal", "cuMemFree", "cuMemFree_v2", "cuMemFreeHost", "cuMemFreeHost_v2",
     "cuMemUnmap", "cuMemFreeAsync",
 })  # fmt: skip
+# Why what it would write over is left alone.
+EXPECTED: Final = "UCX would change it in memory (--ucx absent if nobody uses it)"
 # As it is called where it was built, and with the mark that wheels of others add.
 _FILE: Final = re.compile(r"libucm[-_.\w]*\.so[.0-9]*$")
 

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from cotenant.agent import doctor
 from cotenant.probes.elf import Elf
 from cotenant.probes.entries import behind
 from cotenant.probes.library import plan
 from cotenant.probes.tables import FUNCTIONS
+from cotenant.probes.ucx import EXPECTED
 
 ENTRY = "cmpl $0x321cba00,state(%rip); je 1f; jmp *{slot}(%rip); 1: mov $4,%eax; ret"
 BODIES = """
@@ -97,3 +99,13 @@ def test_a_neighbour_that_a_jump_would_reach_is_exposed_with_it(tmp_path: Path) 
     assert found["cuMemFree_v2"]
     assert found["cuMemcpy"]
     assert not found["cuLaunchKernel"]
+
+
+def test_doctor_names_what_is_left_to_ucx(tmp_path: Path) -> None:
+    library = build(tmp_path, cuMemFree_v2="push %rbp; pop %rbp; ret")
+    with library.open("rb") as file:
+        found = plan(file.fileno(), FUNCTIONS)
+    assert found is not None
+    check = doctor._library(str(library), found)
+    assert check.found == f"{library}: 1 functions"
+    assert check.more == (f"refused: cuMemFree_v2: {EXPECTED}",)
