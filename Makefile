@@ -33,6 +33,11 @@ test: setup-tests lint ## everything that must hold, on the real kernel
 	@.venv/bin/python -m pytest -q -n 2 tests/browser # A browser's event loop is its own process's.
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests/kernel
 
+.PHONY: kernels
+kernels: setup-tests ## record on other kernels under qemu (two hours; QUICK=1 for ten minutes)
+	@tools/setup.sh kernels
+	@.venv/bin/python -m vm.run $(if $(QUICK),--quick) $(KERNELS)
+
 .PHONY: image-test
 image-test: setup-tests ## build the container image from an empty Debian and record with it (minutes)
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q --timeout=1200 tests/image

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Everything a fresh Debian 12 or Ubuntu 24.04 needs to build and record (`make setup`), and with
-# `tests` as its argument what the tests need besides. A stamp per step makes a second run free.
+# `tests` or `kernels` as its argument what the tests, or other kernels, need besides. A stamp per
+# step makes a second run free.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
@@ -15,6 +16,8 @@ packages=(
 )
 # Real tools as witnesses: what was sent, what was scraped, what a person sees.
 test_packages=(e2fsprogs iproute2 nftables iptables iperf3 chromium debootstrap)
+# Machines for other kernels.
+kernel_packages=(qemu-system-x86 busybox-static cpio kmod zstd debootstrap e2fsprogs)
 # Programs of packages that would leave a service enabled: unpacked into build/, not installed.
 unpacked_packages=(prometheus)
 
@@ -99,8 +102,11 @@ tests)
 	unpack test-tools "${unpacked_packages[@]}"
 	install_python test-python look,export,dev
 	;;
+kernels)
+	install kernel-packages "${kernel_packages[@]}"
+	;;
 *)
-	say "usage: tools/setup.sh [tests]"
+	say "usage: tools/setup.sh [tests|kernels]"
 	exit 2
 	;;
 esac

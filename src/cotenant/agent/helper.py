@@ -37,11 +37,11 @@ from cotenant.errors import CotenantError
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
 from cotenant.probes.features import attempt, choose_method, choose_stepping
-from cotenant.probes.function import Family, Library
+from cotenant.probes.function import Family, Function, Library
 from cotenant.probes.hooks import place, together
 from cotenant.probes.kernel import KernelFamily
 from cotenant.probes.library import plan
-from cotenant.probes.perf import open_ticks
+from cotenant.probes.perf import Ticks, open_ticks
 from cotenant.probes.programs import TASK_PROGRAMS, Programs, Sizes, load_programs
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.schema.events import ENUMS
@@ -74,6 +74,17 @@ def kept_capabilities(method: str) -> set[Capability]:
     return set(Capability) - {Capability.SYS_ADMIN}
 
 
+def _wanted_functions(settings: Message) -> tuple[Function, ...]:
+    layers = settings.get("layers", "both")
+    events = set(settings["events"])
+    return tuple(
+        f
+        for f in FUNCTIONS
+        if (layers != "driver" or f.library is not Library.CUDART or f.fact)
+        and (NCCL in events if f.family == NCCL else not events.isdisjoint(_GPU))
+    )
+
+
 class Helper:
     """Serves one recorder until it hangs up."""
 
@@ -90,33 +101,8 @@ class Helper:
         drop_capabilities(kept_capabilities(self._method))
         sys.dont_write_bytecode = True  # A file half made could not even be removed any more.
         refuse_calls(recorder=False)
-        layers = settings.get("layers", "both")
-        events = set(settings["events"])
-        self._functions = tuple(
-            f
-            for f in FUNCTIONS
-            if (layers != "driver" or f.library is not Library.CUDART or f.fact)
-            and (NCCL in events if f.family == NCCL else not events.isdisjoint(_GPU))
-        )
-        families = [family for family in KernelFamily if family in events]
-        self._programs: Programs = load_programs(
-            self._method,
-            self._functions,
-            self._sizes,
-            settings.get("constants", {}),
-            optional=together(families),
-        )
-        self._tracepoints = [
-            syscalls.attach_tracepoint(self._programs.programs[name]) for name in TASK_PROGRAMS
-        ]
-        self._hooks = place(
-            self._programs, families, self._sizes, settings.get("constants", {}), ticks
-        )
-        ticks.close()
-        if self._watch.refused is not None:
-            self._hooks.refused["mappings"] = (
-                f"not seen: libraries that nobody has mapped yet ({self._watch.refused})"
-            )
+        self._functions = _wanted_functions(settings)
+        self._load(settings, ticks)
         self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, FACT_KIND)
         self._mounts = MountWatch()
         attacher = Attacher(
@@ -147,6 +133,23 @@ class Helper:
         )
         self._naming = Naming(self._tell, self._exclusion.named)
         self._newborn: dict[tuple[int, int], None] = {}
+
+    def _load(self, settings: Message, ticks: Ticks) -> None:
+        """Programs into the kernel, and those of the kernel's own events onto their hooks."""
+        families = [family for family in KernelFamily if family in settings["events"]]
+        constants = settings.get("constants", {})
+        self._programs: Programs = load_programs(
+            self._method, self._functions, self._sizes, constants, optional=together(families)
+        )
+        self._tracepoints = [
+            syscalls.attach_tracepoint(self._programs.programs[name]) for name in TASK_PROGRAMS
+        ]
+        self._hooks = place(self._programs, families, self._sizes, constants, ticks)
+        ticks.close()
+        if self._watch.refused is not None:
+            self._hooks.refused["mappings"] = (
+                f"not seen: libraries that nobody has mapped yet ({self._watch.refused})"
+            )
 
     def _tell(self, message: dict[str, Any]) -> None:
         try:

@@ -1,6 +1,7 @@
 """What this kernel can do, found by doing it to ourselves."""
 
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _ITSELF: Final = Function(
     1023, Library.NCCL, _SITE, op="AllReduce", family=Family.NCCL, flags=Flag.OPERATION
 )
 _SMALL: Final = Sizes(events_bytes=1 << 16, facts_bytes=4096)
+_OLDEST: Final = (5, 15)
 _TIMINGS: Final = 3
 _CALLS: Final = 100
 # A single-stepped probe may cost this much of an emulated one. On hardware it may; in a virtual
@@ -113,7 +115,16 @@ def choose_method(asked: str | None) -> Method:
         reason = why_not(method) or ""
         if not reason:
             return method
+    if _version() < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        reason = f"Linux {os.uname().release} is too old, {oldest} is needed ({reason})"
     raise Unsupported(reason)
+
+
+def _version() -> tuple[int, ...]:
+    """Of the kernel that runs: to explain a failure, never to decide anything."""
+    numbers = re.findall(r"\d+", os.uname().release)
+    return tuple(int(number) for number in numbers[: len(_OLDEST)])
 
 
 def choose_stepping(asked: str, method: Method) -> Stepping:

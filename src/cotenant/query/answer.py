@@ -30,11 +30,13 @@ class Standing:
     span: Span | None = None  # None where nothing that was asked has a time.
     losses: tuple[Loss, ...] = ()  # Only families that the question touches.
     missing_segments: int = 0  # Named by a manifest, and not there.
+    unrecorded: tuple[str, ...] = ()  # What the kernel could not give, each in a few words.
 
     @property
     def complete(self) -> bool:
         """Whether every event of the span is in the rows."""
-        return not self.missing_segments and not any(loss.lost or loss.shed for loss in self.losses)
+        lacking = self.missing_segments or self.unrecorded
+        return not lacking and not any(loss.lost or loss.shed for loss in self.losses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """How complete an answer is: what the store says was lost of what a question touches."""
 
+import json
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -33,6 +34,25 @@ def losses_of(connection: Any, tables: Iterable[str]) -> tuple[Loss, ...]:
         {"families": families},
     ).fetchall()
     return tuple(Loss(*row) for row in rows)
+
+
+def unrecorded_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[str, ...]:
+    """What recordings within the window declared that their kernel could not give of them."""
+    families = families_of(tables)
+    if not families:
+        return ()
+    rows = connection.execute(
+        "SELECT DISTINCT notes FROM sessions WHERE started_ns < coalesce($to, started_ns + 1) "
+        "AND coalesce(ended_ns, $from, 0) >= coalesce($from, 0)",
+        {"from": window.from_ns, "to": window.to_ns},
+    ).fetchall()
+    told: dict[str, None] = {}
+    for (notes,) in rows:
+        for program, text in json.loads(notes or "{}").get("hooks_refused", {}).items():
+            if program.partition("_")[0] in families:
+                # In brackets is why; that is of interest to whoever records.
+                told[text.partition(" (")[0]] = None
+    return tuple(told)
 
 
 def span_of(segments: Iterable[Segment], tables: Iterable[str], window: Window) -> Span | None:

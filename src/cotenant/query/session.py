@@ -19,7 +19,7 @@ from cotenant.query.connection import connect, memory_share
 from cotenant.query.derived import with_sources
 from cotenant.query.guard import check
 from cotenant.query.levels import create_level_views
-from cotenant.query.losses import losses_of, span_of
+from cotenant.query.losses import losses_of, span_of, unrecorded_of
 from cotenant.query.snapshots import RESTORE
 from cotenant.query.statement import Statement, one_line, read_only
 from cotenant.query.tables import Window, create_views
@@ -185,6 +185,7 @@ class Session:
                 span=span_of(self._segments, tables, self._window),
                 losses=losses_of(cursor, tables),
                 missing_segments=self._missing,
+                unrecorded=unrecorded_of(cursor, tables, self._window),
             )
         finally:
             cursor.close()

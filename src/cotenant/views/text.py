@@ -195,6 +195,8 @@ def incompleteness(standing: Standing) -> list[str]:
             )
     if standing.missing_segments:
         lines.append(f"incomplete: {count(standing.missing_segments)} segments are missing")
+    # Recorded by an agent, but from a file that others may have written.
+    lines += [f"incomplete: {cell(words)}" for words in standing.unrecorded]
     return lines
 
 

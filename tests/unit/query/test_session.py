@@ -1,6 +1,7 @@
 """A session: the promised queries, windows, tenants, limits, and stores that change under it."""
 
 import gc
+import json
 import os
 import shutil
 import stat
@@ -367,3 +368,27 @@ def test_a_store_that_could_not_be_read_is_not_taken_for_read(recorded):
                 session.ask("SELECT count(*) AS n FROM cuda_events")
         file.write_bytes(whole)
         assert session.ask("SELECT count(*) AS n FROM cuda_events").rows() == [{"n": 17}]
+
+
+def test_what_a_kernel_could_not_give_is_told_with_each_answer_that_needs_it(recorded):
+    refused = {
+        "net_send": "not recorded: no net events (this kernel has no sock_send_length)",
+        "io_start": "not recorded: time in the queue, and who read (this kernel has no such hook)",
+    }
+    session_row = dict.fromkeys(column.name for column in TABLES["sessions"].columns)
+    session_row |= {"session_id": "s", "node": "n", "boot_id": "b", "kernel": "6.1"}
+    session_row |= {"started_ns": NOW_NS, "ended_ns": NOW_NS + 9 * SECOND_NS, "wall_offset_ns": 0}
+    session_row |= {"attach_method": "pair", "layers": "both", "hierarchy": "v2"}
+    session_row |= {"notes": json.dumps({"hooks_refused": refused})}
+    recorded.writer.replace("sessions", pa.Table.from_pylist([session_row]))
+    recorded.seal()
+    with Session(recorded.root) as session:
+        assert session.ask("FROM net_events").standing.unrecorded == (
+            "not recorded: no net events",
+        )
+        told = session.ask("FROM io_events").standing
+        assert told.unrecorded == ("not recorded: time in the queue, and who read",)
+        assert not told.complete
+        assert session.ask("FROM cuda_events").standing.unrecorded == ()
+    with Session(recorded.root, from_ns=NOW_NS + 10 * SECOND_NS) as later:
+        assert later.ask("FROM net_events").standing.unrecorded == ()

@@ -1,0 +1,1 @@
+"""What runs inside a guest: one job, told and answered through a disk."""

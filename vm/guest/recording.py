@@ -1,0 +1,92 @@
+"""One recording of everything, with tenants whose every act is known, compared exactly."""
+
+import json
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.query.session import Session
+from vm.guest import tenants
+from vm.guest.host import COTENANT, without_sys_admin
+
+_START_S: Final = 600
+_STOP_S: Final = 300
+
+
+@dataclass
+class Recorder:
+    """A `cotenant record` in the guest."""
+
+    store: Path
+    options: tuple[str, ...] = ()
+    admin: bool = True
+    process: "subprocess.Popen[bytes] | None" = None
+    errors: Path = field(default_factory=lambda: Path("/root/record.stderr"))
+
+    def start(self) -> str | None:
+        """Wait until it records; what it said if it does not."""
+        command = [*COTENANT, "record", "--store", str(self.store), "--quiet", *self.options]
+        if not self.admin:
+            command = without_sys_admin(command)
+        with self.errors.open("wb") as stream:
+            self.process = subprocess.Popen(command, stderr=stream)
+        deadline = time.monotonic() + _START_S
+        while not self.errors.read_text().startswith("recording"):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                return self.errors.read_text()
+            time.sleep(0.1)
+        return None
+
+    def stop(self) -> int:
+        """End it as a user would; its exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(_STOP_S)
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Record, and compare what is stored with what was done."""
+    recorder = Recorder(Path("/root/store"), tuple(job.get("options", ())), job.get("admin", True))
+    acts = tenants.all_of(job)
+    for act in acts:
+        act.prepare()
+    began = time.monotonic()
+    refusal = recorder.start()
+    started_s = time.monotonic() - began
+    if refusal is not None:
+        code = recorder.process.poll() if recorder.process else None
+        return {"refused": refusal, "code": code}
+    try:
+        for act in acts:
+            act.begin()
+        for act in acts:
+            act.end()
+    finally:
+        code = recorder.stop()
+    notices = recorder.errors.read_text().splitlines()[1:]
+    return {"code": code, "notices": notices, "started_s": started_s} | compare(
+        recorder.store, acts
+    )
+
+
+def compare(store: Path, acts: list[tenants.Act]) -> dict[str, Any]:
+    """Each act's truth beside what the store says."""
+    with Session(store) as session:
+
+        def ask(sql: str) -> list[dict[str, Any]]:
+            return session.ask(sql).table.to_pylist()
+
+        compared = [found for act in acts for found in act.compare(ask)]
+        row = ask("select * from sessions")[0]
+        losses = ask(
+            "select family, sum(seen) as seen, sum(stored) as stored, sum(shed) as shed, "
+            "sum(lost) as lost from losses group by family order by family"
+        )
+    return {
+        "compared": compared,
+        "session": json.loads(json.dumps(row, default=str)),
+        "losses": json.loads(json.dumps(losses, default=str)),
+    }
