@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.probes import features, programs
+from cotenant.probes import features, programs, syscalls
 from cotenant.probes.attach import PROGRAMS, Method
 from cotenant.probes.hooks import together
 from cotenant.probes.kernel import HOOKS, KernelFamily
@@ -54,6 +54,8 @@ def test_no_uprobe_program_has_a_private_stack(method: Method) -> None:
     try:
         private = {name for name, fd in loaded.programs.items() if PRIVATE in image(fd)}
         assert len(loaded.programs) > len(programs.TASK_PROGRAMS)
+        # Nothing runs yet, so nothing was left out.
+        assert {syscalls.program_misses(fd) for fd in loaded.programs.values()} == {0}
     finally:
         loaded.close()
     # The kernel runs a program of a tracepoint at most once at a time on a CPU: a second run is

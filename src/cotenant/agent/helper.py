@@ -225,11 +225,17 @@ class Helper:
                 self._passed_over.add("mappings", "lost", self._watch.lost)
             if news := self._passed_over.take_news(last=True):
                 self._tell(news)
+            self._tell({"type": "missed", "programs": self._misses()})
             self._tell(
                 {"type": "stopped", "mappings_lost": self._watch.lost, "left": len(left.events)}
             )
             return False
         return True
+
+    def _misses(self) -> dict[str, int]:
+        """Programs that the kernel did not run when it should have, and how often."""
+        missed = {name: syscalls.program_misses(fd) for name, fd in self._programs.programs.items()}
+        return {name: times for name, times in missed.items() if times}
 
     def _consider_pointers(self, pointers: list[list[Any]]) -> None:
         """Each process's, in its tenant's turn."""

@@ -57,6 +57,11 @@ class Notices:
         for message in messages:
             if message["type"] == "hooks":
                 self._add(message["refused"].values())
+            if message["type"] == "missed":
+                self._add(
+                    f"{program}: the kernel left out {times} of its runs; those events are missing"
+                    for program, times in message["programs"].items()
+                )
             if message["type"] == "library" and self._libraries < _NOTICES_MAX:
                 self._libraries += self._add(self._library(message)) > 0
 

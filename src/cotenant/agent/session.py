@@ -62,6 +62,8 @@ class SessionRow:
         for message in messages:
             if message["type"] == "hooks":
                 self.note(hooks_refused=message["refused"])
+            if message["type"] == "missed" and message["programs"]:
+                self.note(programs_missed=message["programs"])
             if message["type"] == "passed_over":
                 self.note(passed_over=message["counts"])
             if message["type"] == "trouble":

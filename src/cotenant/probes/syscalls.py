@@ -19,6 +19,7 @@ _MAP_LOOKUP: Final = 1
 _MAP_UPDATE: Final = 2
 _MAP_DELETE: Final = 3
 _RAW_TRACEPOINT_OPEN: Final = 17
+_OBJ_GET_INFO_BY_FD: Final = 15
 _MAP_LOOKUP_BATCH: Final = 24
 _LINK_CREATE: Final = 28
 _ITER_CREATE: Final = 33
@@ -29,6 +30,9 @@ ATTACH_UPROBE_MULTI: Final = 48
 ATTACH_UPROBE_SESSION: Final = 57
 
 UPROBE_RETURN: Final = 1
+
+_PROGRAM_INFO_BYTES: Final = 216
+_RECURSION_MISSES_AT: Final = 208  # In struct bpf_prog_info.
 
 
 def _check(result: int, what: str) -> int:
@@ -88,6 +92,14 @@ def attach_perf(program: int, event: int, cookie: int) -> int:
 def attach_tracepoint(program: int) -> int:
     """A link of a tp_btf program, which knows its tracepoint itself."""
     return bpf(_RAW_TRACEPOINT_OPEN, struct.pack("QI", 0, program), "attach a tracepoint")
+
+
+def program_misses(program: int) -> int:
+    """How often a program was to run and did not: it, or another, ran on that CPU already."""
+    info = ctypes.create_string_buffer(_PROGRAM_INFO_BYTES)
+    attributes = struct.pack("IIQ", program, len(info), _address(info))
+    bpf(_OBJ_GET_INFO_BY_FD, attributes, "ask about a program")
+    return int(struct.unpack_from("Q", info, _RECURSION_MISSES_AT)[0])
 
 
 def run_iterator(program: int, pid: int = 0) -> bytes:
