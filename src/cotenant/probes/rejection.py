@@ -39,7 +39,7 @@ class Rejection:
 def read_rejection(stem: str, number: int, said: str) -> Rejection:
     """What libbpf said when an object did not load, and the error that it ended with."""
     if not os.path.exists(_VMLINUX):
-        return Rejection("BPF programs", f"this kernel has no types for them (no {_VMLINUX})")
+        return Rejection("BPF programs", f"this kernel has no BTF (no {_VMLINUX})")
     program = _PROGRAM.findall(said)
     name = f"BPF program {program[-1]}" if program else f"BPF object {stem}"
     log = _LOG.findall(said)
