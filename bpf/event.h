@@ -75,6 +75,8 @@ enum cuda_op {
 	CUDA_OP_query = 17,
 	CUDA_OP_prefetch = 18,
 	CUDA_OP_pool = 19,
+	CUDA_OP_discard = 20,
+	CUDA_OP_decompress = 21,
 };
 
 /* As in cudaMemcpyKind, plus one. */
@@ -160,6 +162,16 @@ enum nccl_op {
 	NCCL_OP_CommDestroy = 22,
 	NCCL_OP_CommAbort = 23,
 	NCCL_OP_CommRevoke = 24,
+	NCCL_OP_Signal = 25,
+	NCCL_OP_WaitSignal = 26,
+	NCCL_OP_CommSuspend = 27,
+	NCCL_OP_CommResume = 28,
+	NCCL_OP_CommRegister = 29,
+	NCCL_OP_CommDeregister = 30,
+	NCCL_OP_CommWindowRegister = 31,
+	NCCL_OP_CommWindowDeregister = 32,
+	NCCL_OP_DevCommCreate = 33,
+	NCCL_OP_DevCommDestroy = 34,
 };
 
 /* As in ncclDataType_t. */

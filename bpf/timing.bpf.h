@@ -218,7 +218,8 @@ __noinline int lanes_spoil(void)
 static __always_inline bool_t runs_on_device(__u16 op)
 {
 	return op == CUDA_OP_launch || op == CUDA_OP_memcpy || op == CUDA_OP_memset ||
-	       op == CUDA_OP_graph_launch || op == CUDA_OP_prefetch;
+	       op == CUDA_OP_graph_launch || op == CUDA_OP_prefetch ||
+	       op == CUDA_OP_discard || op == CUDA_OP_decompress;
 }
 
 /* An operation becomes a row: from now on it is known by that. */

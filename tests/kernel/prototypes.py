@@ -29,6 +29,7 @@ launch    cuLaunchGrid                 -      handle - -
 launch    cuLaunchGridAsync            -      handle - - stream
 graph_launch cuGraphLaunch             _ptsz  - stream
 host      cuLaunchHostFunc             _ptsz  stream - -
+host      cuLaunchHostFunc_v2          _ptsz  stream - - -
 memcpy    cuMemcpy                     _ptds  - - bytes
 memcpy    cuMemcpyAsync                _ptsz  - - bytes stream
 memcpy    cuMemcpyHtoD_v2:HtoD         _ptds  - - bytes
@@ -50,6 +51,8 @@ memcpy    cuMemcpyBatchAsync_v2        _ptsz  - - sizes three - - - stream
 memcpy    cuMemcpyBatchAsync           _ptsz  - - sizes three - - - - stream
 memcpy    cuMemcpy3DBatchAsync         _ptsz  - - - - stream
 memcpy    cuMemcpy3DBatchAsync_v2      _ptsz  - - - stream
+memcpy    cuMemcpyWithAttributesAsync  _ptsz  - - bytes - stream
+memcpy    cuMemcpy3DWithAttributesAsync _ptsz - - stream
 memcpy    cuMemcpyDtoA_v2:DtoD         _ptds  - - - bytes
 memcpy    cuMemcpyAtoD_v2:DtoD         _ptds  - - - bytes
 memcpy    cuMemcpyHtoA_v2:HtoD         _ptds  - - - bytes
@@ -72,6 +75,9 @@ memset    cuMemsetD2D32Async           _ptsz  - - - bytes*4 bytes stream
 prefetch  cuMemPrefetchAsync_v2        _ptsz  - bytes - - stream
 prefetch  cuMemPrefetchAsync           _ptsz  - bytes - stream
 prefetch  cuMemPrefetchBatchAsync      _ptsz  - sizes three - - - - stream
+prefetch  cuMemDiscardAndPrefetchBatchAsync _ptsz - sizes three - - - - stream
+discard   cuMemDiscardBatchAsync       _ptsz  - sizes three - stream
+decompress cuMemBatchDecompressAsync   _ptsz  - - - - stream
 alloc     cuMemAlloc_v2                -      out bytes
 alloc     cuMemAllocManaged            -      out bytes -
 alloc     cuMemAllocAsync              _ptsz  out bytes stream
@@ -82,6 +88,11 @@ alloc     cuMemHostRegister_v2         -      - bytes -
 alloc     cuMemHostRegister            -      - bytes -
 alloc     cuMemAllocPitch_v2           -      out pitch - bytes -
 alloc     cuMemCreate                  -      out bytes - -
+alloc     cuArrayCreate_v2             -      out -
+alloc     cuArray3DCreate_v2           -      out -
+alloc     cuMipmappedArrayCreate       -      out - -
+free      cuArrayDestroy               -      -
+free      cuMipmappedArrayDestroy      -      -
 free      cuMemFree_v2                 -      -
 free      cuMemFreeAsync               _ptsz  - stream
 free      cuMemFreeHost                -      -
@@ -90,13 +101,36 @@ free      cuMemRelease                 -      -
 map       cuMemRetainAllocationHandle  -      out -
 map       cuMemMap                     -      - bytes - - -
 map       cuMemUnmap                   -      - bytes
+map       cuMemMapArrayAsync           _ptsz  - - stream
+map       cuMemImportFromShareableHandle -    out - -
+map       cuIpcOpenMemHandle           -      out -
+map       cuIpcOpenMemHandle_v2        -      out -
+map       cuIpcCloseMemHandle          -      -
+map       cuMulticastCreate            -      out -
+map       cuMulticastAddDevice         -      - -
+map       cuMulticastBindMem           -      - - - - bytes -
+map       cuMulticastBindMem_v2        -      - - - - - bytes -
+map       cuMulticastBindAddr          -      - - - bytes -
+map       cuMulticastBindAddr_v2       -      - - - - bytes -
+map       cuMulticastUnbind            -      - - - bytes
+map       cuLogicalEndpointCreate      -      - -
+map       cuLogicalEndpointAddDevice   -      - -
+map       cuLogicalEndpointBindMem     -      - - - - - bytes -
+map       cuLogicalEndpointBindAddr    -      - - - - bytes -
+map       cuLogicalEndpointUnbind      -      - - - bytes
+map       cuLogicalEndpointDestroy     -      -
+map       cuLogicalEndpointImport      -      - - -
+map       cuMemPoolImportPointer       -      out - -
 pool      cuMemPoolCreate              -      out -
 pool      cuMemPoolDestroy             -      -
 pool      cuMemPoolTrimTo              -      - bytes
+pool      cuMemPoolImportFromShareableHandle - out - - -
+pool      cuDeviceGraphMemTrim         -      -
 sync      cuStreamSynchronize          _ptsz  stream
 sync      cuCtxSynchronize             -
 sync      cuCtxSynchronize_v2          -      -
 sync      cuEventSynchronize           -      -
+sync      cuFlushGPUDirectRDMAWrites   -      - -
 query     cuStreamQuery                _ptsz  stream
 query     cuEventQuery                 -      event
 event     cuEventCreate                -      out -
@@ -107,6 +141,10 @@ event     cuEventRecordWithFlags       _ptsz  - stream -
 event     cuStreamWaitEvent            _ptsz  stream - -
 event     cuEventElapsedTime           -      - - -
 event     cuEventElapsedTime_v2        -      - - -
+event     cuCtxRecordEvent             -      - -
+event     cuGreenCtxRecordEvent        -      - -
+event     cuCtxWaitEvent               -      - -
+event     cuGreenCtxWaitEvent          -      - -
 stream    cuStreamCreate               -      out -
 stream    cuStreamCreateWithPriority   -      out - -
 stream    cuStreamDestroy_v2           -      stream
@@ -139,6 +177,9 @@ context   cuDevicePrimaryCtxReset_v2   -      -
 context   cuDevicePrimaryCtxReset      -      -
 context   cuCtxDestroy_v2              -      -
 context   cuCtxDestroy                 -      -
+context   cuGreenCtxCreate             -      out - - -
+context   cuGreenCtxDestroy            -      -
+context   cuCtxFromGreenCtx            -      out -
 quiet     cuCtxSetCurrent              -      -
 quiet     cuCtxPushCurrent_v2          -      -
 quiet     cuCtxPopCurrent_v2           -      out
@@ -153,18 +194,24 @@ module    cuLibraryUnload              -      -
 graph     cuStreamEndCapture           _ptsz  stream out
 graph     cuStreamBeginCapture_v2      _ptsz  stream -
 graph     cuStreamBeginCaptureToGraph  _ptsz  stream - - - - -
+graph     cuStreamBeginCapture         _ptsz  stream
+graph     cuStreamBeginRecaptureToGraph _ptsz stream - - - -
+graph     cuStreamBeginCaptureToCig    _ptsz  stream -
+graph     cuStreamEndCaptureToCig      _ptsz  stream
 graph     cuGraphCreate                -      out -
 graph     cuGraphClone                 -      out -
 graph     cuGraphAddKernelNode         -      out - - - node
 graph     cuGraphAddKernelNode_v2      -      out - - - node
 graph     cuGraphAddNode               -      out - - - node
 graph     cuGraphAddNode_v2            -      out - - - - node
+graph     cuGraphAddNode_v3            -      out - - - - node
 graph     cuGraphAddChildGraphNode     -      out - - - -
 graph     cuGraphKernelNodeGetParams   -      - node
 graph     cuGraphKernelNodeGetParams_v2 -     - node
 graph     cuGraphKernelNodeSetParams   -      - node
 graph     cuGraphKernelNodeSetParams_v2 -     - node
 graph     cuGraphNodeSetParams         -      - node
+graph     cuGraphNodeSetParams_v2      -      - node
 graph     cuGraphDestroyNode           -      -
 graph     cuGraphDestroy               -      -
 graph     cuGraphInstantiate           -      out - - - -
@@ -184,8 +231,10 @@ graph     cuGraphExecEventRecordNodeSetEvent -      - - -
 launch    cudaLaunchKernel             _ptsz  STUB_LAUNCH
 launch    cudaLaunchCooperativeKernel  _ptsz  STUB_LAUNCH
 launch    cudaLaunchKernelExC          _ptsz  config stub -
+launch    cudaLaunchCooperativeKernelMultiDevice - stubs - -
 graph_launch cudaGraphLaunch           _ptsz  - stream
 host      cudaLaunchHostFunc           _ptsz  stream - -
+host      cudaLaunchHostFunc_v2        _ptsz  stream - - -
 host      cudaStreamAddCallback        _ptsz  stream - - -
 memcpy    cudaMemcpy                   _ptds  - - bytes kind
 memcpy    cudaMemcpyAsync              _ptsz  - - bytes kind stream
@@ -196,6 +245,15 @@ memcpy    cudaMemcpyFromSymbolAsync    _ptsz  - - bytes - kind stream
 memcpy    cudaMemcpyPeer:DtoD          -      - - - - bytes
 memcpy    cudaMemcpyPeerAsync:DtoD     -      - - - - bytes stream
 memcpy    cudaMemcpyBatchAsync         _ptsz  - - sizes three - - - -
+memcpy    cudaMemcpyWithAttributesAsync _ptsz - - bytes - stream
+memcpy    cudaMemcpy3DWithAttributesAsync _ptsz - - stream
+memcpy    cudaMemcpy3DBatchAsync       _ptsz  - - - -
+memcpy    cudaMemcpyToArray            _ptds  - - - - bytes kind
+memcpy    cudaMemcpyFromArray          _ptds  - - - - bytes kind
+memcpy    cudaMemcpyToArrayAsync       _ptsz  - - - - bytes kind stream
+memcpy    cudaMemcpyFromArrayAsync     _ptsz  - - - - bytes kind stream
+memcpy    cudaMemcpyArrayToArray       _ptds  - - - - - - bytes kind
+memcpy    cudaMemcpy2DArrayToArray     _ptds  - - - - - - bytes bytes kind
 memcpy    cudaMemcpy2D                 _ptds  - - - - bytes bytes kind
 memcpy    cudaMemcpy2DAsync            _ptsz  - - - - bytes bytes kind stream
 memcpy    cudaMemcpy2DToArray          _ptds  - - - - - bytes bytes kind
@@ -214,6 +272,9 @@ memset    cudaMemset3D                 _ptds  -
 memset    cudaMemset3DAsync            _ptsz  - stream
 prefetch  cudaMemPrefetchAsync         _ptsz  - bytes - -
 prefetch  cudaMemPrefetchAsync_v2      _ptsz  - bytes - - stream
+prefetch  cudaMemPrefetchBatchAsync    _ptsz  - sizes three - - - - stream
+prefetch  cudaMemDiscardAndPrefetchBatchAsync _ptsz - sizes three - - - - stream
+discard   cudaMemDiscardBatchAsync     _ptsz  - sizes three - stream
 alloc     cudaMalloc                   -      out bytes
 alloc     cudaMallocManaged            -      out bytes -
 alloc     cudaMallocAsync              _ptsz  out bytes stream
@@ -222,6 +283,15 @@ alloc     cudaMallocHost               -      out bytes
 alloc     cudaHostAlloc                -      out bytes -
 alloc     cudaHostRegister             -      - bytes -
 alloc     cudaMallocPitch              -      out pitch - bytes
+alloc     cudaMalloc3D                 -      out
+alloc     cudaMallocArray              -      out - - - -
+alloc     cudaMalloc3DArray            -      out - -
+alloc     cudaMallocMipmappedArray     -      out - - -
+free      cudaFreeArray                -      -
+free      cudaFreeMipmappedArray       -      -
+map       cudaIpcOpenMemHandle         -      out -
+map       cudaIpcCloseMemHandle        -      -
+pool      cudaDeviceGraphMemTrim       -      -
 free      cudaFree                     -      -
 free      cudaFreeAsync                _ptsz  - stream
 free      cudaFreeHost                 -      -
@@ -233,6 +303,8 @@ sync      cudaStreamSynchronize        _ptsz  stream
 sync      cudaDeviceSynchronize        -
 sync      cudaThreadSynchronize        -
 sync      cudaEventSynchronize         -      -
+sync      cudaExecutionCtxSynchronize  -      -
+sync      cudaDeviceFlushGPUDirectRDMAWrites - - -
 query     cudaStreamQuery              _ptsz  stream
 query     cudaEventQuery               -      event
 event     cudaEventCreate              -      out
@@ -243,13 +315,20 @@ event     cudaEventRecordWithFlags     _ptsz  - stream -
 event     cudaStreamWaitEvent          _ptsz  stream - -
 event     cudaEventElapsedTime         -      - - -
 event     cudaEventElapsedTime_v2      -      - - -
+event     cudaExecutionCtxRecordEvent  -      - -
+event     cudaExecutionCtxWaitEvent    -      - -
 stream    cudaStreamCreate             -      out
 stream    cudaStreamCreateWithFlags    -      out -
 stream    cudaStreamCreateWithPriority -      out - -
+stream    cudaExecutionCtxStreamCreate -      out - - -
 stream    cudaStreamDestroy            -      stream
 context   cudaDeviceReset              -
+context   cudaThreadExit               -
+context   cudaGreenCtxCreate           -      out - - -
+context   cudaExecutionCtxDestroy      -      -
 graph     cudaStreamBeginCapture       _ptsz  stream -
 graph     cudaStreamBeginCaptureToGraph _ptsz stream - - - - -
+graph     cudaStreamBeginRecaptureToGraph _ptsz stream - - -
 graph     cudaStreamEndCapture         _ptsz  stream out
 graph     cudaGraphCreate              -      out -
 graph     cudaGraphClone               -      out -

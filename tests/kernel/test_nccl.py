@@ -9,6 +9,7 @@ import pytest
 
 from cotenant.schema.events import ENUMS
 from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment, truth
+from tests.kernel.every import build_client, build_library
 
 TIMES = 11
 CLIENTS = Path(__file__).parent / "clients"
@@ -138,3 +139,48 @@ def check_kernels(recording: Recording, pid: int, calls: list[dict[str, Any]]) -
         f"where pid = {pid} and op = 'memset' group by all"
     )
     assert rows == [{"nccl_op": None, "bytes": 157, "n": 2 * TIMES}]
+
+
+# As nccl.h declares them: operation, and the places of the peer and of the stream among the words.
+SINCE_2_27 = {
+    "ncclSignal": ("Signal", 0, 5),
+    "ncclWaitSignal": ("WaitSignal", None, 3),
+    "ncclCommSuspend": ("CommSuspend", None, None),
+    "ncclCommResume": ("CommResume", None, None),
+    "ncclCommRegister": ("CommRegister", None, None),
+    "ncclCommDeregister": ("CommDeregister", None, None),
+    "ncclCommWindowRegister": ("CommWindowRegister", None, None),
+    "ncclCommWindowDeregister": ("CommWindowDeregister", None, None),
+    "ncclDevCommCreate": ("DevCommCreate", None, None),
+    "ncclDevCommDestroy": ("DevCommDestroy", None, None),
+}
+
+
+def test_what_newer_versions_added_is_a_row_with_its_arguments(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    client = build_client(tmp_path / "caller", "caller")
+    library = build_library(tmp_path / "libnccl.so.2", ["ncclAllReduce", *SINCE_2_27])
+    times = dict(zip(SINCE_2_27, (3, 5, 7, 11, 13, 17, 19, 23, 29, 31), strict=True))
+    lines = [f"{symbol} {n} {n % 7} 41 42 43 44 45 46" for symbol, n in times.items()]
+    with record(store) as recording:
+        process = cgroup.popen([client, library], stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        process.communicate("\n".join(lines) + "\n", timeout=60)
+    rows = recording.sql(
+        "select api, op, peer, stream, result, count(*) as n from nccl_events "
+        f"where pid = {process.pid} group by all"
+    )
+    words = (41, 42, 43, 44, 45, 46)
+    assert {tuple(row.values()) for row in rows} == {
+        (
+            symbol,
+            op,
+            None if peer is None else words[peer],
+            None if stream is None else words[stream],
+            times[symbol] % 7,
+            times[symbol],
+        )
+        for symbol, (op, peer, stream) in SINCE_2_27.items()
+    }

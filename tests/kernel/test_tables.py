@@ -122,6 +122,9 @@ def add_argument(call: Call, name: str, unique: Iterator[int]) -> None:
     elif name == "launches":
         call.row["stream"] = 0x6100_0000 + number
         call.words.append(pointer(struct.pack("<Q7IxxxxQQ", 77, *([1] * 7), call.row["stream"], 0)))
+    elif name == "stubs":
+        call.row["stream"] = 0x6200_0000 + number
+        call.words.append(pointer(struct.pack("<Q6IQQQ", 77, *([1] * 6), 0, 0, call.row["stream"])))
     elif name in ("copy2d", "copy3d"):
         data = flat_copy(width, height) if name == "copy2d" else deep_copy(width, height)
         call.words.append(pointer(data))

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from cotenant.agent.channel import Message
 from cotenant.agent.process import Departed, Process
+from cotenant.probes.tables.driver import GREEN
 
 _CONTEXTS_MAX: Final = 4096
 
@@ -40,8 +41,11 @@ class Devices:
         known = self._processes.setdefault(process, _Known())
         known.cgroup = (int(fact["cgroup_id"]), int(fact["cgroup_v1_id"]))
         known.asked = True
-        if len(known.contexts) < _CONTEXTS_MAX:
-            known.contexts[int(fact["address"])] = int(fact["other"]) & 0xFFFFFFFF
+        device: int | None = int(fact["other"]) & 0xFFFFFFFF
+        if int(fact["function"]) == GREEN:
+            device = known.contexts.get(int(fact["other"]))
+        if len(known.contexts) < _CONTEXTS_MAX and device is not None:
+            known.contexts[int(fact["address"])] = device
         self._to_look[process] = None
 
     def device(self, fact: Any, process: Process, text: bytes) -> None:

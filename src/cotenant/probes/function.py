@@ -15,7 +15,9 @@ from cotenant.schema.layouts import CALL_SPEC
 
 STRUCT: Final = 13  # Slot of the first word of the struct.
 # Operations of the driver that are queued on a stream, the default one if they name none.
-_QUEUED: Final = frozenset({"launch", "graph_launch", "memcpy", "memset", "prefetch", "host"})
+_QUEUED: Final = frozenset(
+    {"launch", "graph_launch", "memcpy", "memset", "prefetch", "discard", "decompress", "host"}
+)
 # Those that are if they name one.
 _QUEUED_IF_NAMED: Final = frozenset({"alloc", "free"})
 

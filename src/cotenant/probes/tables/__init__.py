@@ -7,11 +7,12 @@ arguments*. Attaching is ``attach.py``'s job; the event itself is declared in bp
 from typing import Final
 
 from cotenant.probes.function import Function, Library
-from cotenant.probes.tables import driver, graphs, names, nccl, runtime
+from cotenant.probes.tables import driver, graphs, names, nccl, runtime, sharing
 
 FUNCTIONS: Final[tuple[Function, ...]] = (
     *driver.FUNCTIONS,
     *graphs.FUNCTIONS,
+    *sharing.FUNCTIONS,
     *runtime.FUNCTIONS,
     *nccl.FUNCTIONS,
     *names.FUNCTIONS,

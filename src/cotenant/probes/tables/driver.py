@@ -11,6 +11,9 @@ from cotenant.probes.function import STRUCT, Flag, Function, Library
 _OP: Final = Flag.OPERATION
 _ROW: Final = Flag.ROW
 
+# The context that it hands out is on the device of the green context that it is given.
+GREEN: Final = 827
+
 
 def _each(id: int, symbol: str, *suffixes: str, **facts: Any) -> tuple[Function, ...]:
     """A function and its twins for the per-thread default stream, numbered on from ``id``."""
@@ -33,6 +36,7 @@ def _launches() -> tuple[Function, ...]:
         *_each(5, "cuLaunchCooperativeKernel", "_ptsz", **words),
         *_each(7, "cuGraphLaunch", "_ptsz", op="graph_launch", flags=_OP, handle=1, stream=2),
         *_each(9, "cuLaunchHostFunc", "_ptsz", op="host", flags=_OP, stream=1),
+        *_each(800, "cuLaunchHostFunc_v2", "_ptsz", op="host", flags=_OP, stream=1),
         *_each(
             11, "cuLaunchCooperativeKernelMultiDevice", handle=STRUCT, stream=STRUCT + 5, **several
         ),
@@ -56,6 +60,7 @@ def _copies() -> tuple[Function, ...]:
         *_each(34, "cuMemcpyDtoDAsync_v2", "_ptsz", direction="DtoD", stream=4, **plain),
         *_each(36, "cuMemcpyPeer", "_ptds", **peer),
         *_each(38, "cuMemcpyPeerAsync", "_ptsz", stream=6, **peer),
+        *_each(802, "cuMemcpyWithAttributesAsync", "_ptsz", stream=5, **plain),
     )
 
 
@@ -85,6 +90,7 @@ def _shaped_copies() -> tuple[Function, ...]:
         *_each(56, "cuMemcpyBatchAsync", "_ptsz", stream=9, **batch),
         *_each(58, "cuMemcpy3DBatchAsync", "_ptsz", stream=5, **many),
         *_each(200, "cuMemcpy3DBatchAsync_v2", "_ptsz", stream=4, **many),
+        *_each(804, "cuMemcpy3DWithAttributesAsync", "_ptsz", stream=3, **many),
     )
 
 
@@ -127,10 +133,14 @@ def _prefetches() -> tuple[Function, ...]:
     batch: dict[str, Any] = {
         "op": "prefetch", "flags": _OP | Flag.BATCH, "bytes": (2, 3), "stack": True, "stream": 8,
     }  # fmt: skip
+    discard: dict[str, Any] = {"op": "discard", "flags": _OP | Flag.BATCH, "bytes": (2, 3)}
     return (
         *_each(76, "cuMemPrefetchAsync_v2", "_ptsz", stream=5, **plain),
         *_each(78, "cuMemPrefetchAsync", "_ptsz", stream=4, **plain),
         *_each(80, "cuMemPrefetchBatchAsync", "_ptsz", **batch),
+        *_each(806, "cuMemDiscardBatchAsync", "_ptsz", stream=5, **discard),
+        *_each(808, "cuMemDiscardAndPrefetchBatchAsync", "_ptsz", **batch),
+        *_each(810, "cuMemBatchDecompressAsync", "_ptsz", op="decompress", flags=_OP, stream=5),
     )
 
 
@@ -156,6 +166,19 @@ def _memory() -> tuple[Function, ...]:
     )
 
 
+def _arrays() -> tuple[Function, ...]:
+    """What they take depends on a format and on the device: no bytes."""
+    alloc: dict[str, Any] = {"op": "alloc", "flags": _OP, "out": 1}
+    free: dict[str, Any] = {"op": "free", "flags": _OP, "address": 1}
+    return (
+        *_each(812, "cuArrayCreate_v2", **alloc),
+        *_each(813, "cuArray3DCreate_v2", **alloc),
+        *_each(814, "cuMipmappedArrayCreate", **alloc),
+        *_each(815, "cuArrayDestroy", **free),
+        *_each(816, "cuMipmappedArrayDestroy", **free),
+    )
+
+
 def _physical_memory() -> tuple[Function, ...]:
     return (
         *_each(101, "cuMemCreate", op="alloc", flags=_OP, out=1, bytes=(2,), step="CREATE"),
@@ -168,6 +191,10 @@ def _physical_memory() -> tuple[Function, ...]:
         *_each(118, "cuMemPoolCreate", op="pool", flags=_ROW, out=1),
         *_each(119, "cuMemPoolDestroy", op="pool", flags=_ROW, address=1),
         *_each(120, "cuMemPoolTrimTo", op="pool", flags=_ROW, address=1, bytes=(2,)),
+        *_each(
+            818, "cuMemMapArrayAsync", "_ptsz", op="map", flags=_ROW | Flag.QUEUES, stream=3
+        ),
+        *_each(820, "cuDeviceGraphMemTrim", op="pool", flags=_ROW),
     )  # fmt: skip
 
 
@@ -179,6 +206,7 @@ def _waits() -> tuple[Function, ...]:
         *_each(133, "cuCtxSynchronize_v2", address=1, **sync),
         *_each(134, "cuEventSynchronize", op="sync", flags=_OP | Flag.EVENT, address=1),
         *_each(135, "cuStreamQuery", "_ptsz", op="query", flags=Flag.READY, stream=1),
+        *_each(817, "cuFlushGPUDirectRDMAWrites", **sync),
         *_each(137, "cuEventQuery", op="query", flags=Flag.READY | Flag.EVENT, address=1),
     )
 
@@ -193,6 +221,10 @@ def _events() -> tuple[Function, ...]:
     wait: dict[str, Any] = {
         "op": "event", "flags": _ROW | Flag.QUEUES, "stream": 1, "address": 2, "step": "EVENT_WAIT",
     }  # fmt: skip
+    # On all streams of a context: after which operation the event comes is nobody's to say.
+    everywhere: dict[str, Any] = {
+        "op": "event", "flags": _ROW | Flag.QUEUES | Flag.SEVERAL, "address": 2,
+    }  # fmt: skip
     return (
         *_each(160, "cuEventCreate", out=1, other=2, step="EVENT_CREATE", **event),
         *_each(161, "cuEventDestroy_v2", **destroy),
@@ -202,6 +234,10 @@ def _events() -> tuple[Function, ...]:
         *_each(166, "cuStreamWaitEvent", "_ptsz", **wait),
         *_each(168, "cuEventElapsedTime", **elapsed),
         *_each(169, "cuEventElapsedTime_v2", **elapsed),
+        *_each(821, "cuCtxRecordEvent", step="EVENT_GRAPH", other=2, **everywhere),
+        *_each(822, "cuGreenCtxRecordEvent", step="EVENT_GRAPH", other=2, **everywhere),
+        *_each(823, "cuCtxWaitEvent", **everywhere),
+        *_each(824, "cuGreenCtxWaitEvent", **everywhere),
     )
 
 
@@ -260,6 +296,9 @@ def _contexts() -> tuple[Function, ...]:
         *_each(174, "cuDevicePrimaryCtxRelease", other=1, step="PRIMARY_RELEASE", **row),
         *_each(175, "cuDevicePrimaryCtxReset_v2", other=1, step="PRIMARY_RESET", **row),
         *_each(176, "cuDevicePrimaryCtxReset", other=1, step="PRIMARY_RESET", **row),
+        *_each(825, "cuGreenCtxCreate", out=1, other=3, fact="CONTEXT", **row),
+        *_each(826, "cuGreenCtxDestroy", address=1, **row),
+        *_each(GREEN, "cuCtxFromGreenCtx", out=1, other=2, fact="CONTEXT", **row),
         *_each(157, "cuCtxDestroy_v2", address=1, step="CONTEXT_DESTROY", **row),
         *_each(190, "cuCtxDestroy", address=1, step="CONTEXT_DESTROY", **row),
     )  # fmt: skip
@@ -288,6 +327,7 @@ FUNCTIONS: Final = (
     *_sets(),
     *_prefetches(),
     *_memory(),
+    *_arrays(),
     *_physical_memory(),
     *_waits(),
     *_events(),

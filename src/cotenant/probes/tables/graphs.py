@@ -31,6 +31,7 @@ def _captures() -> tuple[Function, ...]:
     begin: dict[str, Any] = {"stream": 1, "step": "CAPTURE_BEGIN"}
     end: dict[str, Any] = {"stream": 1, "out": 2, "step": "CAPTURE_END"}
     into: dict[str, Any] = {**begin, "handle": 2}
+    no_graph: dict[str, Any] = {"stream": 1, "step": "CAPTURE_END"}
     return (
         _one(230, "cuStreamBeginCapture_v2", "begin", **begin),
         _one(231, "cuStreamBeginCapture_v2_ptsz", "begin", **begin),
@@ -38,6 +39,16 @@ def _captures() -> tuple[Function, ...]:
         _one(233, "cuStreamBeginCaptureToGraph_ptsz", "begin", **into),
         _one(234, "cuStreamEndCapture", "end", **end),
         _one(235, "cuStreamEndCapture_ptsz", "end", **end),
+        _one(236, "cuStreamBeginCapture", "begin", **begin),
+        _one(237, "cuStreamBeginCapture_ptsz", "begin", **begin),
+        # What the graph held before is replaced, as if its end handed out a new one.
+        _one(238, "cuStreamBeginRecaptureToGraph", "begin", **begin),
+        _one(239, "cuStreamBeginRecaptureToGraph_ptsz", "begin", **begin),
+        # Into a command list of a graphics API: no graph comes of it.
+        _one(276, "cuStreamBeginCaptureToCig", "begin", **begin),
+        _one(277, "cuStreamBeginCaptureToCig_ptsz", "begin", **begin),
+        _one(278, "cuStreamEndCaptureToCig", "end", **no_graph),
+        _one(279, "cuStreamEndCaptureToCig_ptsz", "end", **no_graph),
     )
 
 
@@ -50,12 +61,14 @@ def _building() -> tuple[Function, ...]:
         _one(243, "cuGraphAddKernelNode_v2", "kernel", struct=5, **node, **_PARAMS_V2),
         _one(244, "cuGraphAddNode", "kernel", struct=5, **node, **_ANY),
         _one(245, "cuGraphAddNode_v2", "kernel", struct=6, **node, **_ANY),
+        _one(280, "cuGraphAddNode_v3", "kernel", struct=6, **node, **_ANY),
         _one(246, "cuGraphAddChildGraphNode", "child", other=5, **node),
         _one(247, "cuGraphKernelNodeGetParams", "node", handle=1, out=2),
         _one(248, "cuGraphKernelNodeGetParams_v2", "node", handle=1, out=2),
         _one(249, "cuGraphKernelNodeSetParams", "set", handle=1, struct=2, **_PARAMS),
         _one(250, "cuGraphKernelNodeSetParams_v2", "set", handle=1, struct=2, **_PARAMS_V2),
         _one(251, "cuGraphNodeSetParams", "set", handle=1, struct=2, **_ANY),
+        _one(281, "cuGraphNodeSetParams_v2", "set", handle=1, struct=2, **_ANY),
         _one(252, "cuGraphDestroyNode", "drop", handle=1),
         _one(253, "cuGraphDestroy", "destroy", handle=1),
     )
@@ -98,6 +111,9 @@ def _of_runtime() -> tuple[Function, ...]:
         *_runtime(460, "cudaStreamBeginCapture", "cudaStreamBeginCapture_ptsz", stream=1),
         *_runtime(
             462, "cudaStreamBeginCaptureToGraph", "cudaStreamBeginCaptureToGraph_ptsz", stream=1
+        ),
+        *_runtime(
+            483, "cudaStreamBeginRecaptureToGraph", "cudaStreamBeginRecaptureToGraph_ptsz", stream=1
         ),
         *_runtime(464, "cudaStreamEndCapture", "cudaStreamEndCapture_ptsz", stream=1, out=2),
         *_runtime(466, "cudaGraphCreate", "cudaGraphClone", out=1),

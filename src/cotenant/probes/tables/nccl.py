@@ -56,6 +56,9 @@ def _point_to_point() -> tuple[Function, ...]:
         *_each(540, "Send", op="Send", communicator=5, stream=6, **plain),
         *_each(542, "Recv", op="Recv", communicator=5, stream=6, **plain),
         *_each(544, "PutSignal", op="PutSignal", communicator=10, stream=11, stack=True, **plain),
+        *_each(546, "Signal", op="Signal", flags=_OP, peer=1, communicator=5, stream=6),
+        # Of as many peers as it is given.
+        *_each(548, "WaitSignal", op="WaitSignal", flags=_OP, communicator=3, stream=4),
     )
 
 
@@ -92,6 +95,14 @@ def _communicators() -> tuple[Function, ...]:
         *_communicator(582, "CommFinalize", communicator=1),
         *_communicator(584, "CommAbort", communicator=1),
         *_communicator(586, "CommRevoke", communicator=1),
+        *_communicator(574, "CommSuspend", communicator=1),
+        *_communicator(576, "CommResume", communicator=1),
+        *_communicator(594, "CommRegister", communicator=1),
+        *_communicator(596, "CommDeregister", communicator=1),
+        *_communicator(598, "CommWindowRegister", communicator=1),
+        *_communicator(600, "CommWindowDeregister", communicator=1),
+        *_communicator(602, "DevCommCreate", communicator=1),
+        *_communicator(604, "DevCommDestroy", communicator=1),
         *_each(590, "CommUserRank", fact="COMM_RANK", **asked),
         *_each(592, "CommCount", fact="COMM_COUNT", **asked),
     )

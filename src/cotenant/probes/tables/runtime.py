@@ -24,12 +24,18 @@ def _launches() -> tuple[Function, ...]:
     stub: dict[str, Any] = {"op": "launch", "flags": _OP | Flag.HANDLE_STUB}
     packed: dict[str, Any] = {**stub, "shape": "PACKED", "stack": True, "handle": 1, "stream": 8}
     struct: dict[str, Any] = {**stub, "shape": "STRUCT", "struct": 1, "struct_words": 5}
+    several: dict[str, Any] = {
+        "op": "launch", "flags": _OP | Flag.HANDLE_STUB | Flag.SEVERAL, "struct": 1,
+        "struct_words": 7, "handle": STRUCT, "stream": STRUCT + 6,
+    }  # fmt: skip
     return (
         *_each(300, "cudaLaunchKernel", "_ptsz", **packed),
         *_each(302, "cudaLaunchCooperativeKernel", "_ptsz", **packed),
         *_each(304, "cudaLaunchKernelExC", "_ptsz", handle=2, stream=STRUCT + 4, **struct),
+        *_each(944, "cudaLaunchCooperativeKernelMultiDevice", **several),
         *_each(306, "cudaGraphLaunch", "_ptsz", op="graph_launch", flags=_OP, handle=1, stream=2),
         *_each(308, "cudaLaunchHostFunc", "_ptsz", op="host", flags=_OP, stream=1),
+        *_each(900, "cudaLaunchHostFunc_v2", "_ptsz", op="host", flags=_OP, stream=1),
         *_each(310, "cudaStreamAddCallback", "_ptsz", op="host", flags=_OP, stream=1),
     )
 
@@ -40,6 +46,7 @@ def _copies() -> tuple[Function, ...]:
     symbol: dict[str, Any] = {**plain, "direction_slot": 5}
     peer: dict[str, Any] = {**plain, "bytes": (5,), "direction": "DtoD"}
     batch: dict[str, Any] = {"op": "memcpy", "flags": _OP | Flag.BATCH, "bytes": (3, 4)}
+    many: dict[str, Any] = {"op": "memcpy", "flags": _OP}
     return (
         *_each(320, "cudaMemcpy", "_ptds", **kind),
         *_each(322, "cudaMemcpyAsync", "_ptsz", stream=5, **kind),
@@ -50,6 +57,9 @@ def _copies() -> tuple[Function, ...]:
         *_each(332, "cudaMemcpyPeer", **peer),
         *_each(333, "cudaMemcpyPeerAsync", stream=6, **peer),
         *_each(334, "cudaMemcpyBatchAsync", "_ptsz", **batch),
+        *_each(902, "cudaMemcpyWithAttributesAsync", "_ptsz", stream=5, **plain),
+        *_each(904, "cudaMemcpy3DWithAttributesAsync", "_ptsz", stream=3, **many),
+        *_each(906, "cudaMemcpy3DBatchAsync", "_ptsz", **many),
     )
 
 
@@ -81,10 +91,24 @@ def _shaped_copies() -> tuple[Function, ...]:
     )
 
 
+def _array_copies() -> tuple[Function, ...]:
+    plain: dict[str, Any] = {"op": "memcpy", "flags": _OP, "bytes": (5,), "direction_slot": 6}
+    within: dict[str, Any] = {"op": "memcpy", "flags": _OP, "stack": True}
+    return (
+        *_each(908, "cudaMemcpyToArray", "_ptds", **plain),
+        *_each(910, "cudaMemcpyFromArray", "_ptds", **plain),
+        *_each(912, "cudaMemcpyToArrayAsync", "_ptsz", stack=True, stream=7, **plain),
+        *_each(914, "cudaMemcpyFromArrayAsync", "_ptsz", stack=True, stream=7, **plain),
+        *_each(916, "cudaMemcpyArrayToArray", "_ptds", bytes=(7,), direction_slot=8, **within),
+        *_each(918, "cudaMemcpy2DArrayToArray", "_ptds", bytes=(7, 8), direction_slot=9, **within),
+    )
+
+
 def _sets() -> tuple[Function, ...]:
     plain: dict[str, Any] = {"op": "memset", "flags": _OP, "address": 1, "bytes": (3,)}
     flat: dict[str, Any] = {**plain, "bytes": (4, 5)}
     prefetch: dict[str, Any] = {"op": "prefetch", "flags": _OP, "address": 1, "bytes": (2,)}
+    batch: dict[str, Any] = {"flags": _OP | Flag.BATCH, "bytes": (2, 3), "stack": True}
     return (
         *_each(360, "cudaMemset", "_ptds", **plain),
         *_each(362, "cudaMemsetAsync", "_ptsz", stream=4, **plain),
@@ -94,6 +118,11 @@ def _sets() -> tuple[Function, ...]:
         *_each(370, "cudaMemset3DAsync", "_ptsz", op="memset", flags=_OP, stream=2),
         *_each(372, "cudaMemPrefetchAsync", "_ptsz", **prefetch),
         *_each(374, "cudaMemPrefetchAsync_v2", "_ptsz", stream=5, **prefetch),
+        *_each(920, "cudaMemPrefetchBatchAsync", "_ptsz", op="prefetch", stream=8, **batch),
+        *_each(922, "cudaMemDiscardBatchAsync", "_ptsz", op="discard", stream=5, **batch),
+        *_each(
+            924, "cudaMemDiscardAndPrefetchBatchAsync", "_ptsz", op="prefetch", stream=8, **batch
+        ),
     )
 
 
@@ -121,6 +150,23 @@ def _memory() -> tuple[Function, ...]:
     )
 
 
+def _more_memory() -> tuple[Function, ...]:
+    """Arrays and padded rows, whose bytes only the driver knows; other processes' memory."""
+    alloc: dict[str, Any] = {"op": "alloc", "flags": _OP, "out": 1}
+    free: dict[str, Any] = {"op": "free", "flags": _OP, "address": 1}
+    return (
+        *_each(926, "cudaMalloc3D", **alloc),
+        *_each(927, "cudaMallocArray", **alloc),
+        *_each(928, "cudaMalloc3DArray", **alloc),
+        *_each(929, "cudaMallocMipmappedArray", **alloc),
+        *_each(930, "cudaFreeArray", **free),
+        *_each(931, "cudaFreeMipmappedArray", **free),
+        *_each(939, "cudaIpcOpenMemHandle", op="map", flags=_ROW, out=1),
+        *_each(940, "cudaIpcCloseMemHandle", op="map", flags=_ROW, address=1),
+        *_each(943, "cudaDeviceGraphMemTrim", op="pool", flags=_ROW),
+    )
+
+
 def _waits() -> tuple[Function, ...]:
     sync: dict[str, Any] = {"op": "sync", "flags": _OP}
     return (
@@ -128,6 +174,8 @@ def _waits() -> tuple[Function, ...]:
         *_each(432, "cudaDeviceSynchronize", **sync),
         *_each(433, "cudaThreadSynchronize", **sync),
         *_each(434, "cudaEventSynchronize", op="sync", flags=_OP | Flag.EVENT, address=1),
+        *_each(932, "cudaExecutionCtxSynchronize", **sync),
+        *_each(933, "cudaDeviceFlushGPUDirectRDMAWrites", **sync),
         *_each(435, "cudaStreamQuery", "_ptsz", op="query", flags=Flag.READY, stream=1),
         *_each(437, "cudaEventQuery", op="query", flags=Flag.READY | Flag.EVENT, address=1),
     )
@@ -145,11 +193,17 @@ def _events() -> tuple[Function, ...]:
         *_each(447, "cudaStreamWaitEvent", "_ptsz", stream=1, address=2, **event),
         *_each(449, "cudaEventElapsedTime", address=3, **event),
         *_each(450, "cudaEventElapsedTime_v2", address=3, **event),
+        *_each(934, "cudaExecutionCtxRecordEvent", address=2, **event),
+        *_each(935, "cudaExecutionCtxWaitEvent", address=2, **event),
+        *_each(936, "cudaExecutionCtxStreamCreate", out=1, **stream),
         *_each(451, "cudaStreamCreate", out=1, **stream),
         *_each(452, "cudaStreamCreateWithFlags", out=1, **stream),
         *_each(453, "cudaStreamCreateWithPriority", out=1, **stream),
         *_each(454, "cudaStreamDestroy", stream=1, **stream),
         *_each(455, "cudaDeviceReset", op="context", flags=_ROW),
+        *_each(945, "cudaThreadExit", op="context", flags=_ROW),
+        *_each(937, "cudaGreenCtxCreate", op="context", flags=_ROW, out=1),
+        *_each(938, "cudaExecutionCtxDestroy", op="context", flags=_ROW, address=1),
     )
 
 
@@ -157,8 +211,10 @@ FUNCTIONS: Final = (
     *_launches(),
     *_copies(),
     *_shaped_copies(),
+    *_array_copies(),
     *_sets(),
     *_memory(),
+    *_more_memory(),
     *_waits(),
     *_events(),
 )
