@@ -337,9 +337,23 @@ class Discovery:
             found = (inode for inode, _ in inodes_of(mappings))
             mapped.update(inode for inode in found if self._libraries.probed(inode))
             living.update(np.unique(mappings["pid"]).tolist())
-        if self._libraries.sweep(mapped, linger_ns=self._linger_ns):
+        if gone := self._libraries.sweep(mapped, linger_ns=self._linger_ns):
             # What was let go is worth a look when it comes again.
             self._seen.clear()
             self._roots.looked.clear()
+            self._take_back(gone)
         for sweeper in self._sweepers:
             sweeper(living)
+
+    def _take_back(self, gone: set[Inode]) -> None:
+        """Probe again what somebody mapped while the sweep looked elsewhere.
+
+        Nobody queued it: it was probed at that time.
+        """
+        now = time.monotonic_ns()
+        for mappings in all_code_mappings(self._code_program):
+            for inode, mapping in inodes_of(mappings):
+                if inode in gone:
+                    place = _Place(int(mapping["pid"]), int(mapping["start"]), int(mapping["end"]))
+                    with surviving(self._tell):
+                        self._consider_mapping(tenant_of(place.pid), place, "", now)

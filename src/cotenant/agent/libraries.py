@@ -253,22 +253,22 @@ class Libraries:
             self._tell_of(library, inode)
         return True
 
-    def sweep(self, mapped: set[Inode], *, linger_ns: int) -> int:
-        """Let go of libraries that nobody has mapped for a while; how many went."""
+    def sweep(self, mapped: set[Inode], *, linger_ns: int) -> set[Inode]:
+        """Let go of libraries that nobody has mapped for a while; those that went."""
         now = time.monotonic_ns()
-        gone = []
+        gone = set()
         for inode, library in list(self._probed.items()):
             if inode in mapped or library.host:
                 library.unused_since_ns = None
             elif library.unused_since_ns is None:
                 library.unused_since_ns = now
             elif now - library.unused_since_ns >= linger_ns:
-                gone.append(inode)
+                gone.add(inode)
         for inode in gone:
             self.unsure.forget(inode)
         if gone:
             self._release([self._probed.pop(inode) for inode in gone])
-        return len(gone)
+        return gone
 
     def _release(self, libraries: list[Library]) -> None:
         """Remove probes in the background: the kernel takes its time, and others are waiting."""

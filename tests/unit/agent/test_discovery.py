@@ -7,10 +7,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from cotenant.agent import discovery as module
 from cotenant.agent.channel import Closed
 from cotenant.agent.discovery import Discovery
 from cotenant.agent.turns import PassedOver
+from cotenant.agent.watch import Mapped
+from cotenant.probes.inodes import Inode
+from cotenant.schema.layouts import MAPPING
 
 WAIT_S = 20
 
@@ -118,3 +123,42 @@ def test_looks_follow_the_last_step_of_a_process_only(monkeypatch) -> None:
     wait_until(lambda: len(looks) >= 10)
     discovery.stop()
     assert looks == [7] * 10
+
+
+class Unused:
+    """Libraries of which one is probed, and let go by the next sweep."""
+
+    inode = Inode(1, 41, 0)
+
+    def __init__(self) -> None:
+        self.considered: list[int] = []
+
+    def probed(self, inode: Inode) -> object | None:
+        return None
+
+    def sweep(self, mapped: set[Inode], *, linger_ns: int) -> set[Inode]:
+        return {self.inode} - mapped
+
+
+def test_a_library_that_is_mapped_while_the_sweep_lets_it_go_is_probed_again(
+    monkeypatch: Any,
+) -> None:
+    libraries = Unused()
+    discovery = Discovery(libraries, -1, fail, PassedOver())  # type: ignore[arg-type]
+    event = Mapped(7, 4096, 8192, 0, "/app/libcudart.so.12", b"known")
+    discovery._seen.add(event.key)  # It is probed: nothing is to be done for who maps it.
+    now = np.zeros(1, MAPPING)
+    now["pid"], now["start"], now["end"], now["device"], now["inode"] = 7, 4096, 8192, 1, 41
+
+    def look(_: int) -> Iterator[Any]:
+        # The first look is past this process when it maps the file.
+        there = now[:0] if event.key in discovery._seen else now
+        discovery.mapped([event])
+        yield there
+
+    monkeypatch.setattr(module, "all_code_mappings", look)
+    monkeypatch.setattr(
+        discovery, "_consider_mapping", lambda _, place, *__: libraries.considered.append(place.pid)
+    )
+    discovery._sweep()
+    assert libraries.considered == [7]
