@@ -23,6 +23,8 @@ _STRANGERS_MAX: Final = 65536
 # Files that one tenant may have probed at once.
 _EACH_MAX: Final = 256
 _CHANGING_MAX: Final = 4096
+# Between attempts to attach.
+_PAUSES_S: Final = (0.002, 0.01, 0.05)
 
 
 @dataclass(slots=True)
@@ -188,7 +190,16 @@ class Libraries:
         self.unsure.consider(inode, about["refused"])
 
     def _place(self, library: Library, inode: Inode) -> None:
-        self._prober.place(library.probes, library.fd, inode, self._awake(library.plan))
+        """Every probe of a file. One process that ends meanwhile makes the kernel refuse all."""
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                self._prober.place(library.probes, library.fd, inode, self._awake(library.plan))
+            except ProbeError as error:
+                if pause_s is None or isinstance(error, TooMany):
+                    raise
+                time.sleep(pause_s)
+            else:
+                return
 
     def changed(self, pid: int, number: int, *, writable: bool) -> bool:
         """Whether a process has changed code of a file with this inode number, and is done."""

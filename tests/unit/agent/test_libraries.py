@@ -10,6 +10,8 @@ import pytest
 from cotenant.agent import libraries as module
 from cotenant.agent.libraries import Libraries
 from cotenant.agent.turns import OURS, PassedOver
+from cotenant.errors import ProbeError
+from cotenant.probes.changes import TooMany
 from cotenant.probes.inodes import Inode
 from cotenant.probes.library import Plan
 
@@ -76,3 +78,39 @@ def test_descriptors_run_out_for_nobody_but_who_takes_most(
     storm = [consider(libraries, tmp_path / f"s{n}", "storm") for n in range(7)]
     assert storm == [True] * 5 + [False] * 2
     assert consider(libraries, tmp_path / "c0", "calm")
+
+
+class Refusing(Attached):
+    """A prober that fails so many times."""
+
+    def __init__(self, failures: int, error: ProbeError) -> None:
+        self.left = failures
+        self._error = error
+
+    def place(self, *_: Any) -> None:
+        if self.left:
+            self.left -= 1
+            raise self._error
+
+
+INTERRUPTED = ProbeError("cannot probe: Interrupted system call")
+
+
+@pytest.mark.parametrize(
+    ("failures", "error", "attached"),
+    [(1, INTERRUPTED, 1), (3, INTERRUPTED, 1), (4, INTERRUPTED, 0), (1, TooMany("of them"), 0)],
+)
+def test_a_failure_in_passing_does_not_leave_a_library_without_probes(
+    failures: int,
+    error: ProbeError,
+    attached: int,
+    libraries: Libraries,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(libraries, "_prober", Refusing(failures, error))
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(libraries, "_tell", told.append)
+    consider(libraries, tmp_path / "s0", "calm")
+    assert len(libraries) == len([about for about in told if about["attached"]]) == attached
+    assert len(told) == 1
