@@ -194,12 +194,17 @@ def ask(store: Path, query: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def record(store: Path, *options: str, timeout: float = 60) -> Iterator[Recording]:
+def record(
+    store: Path, *options: str, timeout: float = 60, inside: Cgroup | None = None
+) -> Iterator[Recording]:
     """Record in the background from when every probe is attached until the end of the block."""
     errors = store.with_name(store.name + ".stderr")
     with errors.open("w") as stream:
         process = subprocess.Popen(
-            [*COTENANT, "record", "--store", str(store), *options], stderr=stream, text=True
+            [*COTENANT, "record", "--store", str(store), *options],
+            stderr=stream,
+            text=True,
+            preexec_fn=inside.enter if inside else None,
         )
     recording = Recording(store, process, errors)
     try:

@@ -18,6 +18,20 @@ def run(cgroup: Cgroup, log: Path) -> None:
     assert client.returncode == 0
 
 
+def test_a_recorder_that_is_itself_left_alone_records_all_others(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    mine, other = cgroups(), cgroups()
+    config = tmp_path / "config.toml"
+    config.write_text(f'exclude = ["*{mine.name}*"]\n')
+    with record(store, "--config", str(config), inside=mine) as recording:
+        run(other, tmp_path / "a")
+    rows = recording.sql("select count(*) as n from cuda_events where op = 'launch'")
+    assert rows == [{"n": STEPS}]
+    said = recording.errors.read_text()
+    assert said.count("no cuda or nccl event of a call of our own arrived") == 1
+
+
 def test_an_excluded_tenant_is_never_recorded_and_others_are(
     cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
 ) -> None:

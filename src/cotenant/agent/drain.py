@@ -5,7 +5,6 @@ the producers of rows are, take all facts, then take rows up to that note.
 """
 
 import threading
-from collections.abc import Iterable
 from typing import Final
 
 from cotenant._native import Ring
@@ -21,6 +20,8 @@ _PAUSE_LEAST_S: Final = 0.001
 # they are shed by tenant, and counted.
 _HELD_BYTES_MAX: Final = 256 << 20
 
+Rows = list[tuple[Columns, Batch]]
+
 
 class Drain:
     """Empties the rings and keeps what it found until it is taken."""
@@ -29,6 +30,7 @@ class Drain:
         self._events = Ring(*events, EVENT_KIND)
         self._facts = Ring(*facts, FACT_KIND)
         self._kept: list[bytes] = []
+        self._back: Rows = []
         self._busy_bytes = 1 << 18
         self._eighth = events[1] // 8
         self._pause_s = _PAUSE_S
@@ -86,10 +88,17 @@ class Drain:
         """Records that fitted no kind."""
         return self._events.strays()
 
-    def take(self) -> tuple[list[bytes], Iterable[tuple[Columns, Batch]]]:
+    def take(self) -> tuple[list[bytes], Rows]:
         """Facts in order, and the rows of each kind that has any."""
         with self._lock:
             facts, self._kept = self._kept, []
+            back, self._back = self._back, []
             self._held = 0
             taken = [(columns, self._events.take(kind)) for kind, columns in self._kinds.items()]
-        return facts, [(c, c.plan.read(raw)) for c, raw in taken if raw[0]]
+        return facts, [*back, *((c, c.plan.read(raw)) for c, raw in taken if raw[0])]
+
+    def put_back(self, facts: list[bytes], rows: Rows) -> None:
+        """What was taken, to be taken again before all else."""
+        with self._lock:
+            self._kept = facts + self._kept
+            self._back = rows + self._back

@@ -31,6 +31,7 @@ from cotenant.agent.privileges import Capability, allow_descriptors, drop_capabi
 from cotenant.agent.prober import Prober
 from cotenant.agent.process import Process
 from cotenant.agent.seccomp import refuse_calls
+from cotenant.agent.trial import TrialProbe
 from cotenant.agent.turns import PassedOver, tenant_of
 from cotenant.agent.watch import Watch
 from cotenant.errors import CotenantError
@@ -105,7 +106,7 @@ class Helper:
         self._load(settings, ticks)
         self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, FACT_KIND)
         self._mounts = MountWatch()
-        attacher = Attacher(
+        attacher = self._attacher = Attacher(
             Method(self._method), self._programs.programs, self._programs.maps["ended"]
         )
         self._passed_over = PassedOver()
@@ -174,6 +175,7 @@ class Helper:
         if self._hooks.refused:
             self._tell({"type": "hooks", "refused": self._hooks.refused})
         if self._functions and not self._trial:
+            self._try_out()
             self._discovery.start()
             self._discovery.scan()
         self._naming.start()
@@ -194,6 +196,15 @@ class Helper:
                 self._tell(news)
             if self._channel.fileno() in ready and not self._answer():
                 return
+
+    def _try_out(self) -> None:
+        """Have the recorder see a call of its own, before anybody else's can come."""
+        families = {function.family for function in self._functions}
+        trial = TrialProbe(self._attacher, self._programs, families)
+        self._channel.send({"type": "trial", "families": trial.families})
+        while (received := self._channel.receive()) and received[0]["type"] != "tried":
+            pass
+        trial.close()
 
     def _answer(self) -> bool:
         """Do what the recorder asks; false when it is time to go."""

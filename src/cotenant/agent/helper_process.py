@@ -62,6 +62,10 @@ class HelperProcess:
         message, fds = self._expect("maps")
         return dict(zip(message["names"], fds, strict=True)), message
 
+    def trial(self) -> list[str]:
+        """Wait until a function of our own is probed; by programs of which families."""
+        return list(self._expect("trial")[0]["families"])
+
     def ready(self) -> Message:
         """Wait until everything that is there is probed."""
         return self._expect("ready")[0]

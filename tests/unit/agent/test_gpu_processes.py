@@ -47,7 +47,9 @@ def test_the_files_of_every_process_with_a_context_are_asked_about() -> None:
     gpus = processes(helper)
     for pid in range(1, 3001):
         fact = {"pid": pid, "process_start_ns": 10**18 + pid, "address": 0xC0, "other": 0}
-        gpus.handlers()["CONTEXT"]({**fact, "cgroup_id": 5, "cgroup_v1_id": 0}, b"")
+        gpus.handlers()["CONTEXT"](
+            {**fact, "cgroup_id": 5, "cgroup_v1_id": 0, "function": 151}, b""
+        )
     gpus.look_up([])
     asked = [process for message in helper.messages for process in message["devices"]]
     assert asked == [[pid, 10**18 + pid] for pid in range(1, 3001)]

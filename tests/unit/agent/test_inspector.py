@@ -43,7 +43,7 @@ def information(uuid: str, minor: int) -> str:
 def told(files: list[str], instances: list[str]) -> str | None:
     """The GPU of a process that never asked for a UUID, with these files open."""
     devices = Devices()
-    fact = {"cgroup_id": 5, "cgroup_v1_id": 0, "address": 0xC0, "other": 0}
+    fact = {"cgroup_id": 5, "cgroup_v1_id": 0, "function": 151, "address": 0xC0, "other": 0}
     devices.context(fact, PROCESS)
     about = {"pid": PROCESS.pid, "start_ns": PROCESS.start_ns, "mps": False}
     devices.found({**about, "files": files, "instances": instances})

@@ -93,7 +93,7 @@ def test_a_holding_is_on_the_gpu_that_becomes_known_after_the_look(held: dict[in
     held[3] = 300
     memory.look()
     held[5] = 500  # Its context is told of after the facts of this time are taken.
-    known = {"cgroup_id": 3, "cgroup_v1_id": 0, "address": CONTEXT, "other": 0}
+    known = {"cgroup_id": 3, "cgroup_v1_id": 0, "function": 151, "address": CONTEXT, "other": 0}
     for process in (first, second):
         devices.device({"handle": 0}, process, bytes(range(16)))
     devices.context(known, first)
