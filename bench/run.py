@@ -49,6 +49,7 @@ SCRIPTS = (
     Script("fresh", (), ("--seconds", "5")),
     Script("kills", ("--kills", "100"), ("--kills", "7")),
     Script("page"),
+    Script("rounds", ("--rounds", "200"), ("--rounds", "10")),
 )
 
 
@@ -119,6 +120,12 @@ def _unseen(results: dict[str, Any]) -> float | None:
     made = _at(results, "soak", "result", "calls_made_in_containers")
     stored = _at(results, "soak", "result", "calls_stored_of_them")
     return None if made is None else 1 - stored / made
+
+
+def _incomplete(results: dict[str, Any]) -> int | None:
+    """Rounds in which a call is missing."""
+    made = _at(results, "rounds", "result", "rounds")
+    return None if made is None else made - _at(results, "rounds", "result", "complete")
 
 
 Check = tuple[str, str, Callable[[dict[str, Any]], Any], Callable[[Any], bool]]
@@ -225,6 +232,12 @@ TARGETS: tuple[Check, ...] = (
         "BPF objects left after kill -9",
         "0",
         lambda r: _at(r, "kills", "result", "bpf_objects_left"),
+        lambda v: v == 0,
+    ),
+    (
+        "recordings of a real runtime's 17 calls that lack one, half of them on a busy machine",
+        "0",
+        _incomplete,
         lambda v: v == 0,
     ),
     (
