@@ -11,7 +11,7 @@
 enum fact_kind {
 	FACT_NAME = 1,		/* handle is called text */
 	FACT_ALIAS = 2,		/* handle is another handle for `other` */
-	FACT_UNREADABLE = 3,	/* handle has a name at `address` that could not be read */
+	FACT_UNREADABLE = 3,	/* no longer sent: see struct unread */
 	FACT_FORGET = 4,	/* handles of module `handle` are gone */
 	FACT_CGROUP_BORN = 5,	/* cgroup `handle` of hierarchy `other` is at path text */
 	FACT_CGROUP_GONE = 6,
@@ -50,5 +50,16 @@ struct fact {
 };
 
 _Static_assert(sizeof(struct fact) == 80, "fact has holes");
+
+/* A handle's name that could not be read: its page is not in memory yet. */
+struct unread {
+	__u64 process_start_ns;
+	__u64 handle;
+	__u64 address;
+	__u32 pid;
+	__u32 reserved;
+};
+
+_Static_assert(sizeof(struct unread) == 32, "unread has holes");
 
 #endif /* COTENANT_FACT_H */

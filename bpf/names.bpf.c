@@ -23,11 +23,19 @@ struct text_fact {
 	char text[NAME_TEXT_MAX];
 };
 
-/* As in task.bpf.c: the process that attaches reads it at once. */
+LAYOUT(unread);
+
+/* Names by the ten thousand, when a big library is loaded: they displace no other fact. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
-} births SEC(".maps");
+} names SEC(".maps");
+
+/* Whoever can look for them must hurry: the process may not live long. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} unread SEC(".maps");
 
 /* Too large for a program's stack, and a CPU's scratch is not ours alone when preempted. */
 struct {
@@ -66,6 +74,31 @@ static __always_inline long read_text(struct text_fact *fact, __u64 address, boo
 	return size - 1;
 }
 
+/* Where the helper can read what we cannot. */
+static __always_inline void tell_unread(const struct fact *fact, __u64 address)
+{
+	struct unread where = {
+		.process_start_ns = fact->process_start_ns,
+		.handle = fact->handle,
+		.address = address,
+		.pid = fact->pid,
+	};
+
+	if (bpf_ringbuf_output(&unread, &where, sizeof(where), 0))
+		count(COUNTER_FACT_LOST);
+}
+
+/*
+ * What a program registers when it is loaded stays where it is. As long as the reader of names
+ * does not keep up, only their places are told, which takes a tenth of the room.
+ */
+static __always_inline bool_t can_wait(const struct call_spec *spec)
+{
+	return spec->flags & CALL_AT_ENTRY && spec->fact == FACT_NAME &&
+	       bpf_ringbuf_query(&names, BPF_RB_AVAIL_DATA) >
+		       bpf_ringbuf_query(&names, BPF_RB_RING_SIZE) / 2;
+}
+
 static __always_inline void tell(struct thread *thread, struct frame *frame,
 				 const struct call_spec *spec)
 {
@@ -93,24 +126,25 @@ static __always_inline void tell(struct thread *thread, struct frame *frame,
 	fact->fact.nranks = frame->own.words[KEPT_NRANKS];
 	if (frame->out && bpf_probe_read_user(&fact->fact.handle, 8, (void *)frame->out))
 		count(COUNTER_UNREADABLE);
+	if (can_wait(spec)) {
+		tell_unread(&fact->fact, text);
+		return;
+	}
 	if (spec->text) {
 		if (spec->text_out && bpf_probe_read_user(&text, 8, (void *)text))
 			text = 0;
 		size = read_text(fact, text, spec->flags & CALL_RAW);
-		if (size < 0) {
-			count(COUNTER_UNREADABLE);
-			fact->fact.kind = FACT_UNREADABLE;
-			fact->fact.address = text;
-			size = 0;
-		}
+	}
+	if (size < 0) {
+		count(COUNTER_UNREADABLE);
+		if (fact->fact.kind == FACT_NAME)
+			tell_unread(&fact->fact, text);
+		return;
 	}
 	fact->fact.size = size;
-	/* Whoever can look for it must hurry: the process may not live long. */
-	if (fact->fact.kind == FACT_UNREADABLE)
-		bpf_ringbuf_output(&births, fact, sizeof(struct fact), 0);
-	if (size < 0 || size >= NAME_TEXT_MAX)
+	if (size >= NAME_TEXT_MAX)
 		return;
-	if (bpf_ringbuf_output(&facts, fact, sizeof(struct fact) + size, BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&names, fact, sizeof(struct fact) + size, BPF_RB_NO_WAKEUP))
 		count(COUNTER_FACT_LOST);
 }
 

@@ -1,10 +1,14 @@
-"""Both rings out of the kernel, in a thread that never waits for a disk.
+"""The rings out of the kernel, in a thread that never waits for a disk.
 
-Two rings have no common order. To have every fact before the rows that depend on it: note where
-the producers of rows are, take all facts, then take rows up to that note.
+Rings have no common order. To have every fact before the rows that depend on it: note where the
+producers of rows are, take all facts, then take rows up to that note. Names come in a ring of
+their own, and are put among the other facts by their time; what is younger than the moment at
+which we began to look waits for the next look, since one ring is read before the other.
 """
 
 import threading
+import time
+from bisect import bisect_left
 from typing import Final
 
 from cotenant._native import Ring
@@ -26,9 +30,13 @@ Rows = list[tuple[Columns, Batch]]
 class Drain:
     """Empties the rings and keeps what it found until it is taken."""
 
-    def __init__(self, events: tuple[int, int], facts: tuple[int, int]) -> None:
+    def __init__(
+        self, events: tuple[int, int], facts: tuple[int, int], names: tuple[int, int]
+    ) -> None:
         self._events = Ring(*events, EVENT_KIND)
         self._facts = Ring(*facts, FACT_KIND)
+        self._names = Ring(*names, FACT_KIND)
+        self._young: list[bytes] = []
         self._kept: list[bytes] = []
         self._back: Rows = []
         self._busy_bytes = 1 << 18
@@ -55,6 +63,7 @@ class Drain:
         self._thread.join()
         self._held = 0
         self._once()
+        self._kept += self._young
 
     def catch_up(self) -> None:
         """Drain what is in the rings now."""
@@ -77,12 +86,24 @@ class Drain:
 
     def _once(self) -> int:
         limit = self._events.position()
-        self._kept += self._facts.records()
+        waiting = self._names.waiting()
+        self._take_facts()
         if self._held > _HELD_BYTES_MAX:
-            return 0
+            return waiting
         moved = self._events.drain(limit)
         self._held += moved
-        return moved
+        return moved + waiting
+
+    def _take_facts(self) -> None:
+        began_ns = time.monotonic_ns()
+        names, others = self._names.records(), self._facts.records()
+        if not names and not self._young:
+            self._kept += others
+            return
+        found = sorted(self._young + names + others, key=_time_of)
+        old = bisect_left(found, began_ns, key=_time_of)
+        self._kept += found[:old]
+        self._young = found[old:]
 
     def strays(self) -> int:
         """Records that fitted no kind."""
@@ -102,3 +123,8 @@ class Drain:
         with self._lock:
             self._kept = facts + self._kept
             self._back = rows + self._back
+
+
+def _time_of(fact: bytes) -> int:
+    """When it was told: the first field of each."""
+    return int.from_bytes(fact[:8], "little")

@@ -28,8 +28,8 @@ from cotenant.store.segment import rows_of
 
 FactHandler = Callable[[Any, bytes], None]
 
-_WAIT_S: Final = 0.5  # How long rows wait for a name that somebody has to look for.
-_AT_ONCE: Final = 256
+_WAIT_S: Final = 2.0  # How long rows wait for a name that somebody has to look for.
+_AT_ONCE: Final = 4096
 _POINTERS_MAX: Final = 65536
 
 
@@ -135,7 +135,9 @@ class GpuProcesses:
             self._helper.ask(_question(devices=part))
         # The rest is asked for when it is launched again.
         kernels = [[*n.process, n.handle, n.stub] for n in nameless[:_AT_ONCE]]
-        self._helper.ask(_question(self._questions, kernels=kernels))
+        for part in slices(kernels):
+            self._helper.ask(_question(kernels=part))
+        self._helper.ask(_question(self._questions))
         # A tenant whose files never answer must not slow everybody down again and again.
         wait = _WAIT_S / (1 + self._silent)
         heard = self._helper.hear_for("inspected", self._questions, wait)
@@ -213,5 +215,4 @@ class GpuProcesses:
 
 def _question(number: int = 0, **about: list[Any]) -> Message:
     """For the helper; nobody waits for the answer to number 0."""
-    lists: Message = {"devices": [], "kernels": [], "texts": []}
-    return {"type": "inspect", "number": number, **lists, **about}
+    return {"type": "inspect", "number": number, "devices": [], "kernels": [], **about}

@@ -9,7 +9,7 @@ import select
 import signal
 import socket
 import sys
-from functools import cache, partial
+from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
@@ -43,15 +43,22 @@ from cotenant.probes.hooks import place, together
 from cotenant.probes.kernel import KernelFamily
 from cotenant.probes.library import plan
 from cotenant.probes.perf import Ticks, open_ticks
-from cotenant.probes.programs import TASK_PROGRAMS, Programs, Sizes, load_programs
+from cotenant.probes.programs import (
+    TASK_PROGRAMS,
+    UNREAD_RING_BYTES,
+    Programs,
+    Sizes,
+    load_programs,
+)
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.schema.events import ENUMS
 from cotenant.schema.kinds import FACT_KIND
-from cotenant.schema.layouts import FACT
+from cotenant.schema.layouts import FACT, UNREAD
 
 # Maps that the recorder reads or writes; it gets copies of their descriptors.
 SHARED_MAPS: Final = (
-    "events", "facts", "totals", "spare_totals", "counters", "controls", "holdings", "allocations",
+    "events", "facts", "names", "totals", "spare_totals", "counters", "controls", "holdings",
+    "allocations",
 )  # fmt: skip
 
 # Names are learned for both.
@@ -105,6 +112,7 @@ class Helper:
         self._functions = _wanted_functions(settings)
         self._load(settings, ticks)
         self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, FACT_KIND)
+        self._unread = Ring(self._programs.maps["unread"], UNREAD_RING_BYTES, 0)
         self._mounts = MountWatch()
         attacher = self._attacher = Attacher(
             Method(self._method), self._programs.programs, self._programs.maps["ended"]
@@ -182,7 +190,8 @@ class Helper:
         self._inspector.start()
         self._tell({"type": "ready", "libraries": len(self._libraries)})
         poller = select.poll()
-        for fd in (self._channel.fileno(), self._programs.maps["births"], *self._watch.fds):
+        rings = self._programs.maps["births"], self._programs.maps["unread"]
+        for fd in (self._channel.fileno(), *rings, *self._watch.fds):
             poller.register(fd, select.POLLIN)
         poller.register(self._mounts.fd, select.POLLPRI)
         while True:
@@ -190,6 +199,7 @@ class Helper:
             if self._mounts.fd in ready and (layers := self._mounts.new()):
                 self._discovery.mounted(layers)
             self._follow_births()
+            self._follow_unread()
             self._discovery.mapped(self._watch.read())
             self._discovery.tend()
             if news := self._passed_over.take_news():
@@ -258,7 +268,6 @@ class Helper:
 
     def _follow_births(self) -> None:
         """New cgroups, and who enters them: the first sign of a new container."""
-        whose = cache(tenant_of)
         for record in self._births.records():
             fact = np.frombuffer(record, FACT, count=1)[0]
             kind = int(fact["kind"])
@@ -277,11 +286,17 @@ class Helper:
             elif kind == _FACT_KINDS["TASK_MOVED"]:
                 if (int(fact["other"]), int(fact["handle"])) in self._newborn:
                     self._discovery.entered(int(fact["pid"]))
-            elif kind == _FACT_KINDS["UNREADABLE"]:
-                place = int(fact["handle"]), int(fact["address"])
-                self._inspector.ask_text(whose(int(fact["pid"])), Process.of(fact), *place)
             elif kind in (_FACT_KINDS["PROCESS_EXEC"], _FACT_KINDS["PROCESS_FORK"]):
                 self._discovery.entered(int(fact["pid"]))
+
+    def _follow_unread(self) -> None:
+        """Names in pages that were not there, by process."""
+        if not (records := self._unread.records()):
+            return
+        found = np.frombuffer(b"".join(records), UNREAD)
+        order = np.argsort(found["pid"], kind="stable")
+        for mine in np.split(found[order], np.flatnonzero(np.diff(found["pid"][order])) + 1):
+            self._inspector.ask_texts(tenant_of(int(mine["pid"][0])), Process.of(mine[0]), mine)
 
 
 def main() -> int:

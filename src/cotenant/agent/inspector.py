@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from cotenant.agent.channel import Closed, Message, slices, trouble
 from cotenant.agent.kernel_names import Nameless
 from cotenant.agent.process import Gone, Process, check, environment
@@ -20,12 +23,14 @@ _NVIDIA_MAJOR: Final = 195
 _LAST_GPU: Final = 247  # Beyond are the control devices.
 _FDS_MAX: Final = 4096
 _TEXT_MAX: Final = 16384
-_TEXTS_MAX: Final = 65536  # That wait, of one tenant: a big library brings tens of thousands.
-_TEXTS_AT_ONCE: Final = 512
+_TEXTS_MAX: Final = 1 << 19  # That wait, of one tenant: each rank of a job may bring 30,000.
+_TEXTS_AT_ONCE: Final = 4096
 _CAPABILITY: Final = re.compile(r"/nvidia-caps/nvidia-cap(\d{1,9})$")
 _UUID: Final = re.compile(r"GPU UUID:\s+(\S+)")
 _MINOR: Final = re.compile(r"Device Minor:\s+(\d+)")
 _NO_INSTANCE: Final = frozenset({"config", "monitor"})
+
+Unread = npt.NDArray[np.void]  # As ``struct unread``.
 
 
 class Inspector:
@@ -37,7 +42,7 @@ class Inspector:
         self._symbols = Symbols()
         self._turns: Turns[Message | Process] = Turns()
         # Texts that wait, by process, and how many of each tenant.
-        self._texts: dict[Process, tuple[str, deque[list[int]]]] = {}
+        self._texts: dict[Process, deque[Unread]] = {}
         self._waiting: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="inspector", daemon=True)
@@ -50,41 +55,59 @@ class Inspector:
         """A question; its answer comes as a message of the same number."""
         self._turns.put(OURS, message)
 
-    def ask_text(self, tenant: str, process: Process, handle: int, address: int) -> None:
-        """What a kernel is called by a text that could not be read; the answer is nobody's."""
+    def ask_texts(self, tenant: str, process: Process, unread: Unread) -> None:
+        """What kernels are called by texts that could not be read; the answer is nobody's."""
         with self._lock:
-            tenant, texts = self._texts.get(process, (tenant, deque()))
-            full = self._waiting[tenant] >= _TEXTS_MAX
-            if full or not (texts or self._turns.put(tenant, process)):
-                self._passed_over.add("names", tenant)
-                return
-            texts.append([*process, handle, address])
-            self._texts[process] = tenant, texts
-            self._waiting[tenant] += 1
+            room = _TEXTS_MAX - self._waiting[tenant]
+            mine = unread[: max(room, 0)]
+            if len(mine) and process not in self._texts and not self._turns.put(tenant, process):
+                mine = mine[:0]
+            if len(mine) < len(unread):
+                self._passed_over.add("names", tenant, len(unread) - len(mine))
+            if len(mine):
+                self._texts.setdefault(process, deque()).append(mine)
+                self._waiting[tenant] += len(mine)
 
     def _run(self) -> None:
         with contextlib.suppress(Closed):
             while True:
                 tenant, item = self._turns.get()
                 if isinstance(item, Process):
-                    item = _question(texts=self._take_texts(tenant, item))
-                self._answer(item)
+                    self._tell_texts(item, self._take_texts(tenant, item))
+                else:
+                    self._answer(item)
 
-    def _take_texts(self, tenant: str, process: Process) -> list[list[int]]:
+    def _take_texts(self, tenant: str, process: Process) -> Unread:
         """Some of a process's texts; the others at its tenant's next turn."""
         with self._lock:
-            _, waiting = self._texts.pop(process)
-            texts = [waiting.popleft() for _ in range(min(_TEXTS_AT_ONCE, len(waiting)))]
+            waiting = self._texts[process]
+            first = waiting.popleft()
+            texts, rest = first[:_TEXTS_AT_ONCE], first[_TEXTS_AT_ONCE:]
+            if len(rest):
+                waiting.appendleft(rest)
             done = len(texts)
-            if waiting and self._turns.put(tenant, process):
-                self._texts[process] = tenant, waiting
-            elif waiting:
-                self._passed_over.add("names", tenant, len(waiting))
-                done += len(waiting)
+            if not waiting:
+                del self._texts[process]
+            elif not self._turns.put(tenant, process):
+                left = sum(map(len, self._texts.pop(process)))
+                self._passed_over.add("names", tenant, left)
+                done += left
             self._waiting[tenant] -= done
             if not self._waiting[tenant]:
                 del self._waiting[tenant]
         return texts
+
+    def _tell_texts(self, process: Process, unread: Unread) -> None:
+        self._symbols.next_question()
+        try:
+            texts = self._symbols.texts(process, unread["address"].tolist())
+        except Exception as error:  # noqa: BLE001 - a tenant may bring about any
+            self._tell(trouble("inspector", error))
+            return
+        found = zip(unread["handle"].tolist(), texts, strict=True)
+        named = ([*process, handle, text[:_TEXT_MAX]] for handle, text in found if text)
+        for part in slices(named):
+            self._tell(_inspected(texts=part))
 
     def _answer(self, message: Message) -> None:
         """Many small messages; the one with the question's number comes last."""
@@ -93,8 +116,6 @@ class Inspector:
             self._tell(devices)
         for kernels in slices(self._each(self._kernel, message["kernels"])):
             self._tell(_inspected(kernels=kernels))
-        for texts in slices(self._each(self._text, message["texts"])):
-            self._tell(_inspected(texts=texts))
         self._tell(_inspected(number=message["number"]))
 
     def _each(self, look: Callable[..., Any], questions: Iterable[list[int]]) -> Iterator[Any]:
@@ -108,16 +129,21 @@ class Inspector:
                 yield answer
 
     def _kernel(self, pid: int, start_ns: int, handle: int, stub: int) -> list[Any]:
-        name, known = self._symbols.kernel(Nameless(Process(pid, start_ns), handle, stub))
+        process = Process(pid, start_ns)
+        name = self._waiting_text(process, stub) or self._waiting_text(process, handle)
+        known = name is not None
+        if name is None:
+            name, known = self._symbols.kernel(Nameless(process, handle, stub))
         return [pid, start_ns, handle, stub, name[:_TEXT_MAX], known]
 
-    def _text(self, pid: int, start_ns: int, handle: int, address: int) -> list[Any]:
-        text = self._symbols.text(Process(pid, start_ns), address)
-        return [pid, start_ns, handle, text[:_TEXT_MAX] if text else None]
-
-
-def _question(**about: list[Any]) -> Message:
-    return {"number": 0, "devices": [], "kernels": [], "texts": [], **about}
+    def _waiting_text(self, process: Process, handle: int) -> str | None:
+        """What a handle is called by a text that waits for its turn."""
+        with self._lock:
+            parts = list(self._texts.get(process, ())) if handle else []
+        for part in reversed(parts):
+            for address in part["address"][part["handle"] == handle][-1:].tolist():
+                return self._symbols.texts(process, [address])[0]
+        return None
 
 
 def _inspected(number: int = 0, **found: list[Any]) -> Message:

@@ -44,7 +44,7 @@ from cotenant.identity.ledger import Ledger
 from cotenant.identity.names import Names
 from cotenant.identity.walk import mounts, survey
 from cotenant.landlock import confine_writes
-from cotenant.probes.programs import FACTS_RING_BYTES
+from cotenant.probes.programs import FACTS_RING_BYTES, NAMES_RING_BYTES
 from cotenant.schema.events import RECORDS
 from cotenant.store import retention
 from cotenant.store.writer import StoreWriter
@@ -129,9 +129,9 @@ class Recorder:
             maps, told = self._helper.maps()
             self._cost_ns = told["cost_ns"], told["stepped_ns"]
             self._notices.measured(*self._cost_ns)
-            self._drain = Drain(
-                (maps["events"], self._settings.events_bytes), (maps["facts"], FACTS_RING_BYTES)
-            )
+            rows = maps["events"], self._settings.events_bytes
+            facts = maps["facts"], FACTS_RING_BYTES
+            self._drain = Drain(rows, facts, (maps["names"], NAMES_RING_BYTES))
             for kind, record in RECORDS.items():
                 self._drain.expect(kind, Columns(record, self._makers()))
             self._totals = Totals(maps, self._ledger)

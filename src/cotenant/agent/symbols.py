@@ -1,51 +1,68 @@
 """Names that no call told: out of the files a process has mapped, and of its memory.
 
-Asked by the recorder, answered by the helper. Memory is read only where a page is present, so
-that no page fault of a tenant's making can hold us up; text of a file is read from the file.
+Asked by the recorder, answered by the helper. Of a file that has names, what is kept is where they
+lie; a name is read when somebody asks for it.
 """
 
 import os
 import re
-import struct
-from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
+from cotenant.agent.big_file import read_variables
 from cotenant.agent.kernel_names import Nameless
+from cotenant.agent.mapped import (
+    PAGE,
+    TEXT_MAX,
+    Mapping,
+    mapping_at,
+    present,
+    read_maps,
+    read_texts,
+)
 from cotenant.agent.process import Process, check
-from cotenant.probes.elf import BadElf, Elf
+from cotenant.probes.elf import VARIABLE, BadElf, Elf
 from cotenant.probes.roots import open_mapping
 
-_MAPS_MAX: Final = 65536
 _FILES_MAX: Final = 512
-_VARIABLES_MAX: Final = 20_000
-_NAMES_BYTES_MAX: Final = 16 << 20  # Per process: a hostile one must not fill our memory.
-_ENTRY_BYTES: Final = 128
-_TEXT_MAX: Final = 65536
-_PAGE: Final = 4096
-_PRESENT: Final = 1 << 63
+_VARIABLES_MAX: Final = 100_000  # Per process: a hostile one must not fill our memory.
 _REMEMBERED: Final = 64
+_FILES_REMEMBERED: Final = 64
+_BIG: Final = 8 << 20  # Of names: more is read by a process of its own.
 # A static variable of the function that nvcc writes around a launch: its name has the kernel's.
 _HANDLE: Final = "8__handle"
 _STUB: Final = re.compile(r"^_ZZL?(\d+)__device_stub_")
 
+Words = npt.NDArray[np.uint64]
+
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
-    """One line of /proc/PID/maps."""
+class _File:
+    """What a file tells, wherever it is mapped."""
 
-    start: int
-    end: int
-    offset: int
-    inode: int
+    build_id: str | None
+    first_address: int
+    variables: npt.NDArray[np.void]
 
-    @property
-    def is_file(self) -> bool:
-        """Whether a file is behind it."""
-        return self.inode != 0
+
+@dataclass(slots=True)
+class _Stubs:
+    """The variables of one file in one process, and the handles in them so far."""
+
+    mapping: Mapping
+    file: _File
+    handles: Words
+
+    def addresses(self, which: npt.NDArray[np.intp]) -> Words:
+        """Where these variables lie."""
+        # Modulo 2**64: numbers of a tenant's file.
+        bias = np.uint64((self.mapping.start - self.file.first_address) % (1 << 64))
+        addresses: Words = self.file.variables["address"][which] + bias
+        return addresses
 
 
 @dataclass(slots=True)
@@ -54,10 +71,12 @@ class _Image:
 
     question: int  # The one for which it was looked at last.
     mappings: list[Mapping] = field(default_factory=list)
-    variables: dict[int, str] = field(default_factory=dict)  # By address: no handle in them so far.
-    handles: dict[int, str] = field(default_factory=dict)
-    names_bytes: int = 0
+    stubs: list[_Stubs] = field(default_factory=list)
+    variables: int = 0
     build_id: str | None = None
+
+
+_NOTHING: Final = _File(None, 0, np.empty(0, VARIABLE))  # What cannot be read is read once.
 
 
 class Symbols:
@@ -69,6 +88,7 @@ class Symbols:
 
     def __init__(self) -> None:
         self._images: OrderedDict[Process, _Image] = OrderedDict()
+        self._files: OrderedDict[tuple[int, ...], _File] = OrderedDict()
         self._mapped_last: tuple[Process, list[Mapping]] | None = None
         self._mapped_for = 0
         self._question = 0
@@ -94,36 +114,34 @@ class Symbols:
         for value in (nameless.stub, nameless.handle):
             if not value:
                 continue
-            if value in image.handles:
-                return image.handles[value], True
+            name = _name_of_handle(nameless.process, image, value)
+            if name is not None:
+                return name, True
             found = self._code(nameless.process, image, value)
             if found is not None:
                 return found
         return None
 
-    def text(self, process: Process, address: int) -> str | None:
-        """The string at an address whose page was not there when it was first wanted."""
-        found = self._text(process, address)
-        if found is None and self._mapped_for != self._question:
+    def texts(self, process: Process, addresses: list[int]) -> list[str | None]:
+        """The strings at addresses whose pages were not there when they were first wanted."""
+        found = self._texts(process, addresses)
+        missing = [address for address in addresses if not found.get(address)]
+        if missing and self._mapped_for != self._question:
             self._mapped_last = None
-            found = self._text(process, address)
-        return found
+            found |= self._texts(process, missing)
+        return [found.get(address, b"").decode("utf-8", "replace") or None for address in addresses]
 
-    def _text(self, process: Process, address: int) -> str | None:
+    def _texts(self, process: Process, addresses: list[int]) -> dict[int, bytes]:
         try:
-            mapping = _at(self._mapped(process), address)
-            if mapping is None:
-                return None
-            raw = self._bytes(process, mapping, address)
+            return read_texts(process.pid, self._mapped(process), addresses)
         except OSError:
-            return None
-        return raw.split(b"\0", 1)[0].decode("utf-8", "replace") or None
+            return {}
 
     def _mapped(self, process: Process) -> list[Mapping]:
         """Where a process has what mapped; looked at again when it asks for another's."""
         if self._mapped_last is None or self._mapped_last[0] != process:
             check(process)
-            self._mapped_last = (process, list(_read_maps(process.pid)))
+            self._mapped_last = (process, list(read_maps(process.pid)))
             self._mapped_for = self._question
         return self._mapped_last[1]
 
@@ -141,42 +159,48 @@ class Symbols:
         """Read the files that are mapped by now, and the handles that are known by now."""
         image.question = self._question
         before = {mapping for mapping in image.mappings if mapping.is_file}
-        image.mappings = list(_read_maps(process.pid))
+        image.mappings = list(read_maps(process.pid))
         if before.isdisjoint(image.mappings):  # It runs another program by now.
-            image.variables, image.handles = {}, {}
-            image.names_bytes, image.build_id = 0, None
+            image.stubs, image.variables, image.build_id = [], 0, None
         firsts = [m for m in image.mappings if m.is_file and m.offset == 0]
         for mapping in firsts[:_FILES_MAX]:
             if mapping in before:
                 continue
             try:
-                self._read_file(process, image, mapping)
+                self._add(process, image, mapping)
             except (OSError, BadElf):
                 continue
-        for address, value in _words(process.pid, image.variables):
-            image.handles[value] = image.variables.pop(address)
+        for stubs in image.stubs:
+            _read_handles(process.pid, stubs)
 
-    def _read_file(self, process: Process, image: _Image, mapping: Mapping) -> None:
+    def _add(self, process: Process, image: _Image, mapping: Mapping) -> None:
         """The program's build, and where its stubs keep handles."""
         fd = open_mapping(process.pid, mapping.start, mapping.end)
         try:
-            with Elf(fd) as elf:
-                if image.build_id is None:
-                    image.build_id = elf.build_id()
-                bias = mapping.start - elf.first_address()
-                variables = list(elf.variables(_HANDLE).items())[:_VARIABLES_MAX]
-                for address, symbol in variables:
-                    name = kernel_of_stub(symbol)
-                    full = image.names_bytes >= _NAMES_BYTES_MAX
-                    if name and len(name) <= _TEXT_MAX and not full:
-                        image.variables[bias + address] = name
-                        image.names_bytes += len(name) + _ENTRY_BYTES
+            file = self._file(fd)
         finally:
             os.close(fd)
+        image.build_id = image.build_id or file.build_id
+        count = len(file.variables)
+        if count and image.variables + count <= _VARIABLES_MAX:
+            image.variables += count
+            image.stubs.append(_Stubs(mapping, file, np.zeros(count, np.uint64)))
+
+    def _file(self, fd: int) -> _File:
+        """What a file tells; ranks of a job have the same ones mapped."""
+        about = os.fstat(fd)
+        key = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
+        if key not in self._files:
+            self._files[key] = _NOTHING
+            self._files[key] = _read_file(fd)
+        self._files.move_to_end(key)
+        while len(self._files) > _FILES_REMEMBERED:
+            self._files.popitem(last=False)
+        return self._files[key]
 
     def _code(self, process: Process, image: _Image, address: int) -> tuple[str, bool] | None:
         """The function at an address, by the symbols of the file that is mapped there."""
-        mapping = _at(image.mappings, address)
+        mapping = mapping_at(image.mappings, address)
         if mapping is None or not mapping.is_file:
             return None
         try:
@@ -195,15 +219,26 @@ class Symbols:
         finally:
             os.close(fd)
 
-    def _bytes(self, process: Process, mapping: Mapping, address: int) -> bytes:
-        count = min(_TEXT_MAX, mapping.end - address)
-        if not mapping.is_file:
-            return _string(process.pid, address, count)
-        fd = open_mapping(process.pid, mapping.start, mapping.end)
-        try:
-            return os.pread(fd, count, address - mapping.start + mapping.offset)
-        finally:
-            os.close(fd)
+
+def _read_file(fd: int) -> _File:
+    with Elf(fd) as elf:
+        big = elf.strings_bytes > _BIG
+        variables = read_variables(fd, _HANDLE) if big else elf.variables(_HANDLE)
+        return _File(elf.build_id(), elf.first_address(), variables)
+
+
+def _name_of_handle(process: Process, image: _Image, handle: int) -> str | None:
+    """The kernel whose stub keeps this handle; its name is in the file."""
+    for stubs in image.stubs:
+        for variable in stubs.file.variables[stubs.handles == handle][:1]:
+            fd = open_mapping(process.pid, stubs.mapping.start, stubs.mapping.end)
+            try:
+                size = min(int(variable["name_size"]), TEXT_MAX)
+                symbol = os.pread(fd, size, int(variable["name_at"]))
+            finally:
+                os.close(fd)
+            return kernel_of_stub(symbol.decode("utf-8", "replace"))
+    return None
 
 
 def kernel_of_stub(symbol: str) -> str | None:
@@ -216,55 +251,27 @@ def kernel_of_stub(symbol: str) -> str | None:
     return stub[prefix:] or None
 
 
-def _read_maps(pid: int) -> Iterator[Mapping]:
-    with open(f"/proc/{pid}/maps", "rb") as file:
-        for _, line in zip(range(_MAPS_MAX), file, strict=False):
-            span, _, offset, _, inode = line.split(maxsplit=5)[:5]
-            start, _, end = span.partition(b"-")
-            yield Mapping(int(start, 16), int(end, 16), int(offset, 16), int(inode))
+def _read_handles(pid: int, stubs: _Stubs) -> None:
+    """What the variables hold that held nothing so far, page by page."""
+    which = np.flatnonzero(stubs.handles == 0)
+    addresses = stubs.addresses(which)
+    order = np.argsort(addresses, kind="stable")
+    which, addresses = which[order], addresses[order]
+    pages = addresses // np.uint64(PAGE)
+    for part in np.split(np.arange(len(pages)), np.flatnonzero(np.diff(pages)) + 1):
+        if len(part):
+            page = int(pages[part[0]]) * PAGE
+            stubs.handles[which[part]] = _words(pid, page, addresses[part] - np.uint64(page))
 
 
-def _at(mappings: list[Mapping], address: int) -> Mapping | None:
-    """The mapping around an address; the kernel tells them in order."""
-    before = bisect_right(mappings, address, key=lambda mapping: mapping.start)
-    mapping = mappings[before - 1] if before else None
-    return mapping if mapping is not None and address < mapping.end else None
-
-
-def _words(pid: int, addresses: Iterable[int]) -> list[tuple[int, int]]:
-    """Words that are there and are not zero, by address."""
-    found = []
-    for page, inside in groupby(sorted(addresses), lambda address: address // _PAGE):
-        try:
-            raw = _memory(pid, page * _PAGE, _PAGE)
-        except (OSError, OverflowError):
-            continue
-        for address in inside:
-            word = raw[address % _PAGE :][:8]
-            if len(word) == 8 and any(word):
-                found.append((address, int.from_bytes(word, "little")))
-    return found
-
-
-def _string(pid: int, address: int, count: int) -> bytes:
-    """Bytes up to the end of a string, page by page, as far as pages are in memory."""
-    found = b""
-    while len(found) < count and b"\0" not in found:
-        at = address + len(found)
-        part = _memory(pid, at, min(count - len(found), _PAGE - at % _PAGE))
-        if not part:
-            break
-        found += part
-    return found
-
-
-def _memory(pid: int, address: int, count: int) -> bytes:
-    """Bytes of one page of a process; nothing where the page is not in memory."""
-    with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
-        file.seek(address // _PAGE * 8)
-        entry = file.read(8)
-    if len(entry) < 8 or not struct.unpack("<Q", entry)[0] & _PRESENT:
-        return b""
-    with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
-        file.seek(address)
-        return file.read(count)
+def _words(pid: int, page: int, inside: Words) -> Words:
+    """Words of one page; 0 where there is none."""
+    try:
+        raw = present(pid, page, PAGE)
+    except (OSError, OverflowError):
+        raw = b""
+    padded = np.frombuffer(raw.ljust(PAGE, b"\0") + bytes(8), np.uint8)
+    at = inside.astype(np.intp)
+    whole = padded[at[:, None] + np.arange(8)].view("<u8").ravel()
+    words: Words = np.where(at <= PAGE - 8, whole, np.uint64(0))
+    return words

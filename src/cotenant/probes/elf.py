@@ -27,6 +27,8 @@ SYMBOL: Final = np.dtype(
 )
 _RELOCATION: Final = np.dtype([("place", "<u8"), ("info", "<u8"), ("addend", "<u8")])
 _RELATIVE: Final = 8
+# A variable: where it lies, and where in the file its name does.
+VARIABLE: Final = np.dtype([("address", "<u8"), ("name_at", "<u8"), ("name_size", "<u4")])
 _FUNCTION: Final = 2
 _X86_64: Final = 62
 _MAX_SYMBOLS: Final = 4_000_000
@@ -41,6 +43,8 @@ _DATAREL_SDATA4: Final = 0x3B
 _MAX_VARIABLES: Final = 100_000
 _MAX_BYTES: Final = 1 << 27
 _MAX_STRINGS: Final = 1 << 26
+_SYMBOLS_AT_ONCE: Final = 1 << 16
+_MAX_NAME: Final = 1 << 16
 _MAX_PLACES: Final = 64  # Of one name among the strings: linkers write each once, or a few times.
 _MAX_CODE: Final = 64
 _MAX_ALIASES: Final = 64
@@ -78,9 +82,10 @@ class _Segment:
 class Elf:
     """An open ELF file: where its functions are, and which build it is."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *, strings_max: int = _MAX_STRINGS) -> None:
         # Read, never mapped: a file that its owner cuts short would kill whoever has it mapped.
         self._fd = fd
+        self._strings_max = strings_max
         self._size = os.fstat(fd).st_size
         if self._size < 64:
             raise BadElf("shorter than an ELF header")
@@ -102,7 +107,7 @@ class Elf:
         """Bytes of the file; BadElf where it has none."""
         if offset < 0 or count < 0 or offset + count > self._size:
             raise BadElf(f"ends before offset {offset:#x}+{count}")
-        if count > _MAX_BYTES:
+        if count > max(_MAX_BYTES, self._strings_max):
             raise BadElf(f"has a part of {count} bytes")
         parts = []
         while count:
@@ -168,7 +173,7 @@ class Elf:
                 if section.type != wanted or section.link >= len(self._sections):
                     continue
                 strings = self._sections[section.link]
-                if strings.size <= _MAX_STRINGS:
+                if strings.size <= self._strings_max:
                     yield section, strings
                     break
 
@@ -212,14 +217,31 @@ class Elf:
 
     def name_at(self, address: int) -> str | None:
         """The function that starts at this address."""
-        for symbols, strings in self._tables():
-            hits = symbols[(symbols["value"] == address) & (symbols["info"] & 15 == _FUNCTION)]
-            for symbol in hits[:_MAX_ALIASES]:
-                start = int(symbol["name"])
-                end = strings.find(b"\0", start, start + 65536)
-                if 0 < start < end:
-                    return strings[start:end].decode("utf-8", "replace")
+        for section in self._sections:
+            if section.type not in (_SECTION_DYNSYM, _SECTION_SYMTAB):
+                continue
+            for symbols in self._symbols_of(section):
+                hits = symbols[(symbols["value"] == address) & (symbols["info"] & 15 == _FUNCTION)]
+                for symbol in hits[:_MAX_ALIASES]:
+                    if name := self._name(section, int(symbol["name"])):
+                        return name
         return None
+
+    def _symbols_of(self, section: _Section) -> Iterable[npt.NDArray[np.void]]:
+        """A table part by part: nothing is too big for it."""
+        count = min(section.size // SYMBOL.itemsize, _MAX_SYMBOLS)
+        for at in range(0, count, _SYMBOLS_AT_ONCE):
+            part = min(_SYMBOLS_AT_ONCE, count - at) * SYMBOL.itemsize
+            yield np.frombuffer(self.bytes_at(section.offset + at * SYMBOL.itemsize, part), SYMBOL)
+
+    def _name(self, section: _Section, start: int) -> str | None:
+        """A name of this table's symbols; None if it is none."""
+        if section.link >= len(self._sections) or not start:
+            return None
+        strings = self._sections[section.link]
+        most = min(_MAX_NAME, strings.size - start, self._size - strings.offset - start)
+        name, end, _ = self.bytes_at(strings.offset + start, max(most, 0)).partition(b"\0")
+        return name.decode("utf-8", "replace") if name and end else None
 
     def function_starts(self) -> npt.NDArray[np.uint64]:
         """Addresses at which a function starts, by the symbols and by the table of unwinding."""
@@ -260,21 +282,30 @@ class Elf:
             found.update(zip(hits["place"].tolist(), hits["addend"].tolist(), strict=True))
         return found
 
-    def variables(self, ending: str) -> dict[int, str]:
-        """Names that end so, by address: variables, however local."""
-        found: dict[int, str] = {}
+    @property
+    def strings_bytes(self) -> int:
+        """How long the names of its symbols are together."""
+        tables = [s for s in self._sections if s.type in (_SECTION_DYNSYM, _SECTION_SYMTAB)]
+        return sum(self._sections[s.link].size for s in tables if s.link < len(self._sections))
+
+    def variables(self, ending: str) -> npt.NDArray[np.void]:
+        """Variables whose names end so, by address, however local."""
+        found = [np.empty(0, VARIABLE)]
         last = ending.encode() + b"\0"
-        for symbols, strings in self._tables():
-            at = strings.find(last)
-            names: dict[int, str] = {}
-            while at >= 0 and len(names) < _MAX_VARIABLES:
-                start = strings.rfind(b"\0", 0, at) + 1
-                names[start] = strings[start : at + len(last) - 1].decode("utf-8", "replace")
-                at = strings.find(last, at + 1)
-            hits = symbols[np.isin(symbols["name"], list(names)) & (symbols["section"] != 0)]
-            for symbol in hits[:_MAX_VARIABLES]:
-                found[int(symbol["value"])] = names[int(symbol["name"])]
-        return found
+        for section, place in self._symbol_sections():
+            strings = self.bytes_at(place.offset, place.size)
+            starts, ends = _ending(strings, last)
+            for symbols in self._symbols_of(section) if len(starts) else ():
+                named = np.minimum(np.searchsorted(starts, symbols["name"]), len(starts) - 1)
+                hit = (starts[named] == symbols["name"]) & (symbols["section"] != 0)
+                part = np.empty(int(hit.sum()), VARIABLE)
+                part["address"] = symbols["value"][hit]
+                part["name_at"] = starts[named[hit]] + np.uint64(place.offset)
+                part["name_size"] = (ends - starts)[named[hit]]
+                found.append(part)
+        every = np.concatenate(found)
+        _, firsts = np.unique(every["address"], return_index=True)
+        return every[firsts][:_MAX_VARIABLES]
 
     def first_address(self) -> int:
         """The address at which the file's first page is loaded, in its own numbering."""
@@ -294,6 +325,19 @@ class Elf:
             if found:
                 return found
         return None
+
+
+def _ending(strings: bytes, last: bytes) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Where strings with this end start and end, in their order."""
+    starts: list[int] = []
+    ends: list[int] = []
+    at = strings.find(last)
+    while at >= 0 and len(starts) < _MAX_VARIABLES:
+        start = strings.rfind(b"\0", max(at - _MAX_NAME, 0), at) + 1
+        starts.append(start)
+        ends.append(at + len(last) - 1)
+        at = strings.find(last, at + 1)
+    return np.array(starts, np.uint64), np.array(ends, np.uint64)
 
 
 def _string_places(strings: bytes, wanted: set[bytes]) -> dict[int, bytes]:

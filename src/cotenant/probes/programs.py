@@ -26,6 +26,9 @@ DEBUG: Final = "COTENANT_DEBUG"
 
 EVENTS_RING_BYTES: Final = 16 << 20
 FACTS_RING_BYTES: Final = 4 << 20
+# Eight ranks that load a library of 24,000 kernels at once, while nobody reads for 50 ms.
+NAMES_RING_BYTES: Final = 16 << 20
+UNREAD_RING_BYTES: Final = 8 << 20
 
 # Values that programs are compiled against when they are loaded; each object takes those it has.
 Constants = Mapping[str, int]
@@ -100,7 +103,13 @@ def load_object(
 ) -> None:
     """Some programs of one object, sharing the maps that are loaded already."""
     shared = dict(into.maps)
-    room = {"events": sizes.events_bytes, "facts": sizes.facts_bytes, "births": sizes.facts_bytes}
+    room = {
+        "events": sizes.events_bytes,
+        "facts": sizes.facts_bytes,
+        "births": sizes.facts_bytes,
+        "names": NAMES_RING_BYTES,
+        "unread": UNREAD_RING_BYTES,
+    }
     try:
         loaded, maps = load(
             path=str(OBJECTS / f"{stem}.bpf.o"),

@@ -105,3 +105,12 @@ TOTAL_KEY: Final = np.dtype(
         "itemsize": 24,
     }
 )
+
+UNREAD: Final = np.dtype(
+    {
+        "names": ['process_start_ns', 'handle', 'address', 'pid', 'reserved'],
+        "formats": ['<u8', '<u8', '<u8', '<u4', '<u4'],
+        "offsets": [0, 8, 16, 24, 28],
+        "itemsize": 32,
+    }
+)

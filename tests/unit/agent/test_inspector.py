@@ -6,6 +6,7 @@ import queue
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cotenant.agent import inspector
@@ -15,6 +16,7 @@ from cotenant.agent.inspector import Driver, Inspector, look_at_files
 from cotenant.agent.mounts import library_path
 from cotenant.agent.process import Process
 from cotenant.agent.turns import PassedOver
+from cotenant.schema.layouts import UNREAD
 
 FIRST = "GPU-11111111-2222-3333-4444-555555555555"
 SECOND = "GPU-66666666-7777-8888-9999-000000000000"
@@ -94,7 +96,7 @@ def answers(question: dict[str, Any], symbols: Any) -> list[dict[str, Any]]:
     asked = Inspector(told.put, PassedOver())
     asked._symbols = symbols
     asked.start()
-    empty: dict[str, Any] = {"devices": [], "kernels": [], "texts": []}
+    empty: dict[str, Any] = {"devices": [], "kernels": []}
     asked.ask({"number": 5, **empty, **question})
     asked.ask({"number": 7, **empty})
     found = []
@@ -109,8 +111,8 @@ class LongTexts:
     def next_question(self) -> None:
         pass
 
-    def text(self, process: Process, address: int) -> str:
-        return "\N{REPLACEMENT CHARACTER}" * 20_000
+    def texts(self, process: Process, addresses: list[int]) -> list[str]:
+        return ["\N{REPLACEMENT CHARACTER}" * 20_000] * len(addresses)
 
     def kernel(self, nameless: Any) -> tuple[str, bool]:
         if nameless.handle == 13:
@@ -119,10 +121,8 @@ class LongTexts:
 
 
 def test_long_answers_come_in_messages_that_each_can_be_sent() -> None:
-    texts = [[101, 7, handle, 0x1000] for handle in range(23)]
     kernels = [[101, 7, handle, 0] for handle in range(12)]
-    found = answers({"texts": texts, "kernels": kernels}, LongTexts())
-    assert [text[2] for message in found for text in message["texts"]] == list(range(23))
+    found = answers({"kernels": kernels}, LongTexts())
     assert [kernel[2] for message in found for kernel in message["kernels"]] == list(range(12))
     assert max(len(json.dumps(message)) for message in found) < 1 << 18
     numbers = [message["number"] for message in found]
@@ -151,7 +151,7 @@ def test_the_inspector_ends_when_the_recorder_is_gone() -> None:
 
     asked = Inspector(tell, PassedOver())
     asked.start()
-    asked.ask({"number": 1, "devices": [], "kernels": [], "texts": []})
+    asked.ask({"number": 1, "devices": [], "kernels": []})
     asked._thread.join(timeout=20)
     assert not asked._thread.is_alive()
 
@@ -184,15 +184,44 @@ def test_the_files_of_another_process_with_the_same_number_tell_nothing(tmp_path
     assert (itself["mps"], earlier["mps"]) == (True, False)
 
 
+def unread(*handles: int) -> Any:
+    """Handles whose names are somewhere."""
+    found = np.zeros(len(handles), UNREAD)
+    found["handle"], found["address"] = handles, np.array(handles) + 0x1000
+    return found
+
+
+class Addresses(LongTexts):
+    """A tenant whose strings are called after where they lie."""
+
+    def texts(self, process: Process, addresses: list[int]) -> list[str]:
+        return [f"at_{address:x}" for address in addresses]
+
+
+def test_a_name_that_waits_for_its_turn_is_read_when_its_kernel_is_launched() -> None:
+    told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    asked = Inspector(told.put, PassedOver())
+    asked._symbols = Addresses()  # type: ignore[assignment]
+    process = Process(101, 7)
+    asked.ask({"number": 3, "devices": [], "kernels": [[*process, 0, 0x21], [*process, 0x22, 9]]})
+    asked.ask_texts("calm", process, unread(0x20, 0x21, 0x22))
+    asked.start()
+    assert told.get(timeout=20)["kernels"] == [
+        [*process, 0, 0x21, "at_1021", True],
+        [*process, 0x22, 9, "at_1022", True],
+    ]
+
+
 def test_texts_of_one_tenant_keep_nobody_waiting_and_are_bounded(monkeypatch) -> None:
     monkeypatch.setattr(inspector, "_TEXTS_MAX", 1009)
+    monkeypatch.setattr(inspector, "_TEXTS_AT_ONCE", 512)
     told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     passed_over = PassedOver()
     asked = Inspector(told.put, passed_over)
     asked._symbols = LongTexts()  # type: ignore[assignment]
-    for number in range(1013):
-        asked.ask_text("storm", Process(101, 7), number, 0x1000)
-    asked.ask_text("calm", Process(103, 7), 5, 0x1000)
+    for numbers in (range(700), range(700, 1013)):
+        asked.ask_texts("storm", Process(101, 7), unread(*numbers))
+    asked.ask_texts("calm", Process(103, 7), unread(5))
     asked.start()
     texts: list[tuple[int, int]] = []
     while len(texts) < 1009 + 1:
