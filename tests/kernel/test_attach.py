@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -309,6 +310,35 @@ say(results=results)
         "launches: 0 seen at the runtime, 0 of them at the driver too, 11 at the driver alone"
         in told
     )
+
+
+def test_a_library_in_an_environment_that_its_process_names_is_probed_before_it_is_mapped(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    if _has_driver():
+        pytest.skip("this machine has a driver; the calls would succeed")
+    place = tmp_path / "of" / "somebody" / "lib/python3.12/site-packages/nvidia/cu13/lib"
+    place.mkdir(parents=True)
+    library = shutil.copy(wheel(*WHEELS["cudart13"][:2]), place)
+    text = f"""
+say(ready=1)
+wait()
+runtime = ctypes.CDLL({str(library)!r})
+say(results=[runtime.cudaMalloc(byref(c_uint64()), c_uint64(1009)) for _ in range(17)])
+"""
+    with record(store) as recording:
+        script = Script(cgroups(), text, VIRTUAL_ENV=str(tmp_path / "of" / "somebody"))
+        script.heard()
+        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        script.go_on()
+        said = script.heard()
+        script.end()
+    rows = recording.sql(f"select result from cuda_events where pid = {script.pid}")
+    assert [row["result"] for row in rows] == said["results"]
+    assert len(rows) == 17
+    (session,) = recording.sql("select libraries from sessions")
+    (mine,) = [lib for lib in json.loads(session["libraries"]) if lib["path"] == str(library)]
+    assert mine["gap_ns"] is None
 
 
 def test_each_recording_has_every_call_of_a_real_runtime_also_on_a_busy_machine() -> None:

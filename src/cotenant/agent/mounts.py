@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,9 @@ _NO_FILES = frozenset(
 # Of what a tenant has mounted: anybody may have a namespace of his own, and mount in it at will.
 _TABLE_BYTES_MAX: Final = 1 << 20
 _MOUNTS_MAX: Final = 256
+_TOLD_MAX: Final = 64
+_PROGRAM_MAX: Final = 4096
+_PREFIX_VARIABLES: Final = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME", "PYTHONUSERBASE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +131,39 @@ def mount_namespace(pid: int | str = "self") -> int:
     return os.stat(f"/proc/{pid}/ns/mnt").st_ino
 
 
+def python_places(pid: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Prefixes of Python, and directories of packages, that the process was started with.
+
+    All of it is the tenant's word: it leads nowhere but to files below his own root.
+    """
+    prefixes: dict[str, None] = {}
+    packages: tuple[str, ...] = ()
+    for entry in environment(pid):
+        name, _, value = os.fsdecode(entry).partition("=")
+        if name in _PREFIX_VARIABLES:
+            prefixes |= dict.fromkeys([value])
+        elif name == "PATH":
+            prefixes |= dict.fromkeys(map(_above_bin, value.split(":")))
+        elif name == "PYTHONPATH":
+            packages = _absolute(value.split(":"))
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        program = os.fsdecode(file.read(_PROGRAM_MAX).split(b"\0")[0])
+    return _absolute([_above_bin(os.path.dirname(program)), *prefixes]), packages
+
+
+def _above_bin(directory: str) -> str:
+    """The prefix of a directory of programs; nothing if it is none."""
+    return os.path.dirname(directory.rstrip("/")) if directory.rstrip("/").endswith("/bin") else ""
+
+
+def _absolute(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(path.rstrip("/") for path in paths if path.startswith("/"))[:_TOLD_MAX]
+
+
 def library_path(pid: int) -> tuple[str, ...]:
     """Directories that the process was told to search first."""
     for entry in environment(pid):
         if entry.startswith(b"LD_LIBRARY_PATH="):
             found = os.fsdecode(entry.removeprefix(b"LD_LIBRARY_PATH=")).split(":")
-            return tuple(path.rstrip("/") for path in found if path.startswith("/"))[:64]
+            return _absolute(found)
     return ()

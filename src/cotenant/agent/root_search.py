@@ -19,6 +19,7 @@ from cotenant.agent.mounts import (
     mount_points,
     mount_table,
     mounted,
+    python_places,
 )
 from cotenant.agent.search import Search
 from cotenant.agent.turns import OURS, PassedOver
@@ -86,7 +87,7 @@ class RootSearch:
         """The usual directories of the host."""
         root = open_root(os.getpid())
         try:
-            yield from self._consider(root, Search(root).usual(), OURS, host=True)
+            yield from self._consider(root, Search(root).everywhere(), OURS, host=True)
         finally:
             os.close(root)
 
@@ -99,27 +100,46 @@ class RootSearch:
         mount keeps whoever mounted it from unmounting it.
         """
         namespace = mount_namespace(pid)
-        if namespace == self._home:
-            return
         root = open_root(pid)
         try:
             about = os.fstat(root)
             here = (namespace, about.st_dev, about.st_ino)
             search = Search(root)
+            if namespace == self._home:
+                yield from self._told(pid, root, here, search, tenant)
+                self._count("files", tenant, search.left)
+                return
             new = self._new_mounts(pid, here, tenant)
             for mount in new:
                 # Where the tenant would find them: a path that he wrote leads nowhere else.
                 yield from self._layers(root, mount.layers, tenant)
-            told = [path for path in library_path(pid) if self.looked.add((here, "ld", path))]
-            yield from self._consider(root, search.within(told), tenant)
+            yield from self._told(pid, root, here, search, tenant)
             for mount in new:
                 if not mount.layers:
                     yield from self._consider(root, search.usual(mount.point), tenant)
             if here[1:] != self._home_root and self.looked.add((here, "at", "/")):
-                yield from self._consider(root, search.usual(), tenant)
+                yield from self._consider(root, search.everywhere(), tenant)
+            # A volume full of data must not use up what the root needs.
+            for mount in new:
+                if not mount.layers:
+                    yield from self._consider(root, search.environments(mount.point), tenant)
             self._count("files", tenant, search.left)
         finally:
             os.close(root)
+
+    def _told(
+        self, pid: int, root: int, here: tuple[int, ...], search: Search, tenant: str
+    ) -> Steps:
+        """Where the process itself was told to look: its libraries, its Python's."""
+        prefixes, packages = python_places(pid)
+        for sort, paths, places in (
+            ("ld", library_path(pid), lambda path: (path,)),
+            ("prefix", prefixes, search.python),
+            ("packages", packages, search.packages),
+        ):
+            for path in paths:
+                if self.looked.add((here, sort, path)):
+                    yield from self._consider(root, search.within(places(path)), tenant)
 
     def _new_mounts(self, pid: int, here: tuple[int, ...], tenant: str) -> list[Mounted]:
         table = mount_table(pid)
@@ -147,7 +167,7 @@ class RootSearch:
                 about = os.fstat(place)
                 if self.looked.add(("layer", about.st_dev, about.st_ino)):
                     search = Search(place)
-                    yield from self._consider(place, search.usual(), tenant)
+                    yield from self._consider(place, search.everywhere(), tenant)
                     self._count("files", tenant, search.left)
             finally:
                 os.close(place)

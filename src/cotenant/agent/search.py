@@ -1,7 +1,8 @@
 """Where libraries lie in a file system that nobody has used yet.
 
 A container's libraries are probed when its root is mounted, before its first process runs, so
-that its first call is seen. The search is bounded: a few directories, by file name.
+that its first call is seen. The search is bounded: so many directories, by file name. First come
+those of the system, then environments of Python where people make them.
 """
 
 import os
@@ -28,15 +29,15 @@ _DIRECTORIES: Final = (
     "/usr/local/cuda/compat",
     "/opt/conda/lib",
 )
-# Below these, one directory per Python version holds packages that bring libraries along.
-_PYTHON_PARENTS: Final = (
-    "/usr/lib",
-    "/usr/local/lib",
-    "/opt/conda/lib",
-    "/opt/venv/lib",
-    "/venv/lib",
-)
+# Below lib in these, one directory per Python version holds packages that bring libraries along.
+_PREFIXES: Final = ("/usr", "/usr/local", "/opt/conda", "/opt/venv", "/venv")
 _PACKAGES: Final = ("dist-packages", "site-packages")
+# In these, and in what lies in them, people make environments of their own.
+_WORK: Final = ("/app", "/workspace", "/opt", "/srv", "/root")
+_HOMES: Final = "/home"
+_ENVIRONMENTS: Final = (".venv", "venv", "env", ".local")
+# Of many directories side by side, those that are called so come first.
+_LIKELY: Final = re.compile(r"venv|env|conda|mamba|forge|python|torch|cuda|^app|^\.local$", re.I)
 _ENTRIES_MAX: Final = 100_000
 _DIRECTORY_MAX: Final = 20_000
 _FILES_MAX: Final = 256
@@ -66,8 +67,16 @@ class Search:
             return
         yield from self.within(prefix + directory for directory in _DIRECTORIES)
         yield from self.within(self._own_directories(prefix))
-        if not prefix:
-            yield from self.within(self._python_directories())
+
+    def environments(self, prefix: str = "") -> Iterator[str]:
+        """Those that packages of Python brought along, wherever people install them."""
+        for place in self._environments_below(prefix):
+            yield from self.within(self.python(place))
+
+    def everywhere(self) -> Iterator[str]:
+        """Both."""
+        yield from self.usual()
+        yield from self.environments()
 
     def within(self, directories: Iterable[str]) -> Iterator[str]:
         """Those in these directories, or at these paths."""
@@ -110,16 +119,45 @@ class Search:
             self._entries -= len(names)
         return names
 
-    def _python_directories(self) -> Iterator[str]:
-        for parent in _PYTHON_PARENTS:
+    def python(self, prefix: str) -> Iterator[str]:
+        """Where an installation or environment of Python has libraries."""
+        yield f"{prefix}/lib"
+        for parent in (f"{prefix}/lib", f"{prefix}/lib64"):
             for version in self._list(parent):
-                if not version.startswith("python3"):
-                    continue
-                for packages in _PACKAGES:
-                    base = f"{parent}/{version}/{packages}"
-                    yield f"{base}/torch/lib"
-                    for vendor in self._list(f"{base}/nvidia"):
-                        yield f"{base}/nvidia/{vendor}/lib"
+                if version.startswith("python3"):
+                    for packages in _PACKAGES:
+                        yield from self.packages(f"{parent}/{version}/{packages}")
+
+    def packages(self, directory: str) -> Iterator[str]:
+        """Where packages in a directory have libraries."""
+        yield f"{directory}/torch/lib"
+        for vendor in self._list(f"{directory}/nvidia"):
+            yield f"{directory}/nvidia/{vendor}/lib"
+
+    def _environments_below(self, prefix: str) -> Iterator[str]:
+        """Prefixes of Python: the system's, and those that people made where they work."""
+        if prefix:
+            yield from self._around(prefix)
+            return
+        yield from _PREFIXES
+        homes = [f"{_HOMES}/{name}" for name in self._list(_HOMES)[:_OWN_MAX]]
+        for place in (*_WORK, *homes):
+            yield from self._around(place)
+
+    def _around(self, place: str) -> Iterator[str]:
+        """Environments in a directory and in those in it."""
+        names = self._list(place)
+        yield from self._environments_in(place, names)
+        for name in sorted(names, key=lambda name: not _LIKELY.search(name))[:_OWN_MAX]:
+            below = f"{place}/{name}"
+            yield from self._environments_in(below, self._list(below))
+
+    def _environments_in(self, place: str, names: list[str]) -> Iterator[str]:
+        if "lib" in names or "lib64" in names:
+            yield place
+        yield from (f"{place}/{name}" for name in _ENVIRONMENTS if name in names)
+        if "envs" in names:
+            yield from (f"{place}/envs/{name}" for name in self._list(f"{place}/envs")[:_OWN_MAX])
 
     def _own_directories(self, prefix: str) -> Iterator[str]:
         """Software that brings its own place along."""
@@ -130,4 +168,4 @@ class Search:
 
 def find_libraries(root: int) -> Iterator[str]:
     """Paths below ``root`` that look like libraries of ours."""
-    return Search(root).usual()
+    return Search(root).everywhere()

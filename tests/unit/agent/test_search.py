@@ -1,5 +1,6 @@
 """Where libraries are looked for, and how far a search goes."""
 
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cotenant.agent import root_search, search
+from cotenant.agent import mounts, root_search, search
 from cotenant.agent.root_search import RootSearch
 from cotenant.agent.search import Search
 from cotenant.agent.turns import PassedOver
@@ -44,7 +45,7 @@ def test_the_usual_places_are_searched_the_driver_first(root: int, tmp_path: Pat
     add(tmp_path / PLACE, "libnccl.so.2", "libcuda.so.1", "libc.so.6")
     add(tmp_path / "opt/mine/lib", "libcudart.so.12")
     add(tmp_path / "usr/lib/python3/dist-packages/torch/lib", "libtorch_cuda.so")
-    assert list(Search(root).usual()) == [
+    assert list(Search(root).everywhere()) == [
         f"/{PLACE}/libcuda.so.1",
         f"/{PLACE}/libnccl.so.2",
         "/opt/mine/lib/libcudart.so.12",
@@ -93,6 +94,7 @@ def test_what_a_process_has_mounted_is_searched_once(
     read = []
     monkeypatch.setattr(root_search, "mount_table", lambda pid: read.append(pid) or table)
     monkeypatch.setattr(root_search, "library_path", lambda _: ())
+    monkeypatch.setattr(root_search, "python_places", lambda _: ((), ()))
     found = Considered()
     roots = RootSearch(found, lambda _: None, PassedOver())  # type: ignore[arg-type]
     assert list(roots.process(os.getpid(), "tenant")) == []  # As the host, it has nothing new.
@@ -101,3 +103,71 @@ def test_what_a_process_has_mounted_is_searched_once(
         list(roots.process(os.getpid(), "tenant"))
     assert found.paths == [f"{tmp_path}/{PLACE}/libcuda.so.1"]
     assert read == [os.getpid()] * 3
+
+
+INSTALLED = (
+    "/usr/lib/python3/dist-packages",
+    "/usr/local/lib/python3.12/site-packages",
+    "/opt/conda/lib/python3.11/site-packages",
+    "/opt/conda/envs/train/lib/python3.10/site-packages",
+    "/opt/miniforge3/envs/a/lib/python3.13/site-packages",
+    "/opt/mine/venv/lib64/python3.9/site-packages",
+    "/app/.venv/lib/python3.12/site-packages",
+    "/app/service/venv/lib/python3.12/site-packages",
+    "/workspace/env/lib/python3.12/site-packages",
+    "/srv/model/lib/python3.12/site-packages",
+    "/root/.local/lib/python3.12/site-packages",
+    "/root/.conda/envs/b/lib/python3.12/site-packages",
+    "/root/miniconda3/lib/python3.12/site-packages",
+    "/home/ada/.local/lib/python3.12/site-packages",
+    "/home/ada/project/.venv/lib/python3.12/site-packages",
+    "/home/eve/miniconda3/envs/c/lib/python3.12/site-packages",
+    "/home/eve/venvs/venv/lib/python3.12/site-packages",
+)
+
+
+@pytest.mark.parametrize("place", INSTALLED)
+def test_what_a_package_brought_is_found_wherever_people_install(
+    place: str, root: int, tmp_path: Path
+) -> None:
+    add(tmp_path / place[1:] / "nvidia/cuda_runtime/lib", "libcudart.so.12")
+    add(tmp_path / place[1:] / "nvidia/cu13/lib", "libcudart.so.13")
+    wanted = [f"{place}/nvidia/{part}/libcudart.so.{n}" for part, n in
+              (("cu13/lib", 13), ("cuda_runtime/lib", 12))]  # fmt: skip
+    assert sorted(Search(root).everywhere()) == wanted
+
+
+def test_a_volume_is_searched_for_environments_of_its_own(root: int, tmp_path: Path) -> None:
+    add(tmp_path / "data/jobs/venv/lib/python3.12/site-packages/torch/lib", "libnccl.so.2")
+    assert list(Search(root).environments("/data")) == [
+        "/data/jobs/venv/lib/python3.12/site-packages/torch/lib/libnccl.so.2"
+    ]
+
+
+def test_a_place_with_directories_without_end_is_searched_so_far(root: int, tmp_path: Path) -> None:
+    for number in range(97):
+        (tmp_path / f"app/{number}").mkdir(parents=True)
+    place = "app/my-venv-1/lib/python3.12/site-packages/nvidia/nccl/lib"
+    add(tmp_path / place, "libnccl.so.2")
+    # What looks like an environment by its name comes before the others.
+    assert list(Search(root).everywhere()) == [f"/{place}/libnccl.so.2"]
+
+
+def test_a_process_tells_where_its_python_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = "/data/venv/bin/python3 -c pass"
+    environment = {
+        "PATH": "/usr/local/bin:/conda/envs/x/bin/:relative/bin:/sbin:",
+        "VIRTUAL_ENV": "/data/other",
+        "PYTHONPATH": "/shared/packages:relative:",
+        "PYTHONUSERBASE": "../up",
+    }
+    monkeypatch.setattr(
+        mounts, "environment", lambda _: [f"{k}={v}".encode() for k, v in environment.items()]
+    )
+    monkeypatch.setattr("builtins.open", lambda *_: io.BytesIO(command.replace(" ", "\0").encode()))
+    assert mounts.python_places(7) == (
+        ("/data/venv", "/usr/local", "/conda/envs/x", "/data/other"),
+        ("/shared/packages",),
+    )
+    environment["PATH"] = ":".join(f"/{number}/bin" for number in range(1009))
+    assert len(mounts.python_places(7)[0]) == 64
