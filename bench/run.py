@@ -50,6 +50,7 @@ SCRIPTS = (
     Script("kills", ("--kills", "100"), ("--kills", "7")),
     Script("page"),
     Script("rounds", ("--rounds", "200"), ("--rounds", "10")),
+    Script("torch_names"),
 )
 
 

@@ -221,7 +221,8 @@ class Elf:
             if section.type not in (_SECTION_DYNSYM, _SECTION_SYMTAB):
                 continue
             for symbols in self._symbols_of(section):
-                hits = symbols[(symbols["value"] == address) & (symbols["info"] & 15 == _FUNCTION)]
+                defined = (symbols["info"] & 15 == _FUNCTION) & (symbols["section"] != 0)
+                hits = symbols[(symbols["value"] == address) & defined]
                 for symbol in hits[:_MAX_ALIASES]:
                     if name := self._name(section, int(symbol["name"])):
                         return name
@@ -309,8 +310,7 @@ class Elf:
 
     def first_address(self) -> int:
         """The address at which the file's first page is loaded, in its own numbering."""
-        loads = [s.address - s.offset for s in self._segments if s.type == 1]
-        return min(loads, default=0)
+        return self.address_of(0) or 0
 
     def build_id(self) -> str | None:
         """The build's fingerprint, as the linker wrote it."""

@@ -17,6 +17,7 @@ from cotenant.probes.elf import BadElf, Elf
 from cotenant.probes.library import plan
 from cotenant.probes.sites import choose_site
 from cotenant.probes.tables import FUNCTIONS
+from tests.kernel.every import compile_c
 
 ROUNDS = 400
 
@@ -51,6 +52,26 @@ def exercise(fd: int) -> None:
         for extent in elf.extents(["cuLaunchKernel", "cuInit"]).values():
             choose_site(elf, extent, stepped=True)
             choose_site(elf, extent, stepped=True, beyond=13)
+
+
+def test_what_a_file_does_not_define_is_the_name_of_no_address(tmp_path: Path) -> None:
+    source = tmp_path / "uses.c"
+    source.write_text('int puts(const char *); int here(void) { return puts(""); }')
+    library = compile_c(tmp_path / "libuses.so", source, "-shared", "-fPIC")
+    with library.open("rb") as file, Elf(file.fileno()) as elf:
+        assert elf.name_at(0) is None
+        (at,) = [start for start in elf.function_starts().tolist() if elf.name_at(start) == "here"]
+    assert at
+
+
+def test_the_first_page_is_where_it_is_though_a_tool_has_moved_others(good: bytes) -> None:
+    moved = bytearray(good)
+    table, count = struct.unpack_from("<Q", good, 32)[0], struct.unpack_from("<H", good, 56)[0]
+    loads = [at for at in range(table, table + 56 * count, 56) if good[at] == 1]
+    # As patchelf does in wheels: a part is loaded at an address below its place in the file.
+    struct.pack_into("<Q", moved, loads[-1] + 8, 1 << 30)
+    with opened(bytes(moved)) as fd, Elf(fd) as elf:
+        assert elf.first_address() == 0
 
 
 def test_a_good_file_is_planned(good: bytes) -> None:
