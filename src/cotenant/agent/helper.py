@@ -182,8 +182,9 @@ class Helper:
         )
         if self._hooks.refused:
             self._tell({"type": "hooks", "refused": self._hooks.refused})
-        if self._functions and not self._trial:
+        if not self._trial:
             self._try_out()
+        if self._functions and not self._trial:
             self._discovery.start()
             self._discovery.scan()
         self._naming.start()

@@ -37,9 +37,9 @@ from cotenant.agent.session import SessionRow
 from cotenant.agent.settings import Settings, choose_hierarchy, for_helper, store_group
 from cotenant.agent.throttle import Throttle
 from cotenant.agent.totals import Totals
-from cotenant.agent.trial import run_trial
+from cotenant.agent.trial import try_out
 from cotenant.agent.upkeep import Upkeep
-from cotenant.errors import CotenantError, Unsupported
+from cotenant.errors import CotenantError
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.names import Names
 from cotenant.identity.walk import mounts, survey
@@ -169,8 +169,7 @@ class Recorder:
             )
             demangle.start()  # Without rights, as we are by now.
             self._drain.start()
-            if {"cuda", "nccl"} & set(self._settings.events):
-                self._try_out()
+            self.notices.extend(try_out(self._helper, self._drain, excluding=bool(exclude)))
             self._helper.ready()
             self._notices.hear(self._helper.messages)
             self._sample_clock()
@@ -183,16 +182,6 @@ class Recorder:
             self._helper.kill()
             self._writer.close()
             raise
-
-    def _try_out(self) -> None:
-        """See a call of our own come out of the drain."""
-        families = self._helper.trial()
-        missed = run_trial(self._drain, families)
-        # Where we are among those that are left alone, so is our call.
-        if missed and not self._settings.config.exclude:
-            raise Unsupported(missed)
-        self.notices.extend([missed] if missed else [])
-        self._helper.ask({"type": "tried"})
 
     def _makers(self) -> dict[str, Maker]:
         return {

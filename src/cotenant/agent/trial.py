@@ -13,6 +13,8 @@ from typing import Final
 from cotenant._native import OBJECTS, probe_here
 from cotenant.agent.batch import Batch
 from cotenant.agent.drain import Drain, Rows
+from cotenant.agent.helper_process import HelperProcess
+from cotenant.errors import Unsupported
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Placed
 from cotenant.probes.elf import Elf
@@ -57,6 +59,18 @@ class TrialProbe:
             keys, _ = syscalls.map_items(self._maps[name], key_size, value_size)
             for at in range(0, len(keys), key_size):
                 syscalls.map_delete(self._maps[name], keys[at : at + key_size])
+
+
+def try_out(helper: HelperProcess, drain: Drain, *, excluding: bool) -> list[str]:
+    """See a call of our own come out of the drain; what to say if it did not.
+
+    Where some are left alone, we may be among them.
+    """
+    missed = run_trial(drain, helper.trial())
+    if missed and not excluding:
+        raise Unsupported(missed)
+    helper.ask({"type": "tried"})
+    return [missed] if missed else []
 
 
 def run_trial(drain: Drain, families: Iterable[str], seconds: float = _SECONDS) -> str | None:

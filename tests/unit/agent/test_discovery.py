@@ -5,6 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -133,8 +134,13 @@ class Unused:
     def __init__(self) -> None:
         self.considered: list[int] = []
 
+        self.unsure = SimpleNamespace(knows=lambda _: False)
+
     def probed(self, inode: Inode) -> object | None:
         return None
+
+    def changed(self, *_: object, **__: object) -> bool:
+        return False
 
     def sweep(self, mapped: set[Inode], *, linger_ns: int) -> set[Inode]:
         return {self.inode} - mapped
@@ -145,7 +151,7 @@ def test_a_library_that_is_mapped_while_the_sweep_lets_it_go_is_probed_again(
 ) -> None:
     libraries = Unused()
     discovery = Discovery(libraries, -1, fail, PassedOver())  # type: ignore[arg-type]
-    event = Mapped(7, 4096, 8192, 0, "/app/libcudart.so.12", b"known")
+    event = Mapped(7, 4096, 8192, 0, "/app/libcudart.so.12", writable=False, key=b"known" * 8)
     discovery._seen.add(event.key)  # It is probed: nothing is to be done for who maps it.
     now = np.zeros(1, MAPPING)
     now["pid"], now["start"], now["end"], now["device"], now["inode"] = 7, 4096, 8192, 1, 41
