@@ -293,6 +293,9 @@ class Discovery:
             delay = _LOOK_AGAIN_S[again.attempt] - _LOOK_AGAIN_S[look.attempt]
             due = time.monotonic() + delay
             heapq.heappush(self._later, (due, next(self._order), tenant, again))
+        else:
+            # Who runs that long may go on. What is mapped meanwhile goes before what may be.
+            self._put(tenant, self._roots.job(look.pid, tenant), "files", urgent=False)
 
     def _follow(self, tenant: str, item: Mapped) -> None:
         """Look at a file that was mapped, once.

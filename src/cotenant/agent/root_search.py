@@ -100,15 +100,13 @@ class RootSearch:
         mount keeps whoever mounted it from unmounting it.
         """
         namespace = mount_namespace(pid)
+        if namespace == self._home:
+            return
         root = open_root(pid)
         try:
             about = os.fstat(root)
             here = (namespace, about.st_dev, about.st_ino)
             search = Search(root)
-            if namespace == self._home:
-                yield from self._told(pid, root, here, search, tenant)
-                self._count("files", tenant, search.left)
-                return
             new = self._new_mounts(pid, here, tenant)
             for mount in new:
                 # Where the tenant would find them: a path that he wrote leads nowhere else.
@@ -123,6 +121,18 @@ class RootSearch:
             for mount in new:
                 if not mount.layers:
                     yield from self._consider(root, search.environments(mount.point), tenant)
+            self._count("files", tenant, search.left)
+        finally:
+            os.close(root)
+
+    def job(self, pid: int, tenant: str) -> Steps:
+        """What a process in the host's own root was told; it has run for a while."""
+        if mount_namespace(pid) != self._home:
+            return
+        root = open_root(pid)
+        try:
+            search = Search(root)
+            yield from self._told(pid, root, self._home_root, search, tenant)
             self._count("files", tenant, search.left)
         finally:
             os.close(root)
