@@ -26,6 +26,7 @@ class Cell:
 
 
 AS_IT_COMES: Final = "as it comes"
+STORM: Final = "storm"
 _RECORD: Final = ("record",)
 
 
@@ -73,6 +74,6 @@ def storms(seconds: float) -> Iterator[Cell]:
     for preempt, method, cpus, length in runs:
         job = {"storm_s": length, "options": ["--attach", method]}
         yield Cell(
-            newest, f"storm by {method}, preempt={preempt}, {cpus} CPU", ("storm",),
+            newest, f"{STORM} by {method}, preempt={preempt}, {cpus} CPU", ("storm",),
             f"preempt={preempt}", cpus, job, length + 900,
         )  # fmt: skip

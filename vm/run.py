@@ -1,6 +1,6 @@
 """Boot other kernels and see whether the recorder is exact there: ``make kernels``.
 
-usage: run.py [--quick] [--storms SECONDS] [--only TEXT] [--keep FILE]
+usage: run.py [--quick] [--storms SECONDS] [--only TEXT]
 """
 
 import argparse
@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 
-from vm import BUILD, ROOT, cells, initramfs, machine, packages, report, root
+from vm import BUILD, cells, initramfs, machine, packages, report, root
 from vm.catalog import Kernel
 from vm.verdict import Verdict, judge
 
@@ -76,15 +75,18 @@ def main() -> int:
     else:
         chosen = cells.quick() if args.quick else cells.matrix()
     wanted = [cell for cell in chosen if args.only in cell.name]
-    verdicts = list(_run(wanted))
+    verdicts = []
+    for verdict in _run(wanted):
+        verdicts.append(verdict)
+        # One by one: a run that is interrupted has not run for nothing.
+        if not args.quick:
+            report.keep(verdict)
     bad = [verdict for verdict in verdicts if not verdict.good]
     minutes = (time.monotonic() - began) / 60
     print(f"{len(verdicts) - len(bad)} passed, {len(bad)} failed")
     print(f"kernels: {minutes:.0f} minutes", file=sys.stderr)
-    if not args.quick and not args.only:
-        name = "storms" if args.storms else "matrix"
-        report.keep(name, [asdict(verdict) for verdict in verdicts])
-        report.write(ROOT / "docs/kernels.md")
+    if not args.quick:
+        report.PAGE.write_text(report.page())
     return 1 if bad or not verdicts else 0
 
 
