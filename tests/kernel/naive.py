@@ -98,7 +98,7 @@ def hidden_by_init(directory: Path, cgroup: Cgroup) -> Iterator[Callable[[], int
         wanted = struct.pack("IIII", loaded["naive_sockets"], at, ATTACH_SOCKETS, 0)
         links = [
             syscalls.attach_tracepoint(loaded["naive_switch"]),
-            syscalls._bpf(LINK_CREATE, wanted, "attach to a cgroup's sockets"),
+            syscalls.bpf(LINK_CREATE, wanted, "attach to a cgroup's sockets"),
         ]
 
         def hidden() -> int:

@@ -165,9 +165,10 @@ import sys
 from cotenant.probes import hooks, kernel
 hooks.hooks_of = lambda family: (*kernel.hooks_of(family), kernel.Hook(family, "no_such", "x", "x"))
 from cotenant.probes.attach import Method
+from cotenant.probes.perf import Ticks
 from cotenant.probes.programs import Programs, Sizes
 programs = Programs(Method.PAIR)
-placed = hooks.place(programs, [kernel.KernelFamily.TCP], Sizes(4096, 4096), {})
+placed = hooks.place(programs, [kernel.KernelFamily.TCP], Sizes(4096, 4096), {}, Ticks())
 print(len(placed.links), placed.refused)
 """
     done = subprocess.run(
