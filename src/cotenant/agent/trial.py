@@ -28,7 +28,7 @@ FUNCTIONS: Final = (
     Function(1021, Library.CUDA, _SITE, op="sync", family=Family.CUDA, flags=Flag.OPERATION),
     Function(1022, Library.NCCL, _SITE, op="AllReduce", family=Family.NCCL, flags=Flag.OPERATION),
 )
-_SECONDS: Final = 10.0
+_SECONDS: Final = 60.0  # On an emulated CPU it takes a while.
 _PAUSE_S: Final = 0.01
 
 
