@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cotenant.probes.ucx import HOOKED
+from tests.drivers import real_drivers
 from tests.kernel.conftest import SIM, Cgroup, Recording, record
-from tests.kernel.drivers import real_drivers
 from tests.kernel.patcher import ANSWER, patcher
 from tests.kernel.script import Script
 

@@ -14,6 +14,7 @@ from cotenant.probes.library import Plan, plan
 from cotenant.probes.sites import Kind, Stepping
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.probes.ucx import HOOKED
+from tests.drivers import PACKAGES, real_driver, real_drivers
 from tests.kernel.beginnings import (
     BEGINNINGS,
     CONDITIONS,
@@ -25,7 +26,6 @@ from tests.kernel.beginnings import (
     build_beginnings,
 )
 from tests.kernel.conftest import Cgroup, Recording, new_cgroup, record
-from tests.kernel.drivers import PACKAGES, real_driver, real_drivers
 from tests.kernel.script import Script
 
 # What functions are called with. Counts: none, one, many, beyond a register's lower half.

@@ -5,7 +5,6 @@ declare. The libraries are installed by package name; the driver's is Debian's.
 """
 
 import importlib.util
-import os
 import re
 import subprocess
 from fnmatch import fnmatchcase
@@ -15,9 +14,9 @@ import pytest
 
 from cotenant.probes.function import Library
 from cotenant.probes.tables import FUNCTIONS
+from tests.drivers import PACKAGES, real_driver
 
 LIST = Path(__file__).with_name("no_operation.txt")
-ROOT = Path(__file__).parents[3]
 TABLES = {function.symbol for function in FUNCTIONS}
 # Macros of cuda.h that stand for a function's twin with a default stream per thread.
 _TWIN = re.compile(r"__CUDA(?:RT)?_API_(PTSZ|PTDS)\((\w+)\)")
@@ -63,16 +62,6 @@ def package(pattern: str) -> list[Path]:
     return found
 
 
-def drivers() -> list[Path]:
-    """The driver libraries that `make setup-tests` keeps."""
-    found = sorted(ROOT.glob("build/apt/packages/*/**/libcuda.so.*.*"))
-    if not found and os.environ.get("COTENANT_REQUIRE_DRIVERS"):
-        pytest.fail("needs Debian's libcuda1 (make setup-tests)")
-    if not found:
-        pytest.skip("needs Debian's libcuda1 (COTENANT_REQUIRE_DRIVERS=1 makes this a failure)")
-    return found
-
-
 def exported(*paths: Path) -> set[str]:
     """Functions that these libraries define for others."""
     done = subprocess.run(
@@ -100,7 +89,7 @@ def test_nothing_is_both_probed_and_no_operation_by_its_own_name() -> None:
 
 
 def test_every_function_of_the_driver_library_is_probed_or_no_operation() -> None:
-    found = exported(*drivers())
+    found = exported(*(real_driver(name) for name in PACKAGES))
     assert len(found) > 600
     assert unexplained(found) == []
 

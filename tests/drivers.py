@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.conftest import ROOT
-
+ROOT = Path(__file__).parents[1]
 _SUITES = ("bullseye", "bookworm", "trixie", "experimental")
 PACKAGES = {
     "450": "libnvidia-tesla-450-cuda1/bullseye",
