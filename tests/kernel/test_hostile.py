@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,6 +113,7 @@ mkdir -p $0/m && mount -t tmpfs none $0/m && cd $0/m || exit
 for n in $(seq 307); do mkdir $n; mount --bind . $n; done
 for n in $(seq 101); do /bin/true; done
 echo '{"done": 1}'
+exec cat
 """
 
 
@@ -125,14 +127,18 @@ def test_a_tenant_that_brings_files_without_end_takes_no_probe_from_his_neighbou
     with record(store) as recording:
         warm(recording, calm)
         hoard = Script(storm, HOARD.replace("PATHS", repr(json.dumps(list(map(str, copies))))))
-        mounts = storm.popen(["unshare", "-Urm", "sh", "-c", MOUNTS, tmp_path])
+        mounts = storm.popen(
+            ["unshare", "-Urm", "sh", "-c", MOUNTS, tmp_path], stdin=subprocess.PIPE
+        )
         assert hoard.heard() == {"done": 1}
         script = Script(calm, f"lib = ctypes.CDLL({str(own)!r})\nsay(ready=1)\nwait()\n" + CALLS)
         script.heard()
         recording.wait_for(f"select 1 from sessions where libraries like '%{own}%'")
         script.go_on()
         script.end()
-        assert json.loads(mounts.communicate(timeout=60)[0]) == {"done": 1}
+        assert json.loads(mounts.stdout.readline()) == {"done": 1}
+        recording.wait_for("select 1 from sessions where notes like '%\"mounts\":%'")
+        mounts.communicate(timeout=60)
         told = json.dumps({"libraries": {f"/{storm.name}": len(copies) - 256}})
         recording.wait_for(f"select 1 from sessions where notes like '%{told[1:-1]}%'")
         hoard.go_on()

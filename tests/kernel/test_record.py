@@ -22,6 +22,7 @@ from tests.kernel.conftest import (
     sim_environment,
     truth,
 )
+from tests.kernel.script import Script
 
 STEPS = 307
 PAUSE = 101  # Steps of a tenant that runs before the recording does.
@@ -287,6 +288,9 @@ def test_wrong_words_are_wrong_usage() -> None:
 
 
 def test_the_summary_names_each_tenant(cgroup: Cgroup, store: Path, tmp_path: Path) -> None:
+    # What is mapped already is probed before anybody is told that it is recording.
+    holder = Script(cgroup, "say(ready=1)\nwait()\n")
+    holder.heard()
     process = subprocess.Popen(
         [*COTENANT, "record", "--store", str(store)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -300,6 +304,8 @@ def test_the_summary_names_each_tenant(cgroup: Cgroup, store: Path, tmp_path: Pa
     os.kill(process.pid, signal.SIGTERM)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
+    holder.go_on()
+    holder.end()
     lines = out.splitlines()
     assert lines[0].split() == [
         "tenant",

@@ -43,7 +43,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_it_calls_until_a_row_of_each_family_came_and_keeps_all_others(calls: list[int]) -> None:
     ours, io, host = os.getpid(), rows("io", 7), rows("host", 8)
     drain = Emptied([io, rows("cuda", 7)], [rows("cuda", 7, ours), host], [], [rows("nccl", ours)])
-    assert run_trial(drain, ["cuda", "nccl"]) is None  # type: ignore[arg-type]
+    assert run_trial(drain, ["cuda", "nccl"], 60.0) is None  # type: ignore[arg-type]
     assert len(calls) == 4
     assert drain.back == [([b"fact"] * 4, [io, host])]
 
