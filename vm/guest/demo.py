@@ -36,7 +36,7 @@ def _compare(
     kernels: list[dict[str, Any]], nccl: list[dict[str, Any]], truth: Path
 ) -> Iterator[dict[str, Any]]:
     for tenant in sorted(truth.iterdir()):
-        calls = [json.loads(line) for log in tenant.iterdir() for line in log.open()]
+        calls = [json.loads(line) for log in tenant.glob("*.jsonl") for line in log.open()]
         launched = demangled(Counter(c["kernel"] for c in calls if c["op"] == "launch"))
         told = Counter({
             row["kernel_name"]: row["launches"]
