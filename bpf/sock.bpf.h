@@ -89,16 +89,11 @@ static __always_inline void addresses_of(const struct sock *sock, __u8 *local, _
 	}
 }
 
-/* Only where the current task is the one that uses the socket. */
-static __always_inline struct socket_user *socket_use(struct sock *sock)
+static __always_inline void socket_used_by(struct socket_user *user,
+					   const struct task_struct *task)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct socket_user *user;
 	struct owner owner;
 
-	user = bpf_sk_storage_get(&socket_users, sock, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!user || user->tid == task->pid)
-		return user;
 	owner_of_task(&owner, task);
 	user->cgroup_id = owner.cgroup_id;
 	user->v1_id = owner.cgroup_v1_id;
@@ -106,6 +101,17 @@ static __always_inline struct socket_user *socket_use(struct sock *sock)
 	user->pid = owner.pid;
 	user->tid = owner.tid;
 	__builtin_memcpy(user->comm, owner.comm, sizeof(user->comm));
+}
+
+/* Only where the current task is the one that uses the socket. */
+static __always_inline struct socket_user *socket_use(struct sock *sock)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct socket_user *user;
+
+	user = bpf_sk_storage_get(&socket_users, sock, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (user && user->tid != task->pid)
+		socket_used_by(user, task);
 	return user;
 }
 

@@ -162,6 +162,51 @@ static __always_inline void sock_row(struct sock *sock, __u32 op, __u32 state)
 	    state == TCP_STATE_LISTEN ? 0 : BPF_CORE_READ((struct tcp_sock *)sock, srtt_us));
 }
 
+struct file;
+
+struct socket {
+	struct sock *sk;
+} BTF;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	__u64 session_id;
+	__u64 seq_num;
+} BTF;
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+} BTF;
+
+/* Sockets that were there before us: the first process that holds one is the one that uses it. */
+SEC("?iter/task_file")
+int tcp_held(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct socket_user *user;
+	struct socket *socket;
+	struct sock *sock;
+
+	if (!task || !file)
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (!socket)
+		return 0;
+	sock = socket->sk;
+	if (!sock || sock->sk_protocol != IPPROTO_TCP)
+		return 0;
+	user = bpf_sk_storage_get(&socket_users, sock, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (user && !user->tid)
+		socket_used_by(user, task);
+	return 0;
+}
+
 /* What could not be sent, because it waits in the device still, was not sent again. */
 SEC("?tp_btf/tcp_retransmit_skb")
 int BPF_PROG(tcp_retransmit, struct sock *sock, struct sk_buff *skb, int error)

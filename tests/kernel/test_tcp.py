@@ -226,3 +226,20 @@ for _ in range(23):
         f"/{cgroup.name}": 23
     }
     assert by_path(recording, "op = 'reset_sent' and local_port = 9") == {"kernel": 23}
+
+
+def test_a_server_that_listened_before_the_recording_is_known_by_its_thread(
+    cgroups: Callable[[], Cgroup], store: Path
+) -> None:
+    server_cgroup, client_cgroup = cgroups(), cgroups()
+    with wire() as (near, far):
+        server = sink(far, server_cgroup, far.address, 23)
+        with record(store, "--events", "tcp") as recording:
+            knock = KNOCK.format(n=23, address=far.address, port=PORT)
+            finish(near.popen(client_cgroup, sys.executable, "-c", knock))
+            finish(server)
+    rows = recording.sql(
+        "select count(*) as n, count(distinct pid) as pids, any_value(pid) as pid from tcp_events "
+        f"where op = 'state' and state = 'ESTABLISHED' and local_port = {PORT}"
+    )
+    assert rows == [{"n": 23, "pids": 1, "pid": server.pid}]

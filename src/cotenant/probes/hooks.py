@@ -54,7 +54,9 @@ def place(
         for hook in hooks:
             try:
                 program = programs.programs[hook.program]
-                if hook.at == "stop":
+                if hook.at == "start":
+                    syscalls.run_iterator(program)
+                elif hook.at == "stop":
                     placed.last.append(program)
                 elif hook.at == "tick":
                     placed.links += _attach_ticks(program, ticks)

@@ -34,7 +34,7 @@ class Hook:
 
     family: KernelFamily
     program: str
-    at: str  # A tracepoint, "tick" for a few times a second on each CPU, or "stop".
+    at: str  # A tracepoint, "tick" for a few times a second on each CPU, "start" or "stop".
     lost: str  # What cannot be told without it.
     required: bool = False  # Without it the family means nothing.
     instead_of: str = ""  # Used only where this program is refused.
@@ -73,6 +73,7 @@ HOOKS: Final = (
     Hook(KernelFamily.NET, "net_recv", "sock_recv_length", "bytes received", True),
     Hook(KernelFamily.NET, "net_state", "inet_sock_set_state", "connections made and taken"),
     Hook(KernelFamily.TCP, "tcp_state", "inet_sock_set_state", "changes of state, and who did it"),
+    Hook(KernelFamily.TCP, "tcp_held", "start", "who uses connections that were there before"),
     Hook(KernelFamily.TCP, "tcp_retransmit", "tcp_retransmit_skb", "retransmits"),
     Hook(
         KernelFamily.TCP,
