@@ -19,6 +19,10 @@ _PACKAGES: Final = (
 _LEFT_OUT: Final = ("nvidia", "playwright", "mypy", "mypyc", "*mypyc*.so", "pip", "ruff", "test")
 _CHECKOUT: Final = ("src", "sim", "tests", "vm", "bpf", "pyproject.toml")
 _TOOLS: Final = ("bpftool",)
+# BPF programs that are no part of the product; a guest has no compiler for them.
+_PROGRAMS: Final = (
+    "vm/guest/canary.bpf.c", "tests/kernel/refused.bpf.c", "tests/kernel/unguarded.bpf.c",
+)  # fmt: skip
 _IMAGE_BYTES: Final = 3 << 30
 
 
@@ -76,7 +80,8 @@ def _stage(staging: Path) -> None:
     _copy(ROOT / ".venv", staging, left_out=_LEFT_OUT)
     for name in _CHECKOUT:
         _copy(ROOT / name, staging)
-    _compile(ROOT / "vm/guest/canary.bpf.c", staging)
+    for source in _PROGRAMS:
+        _compile(ROOT / source, staging)
     for tool in _TOOLS:
         found = shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin")
         if found:

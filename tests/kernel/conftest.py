@@ -21,6 +21,8 @@ from uuid import uuid4
 
 import pytest
 
+from cotenant.probes.attach import Method
+from cotenant.probes.features import attempt
 from tests.kernel.objects import held, listed
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +49,16 @@ def running_kernel() -> None:
         if os.environ.get("COTENANT_REQUIRE_KERNEL"):
             pytest.fail(reason)
         pytest.skip(f"{reason} (COTENANT_REQUIRE_KERNEL=1 makes this a failure)")
+
+
+# How much longer than here everything may take: an emulated CPU is slow.
+PATIENCE = float(os.environ.get("COTENANT_PATIENCE", "1"))
+
+
+def need(method: str) -> None:
+    """Skip where this kernel cannot attach so."""
+    if reason := attempt(Method(method)).reason:
+        pytest.skip(f"no {method} here: {reason}")
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ class Recording:
             return
         self.stopped = True
         self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(timeout)
+        code = self.process.wait(timeout * PATIENCE)
         assert code == 0, self.errors.read_text()
 
     def sql(self, query: str) -> list[dict[str, Any]]:
@@ -140,7 +152,7 @@ class Recording:
 
     def wait_for(self, query: str, seconds: float = 20) -> list[dict[str, Any]]:
         """Ask until there is an answer with rows."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * PATIENCE
         while not (rows := self.sql(query)):
             assert time.monotonic() < deadline, f"no rows: {query}"
             time.sleep(0.1)
@@ -208,7 +220,7 @@ def record(
         )
     recording = Recording(store, process, errors)
     try:
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * PATIENCE
         while not errors.read_text().startswith("recording"):
             assert process.poll() is None, errors.read_text()
             assert time.monotonic() < deadline, "not recording in time"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.kernel.conftest import DRIVERS, SIM, Cgroup, Recording, sim_environment
+from tests.kernel.conftest import DRIVERS, PATIENCE, SIM, Cgroup, Recording, sim_environment
 
 PRELUDE = """
 import ctypes, json, os, signal, struct, sys, threading, time
@@ -73,7 +73,7 @@ class Script:
 
     def end(self, code: int = 0) -> None:
         """Expect it to end so."""
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=60 * PATIENCE)
         assert self.process.returncode == code
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.conftest import Cgroup, Recording, record
+from tests.kernel.conftest import Cgroup, Recording, need, record
 from tests.kernel.test_overload import warm
 
 PTRACE, DAC_READ_SEARCH, SYS_ADMIN, PERFMON, BPF, CHECKPOINT = 19, 2, 21, 38, 39, 40
@@ -44,6 +44,7 @@ def test_the_recorder_has_no_capability_and_few_system_calls(cgroup: Cgroup, sto
 
 @pytest.mark.parametrize("attach", ["session", "multi"])
 def test_the_helper_keeps_only_what_probing_takes(attach: str, cgroup: Cgroup, store: Path) -> None:
+    need(attach)
     with record(store, "--quiet", "--attach", attach) as recording:
         warm(recording, cgroup)
         about = status(helper_of(recording))

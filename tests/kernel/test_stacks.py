@@ -11,6 +11,7 @@ from cotenant.probes.hooks import together
 from cotenant.probes.kernel import HOOKS, KernelFamily
 from cotenant.probes.programs import Programs, Sizes, load_object, load_programs
 from cotenant.probes.tables import FUNCTIONS
+from tests.kernel.conftest import need
 from tests.kernel.programs import compile_bpf, image
 
 # `add %gs:...,%r9`: how the JIT of x86-64 finds a CPU's private stack.
@@ -50,6 +51,7 @@ def trial_image(method: Method) -> bytes:
 
 @pytest.mark.parametrize("method", list(Method))
 def test_no_uprobe_program_has_a_private_stack(method: Method) -> None:
+    need(method)
     loaded = load_programs(method, FUNCTIONS, SMALL, {}, optional=together(list(KernelFamily)))
     try:
         private = {name for name, fd in loaded.programs.items() if PRIVATE in image(fd)}
@@ -68,6 +70,7 @@ def test_no_uprobe_program_has_a_private_stack(method: Method) -> None:
 def test_a_kernel_that_shares_stacks_is_refused(
     method: Method, unguarded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    need(method)
     assert PRIVATE not in trial_image(method)
     assert features.attempt(method).reason is None
     features.attempt.cache_clear()

@@ -15,8 +15,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     files = [f"tests/kernel/{name}" for name in job.get("tests_files", _FILES)]
     done = subprocess.run(
         [ROOT / ".venv/bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider",
-         "--timeout=600", *files],
+         "--timeout=1200", *files],
         cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, "COTENANT_REQUIRE_KERNEL": "1"},
+        env={**os.environ, "COTENANT_REQUIRE_KERNEL": "1", "COTENANT_PATIENCE": "20"},
     )  # fmt: skip
     return {"code": done.returncode, "said": done.stdout[-6000:]}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant._native import OBJECTS, load
+from cotenant.errors import ProbeError
 from cotenant.probes import syscalls
 from cotenant.probes.attach import PROGRAMS, Attacher, Method, Placed
 from cotenant.probes.elf import Elf
@@ -39,7 +40,7 @@ def canary(job: dict[str, Any]) -> dict[str, Any]:
         for variant in ("unguarded", "guarded"):
             try:
                 found[f"{method} {variant}"] = _watch(method, variant)
-            except OSError as error:
+            except (OSError, ProbeError) as error:
                 found[f"{method} {variant}"] = str(error)
     return found
 
