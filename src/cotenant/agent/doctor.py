@@ -24,7 +24,7 @@ from cotenant.agent.settings import (
 from cotenant.agent.watch import Watch
 from cotenant.errors import CotenantError, StoreError
 from cotenant.identity import parse_path
-from cotenant.identity.resolver import default_resolver
+from cotenant.identity.naming.resolver import default_resolver
 from cotenant.identity.walk import mounts, walk
 from cotenant.landlock import confine_writes
 from cotenant.probes.attach import Method

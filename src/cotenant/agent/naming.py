@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from cotenant.identity import Question, parse_path
-from cotenant.identity.backlog import Backlog
-from cotenant.identity.names import Names
-from cotenant.identity.resolver import Resolver, SourceSettings, default_resolver
+from cotenant.identity.naming.backlog import Backlog
+from cotenant.identity.naming.names import Names
+from cotenant.identity.naming.resolver import Resolver, SourceSettings, default_resolver
 from cotenant.identity.walk import mounts
 
 _WORKERS: Final = 8

@@ -41,7 +41,7 @@ from cotenant.agent.trial import try_out
 from cotenant.agent.upkeep import Upkeep
 from cotenant.errors import CotenantError
 from cotenant.identity.ledger import Ledger
-from cotenant.identity.names import Names
+from cotenant.identity.naming.names import Names
 from cotenant.identity.walk import mounts, survey
 from cotenant.landlock import confine_writes
 from cotenant.probes.programs import FACTS_RING_BYTES, NAMES_RING_BYTES

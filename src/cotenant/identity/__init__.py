@@ -4,15 +4,15 @@
 keeps every cgroup ever seen and writes the ``containers`` table.
 """
 
-from cotenant.identity.backlog import Backlog, Question
-from cotenant.identity.grammar import parse_path
 from cotenant.identity.ids import NOBODY, UNTOLD, cgroup_id
-from cotenant.identity.jobs import decode_sluid
 from cotenant.identity.ledger import Ledger
-from cotenant.identity.model import Identity, Job, Layer, Owner, Trust
-from cotenant.identity.names import Names
-from cotenant.identity.procfile import parse_file, parse_line
-from cotenant.identity.resolver import Resolver, SourceSettings, default_resolver
+from cotenant.identity.naming.backlog import Backlog, Question
+from cotenant.identity.naming.names import Names
+from cotenant.identity.naming.resolver import Resolver, SourceSettings, default_resolver
+from cotenant.identity.path.jobs import decode_sluid
+from cotenant.identity.path.model import Identity, Job, Layer, Owner, Trust
+from cotenant.identity.path.parser import parse_path
+from cotenant.identity.path.procfile import parse_file, parse_line
 from cotenant.identity.select import excluded, matching_rows, tenant_predicate
 from cotenant.identity.tenant import Tenancy, TenantRule, tenancy
 from cotenant.identity.translation import Preference

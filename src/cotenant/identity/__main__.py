@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from cotenant.identity.grammar import parse_path
-from cotenant.identity.model import Identity
-from cotenant.identity.procfile import parse_file, parse_line
+from cotenant.identity.path.model import Identity
+from cotenant.identity.path.parser import parse_path
+from cotenant.identity.path.procfile import parse_file, parse_line
 
 PARSERS: Final[dict[str, Callable[[str], Identity]]] = {
     "line": parse_line,

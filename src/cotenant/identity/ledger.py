@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cotenant.identity import ids
-from cotenant.identity.backlog import Question
-from cotenant.identity.grammar import parse_path
-from cotenant.identity.model import Owner
-from cotenant.identity.names import Names
+from cotenant.identity.naming.backlog import Question
+from cotenant.identity.naming.names import Names
+from cotenant.identity.path.model import Owner
+from cotenant.identity.path.parser import parse_path
 from cotenant.identity.rows import Cgroup, Row, Subject, blank_row, known_row, owner_is_plain
 from cotenant.identity.select import excluded
 from cotenant.identity.tenant import HOST, KERNEL, UNKNOWN, TenantRule

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cotenant.identity.model import Identity, Owner, Trust
-from cotenant.identity.names import Names
+from cotenant.identity.naming.names import Names
+from cotenant.identity.path.model import Identity, Owner, Trust
 from cotenant.identity.tenant import Tenancy, TenantRule, pod_stands, tenancy
 from cotenant.schema.dimensions import CONTAINERS
 

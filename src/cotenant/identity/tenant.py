@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from cotenant.identity.model import Identity, Owner, Trust
-from cotenant.identity.names import Names
+from cotenant.identity.naming.names import Names
+from cotenant.identity.path.model import Identity, Owner, Trust
 
 HOST: Final = "host"
 KERNEL: Final = "kernel"

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cotenant.identity.ids import ROOT
-from cotenant.identity.model import Owner
+from cotenant.identity.path.model import Owner
 from cotenant.identity.rows import Cgroup
 
 _PLACES: Final = (Owner.ROOT, Owner.UNIT, Owner.USER)

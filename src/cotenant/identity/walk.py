@@ -13,7 +13,7 @@ from typing import Final
 
 from cotenant.identity.ids import V2
 from cotenant.identity.ledger import Ledger
-from cotenant.identity.procfile import split_line
+from cotenant.identity.path.procfile import split_line
 
 _CGROUPS_MAX: Final = 1 << 20
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from cotenant.agent.naming import Naming
-from cotenant.identity.names import Names
+from cotenant.identity.naming.names import Names
 
 
 class Moody:

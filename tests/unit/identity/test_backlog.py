@@ -1,7 +1,7 @@
 """Names are asked for at once, then ever more rarely, and never forever."""
 
 from cotenant.identity import Backlog, Names, Question, parse_path
-from cotenant.identity.backlog import DELAYS_NS
+from cotenant.identity.naming.backlog import DELAYS_NS
 
 
 def question(key):

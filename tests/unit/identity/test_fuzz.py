@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.identity import parse_file, parse_line, parse_path
-from cotenant.identity.fuzz import Forge, attempt, tenant_of
+from tests.unit.identity.fuzz import Forge, attempt, tenant_of
 
 ROUNDS = 2003
 SEEDS = st.integers(min_value=0, max_value=2**32)

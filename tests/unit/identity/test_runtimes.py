@@ -7,7 +7,7 @@ import fakes
 import pytest
 
 from cotenant.identity import Resolver, parse_path, tenancy
-from cotenant.identity.names import LABELS_MAX
+from cotenant.identity.naming.names import LABELS_MAX
 from cotenant.identity.runtimes import (
     ContainerdSource,
     DockerSource,

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cotenant.identity.model import Identity, Layer, Owner
-from cotenant.identity.names import Names, clean, clean_labels
+from cotenant.identity.naming.names import Names, clean, clean_labels
+from cotenant.identity.path.model import Identity, Layer, Owner
 from cotenant.identity.runtimes.placement import oci_path_is
 from cotenant.identity.runtimes.source import Absent, Source, at, read_json
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from cotenant.identity.model import Identity, Owner
-from cotenant.identity.names import Names, clean, clean_labels
+from cotenant.identity.naming.names import Names, clean, clean_labels
+from cotenant.identity.path.model import Identity, Owner
 from cotenant.identity.runtimes.http import TIMEOUT_S, get, leading_members, unix_socket
 from cotenant.identity.runtimes.placement import docker_path_is, process_is_in
 from cotenant.identity.runtimes.source import Source, SourceError, at

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from cotenant.identity.model import Identity, Owner
-from cotenant.identity.names import Labels, Names, clean, clean_labels
+from cotenant.identity.naming.names import Labels, Names, clean, clean_labels
+from cotenant.identity.path.model import Identity, Owner
 from cotenant.identity.runtimes.http import TIMEOUT_S, Connect, get, tcp
 from cotenant.identity.runtimes.listener import is_loopback, listeners
 from cotenant.identity.runtimes.source import Absent, Source, SourceError, at, read_bounded

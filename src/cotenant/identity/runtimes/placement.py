@@ -6,7 +6,7 @@ taken only where it places its container in this very cgroup.
 
 from pathlib import Path
 
-from cotenant.identity.procfile import split_line
+from cotenant.identity.path.procfile import split_line
 
 
 def oci_path_is(cgroups_path: str, path: str) -> bool:

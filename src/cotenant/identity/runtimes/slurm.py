@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cotenant.identity.model import Identity, Job
-from cotenant.identity.names import Labels, Names, clean, clean_labels
+from cotenant.identity.naming.names import Labels, Names, clean, clean_labels
+from cotenant.identity.path.model import Identity, Job
 from cotenant.identity.runtimes.source import Absent, Source, SourceError
 from cotenant.identity.runtimes.users import UserSource
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cotenant.identity.model import Identity
-from cotenant.identity.names import Names
+from cotenant.identity.naming.names import Names
+from cotenant.identity.path.model import Identity
 
 ANSWER_MAX: Final = 1 << 20
 _PAUSE_FIRST_S: Final = 1.0

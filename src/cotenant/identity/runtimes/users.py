@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from cotenant.identity.model import Identity, Owner
-from cotenant.identity.names import Names, clean
+from cotenant.identity.naming.names import Names, clean
+from cotenant.identity.path.model import Identity, Owner
 from cotenant.identity.runtimes.source import Source, SourceError
 
 PASSWD: Final = Path("/etc/passwd")

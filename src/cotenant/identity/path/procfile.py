@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from cotenant.identity.grammar import parse_path
-from cotenant.identity.model import Identity, Trust
+from cotenant.identity.path.model import Identity, Trust
+from cotenant.identity.path.parser import parse_path
 
 # The path may hold colons: a line has exactly two separators.
 _LINE: Final = re.compile(r"([0-9]{1,10}):([^:]*):(/.*)", re.DOTALL).fullmatch

@@ -9,7 +9,7 @@ import heapq
 from dataclasses import dataclass
 from typing import Final
 
-from cotenant.identity.model import Identity
+from cotenant.identity.path.model import Identity
 
 DELAYS_NS: Final = tuple(
     int(seconds * 1e9) for seconds in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)

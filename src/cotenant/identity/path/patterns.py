@@ -1,7 +1,7 @@
 """The words that container runtimes use in cgroup paths.
 
 One row per kind of component; :func:`classify` says which row a component is, and
-``meanings.py`` what follows from it.
+``handlers.py`` what follows from it.
 """
 
 import re

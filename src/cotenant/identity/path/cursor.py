@@ -1,6 +1,6 @@
 """The state of one walk down a cgroup path."""
 
-from cotenant.identity.model import Layer
+from cotenant.identity.path.model import Layer
 
 
 class Scan:

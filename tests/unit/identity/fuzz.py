@@ -1,4 +1,4 @@
-"""``python -m cotenant.identity.fuzz COUNT [SEED]``: try to break the parser.
+"""``python -m tests.unit.identity.fuzz COUNT [SEED]``: try to break the parser.
 
 Mutated and composed paths must never raise, and no name that a tenant can make below
 its own cgroup may change whose the cgroup is.
@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from cotenant.identity.grammar import parse_path
-from cotenant.identity.model import Owner
-from cotenant.identity.procfile import parse_file, parse_line
+from cotenant.identity.path.model import Owner
+from cotenant.identity.path.parser import parse_path
+from cotenant.identity.path.patterns import PREFIXES, TRANSPARENT, WORDS
+from cotenant.identity.path.procfile import parse_file, parse_line
 from cotenant.identity.tenant import tenancy
-from cotenant.identity.vocabulary import PREFIXES, TRANSPARENT, WORDS
 
 _NOISE: Final = "/.-_:@\\\n\0 ()aA09zé\ud800%[]{}"
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from cotenant.identity.model import Identity
-from cotenant.identity.names import Names
+from cotenant.identity.naming.names import Names
+from cotenant.identity.path.model import Identity
 from cotenant.identity.runtimes import (
     ContainerdSource,
     DockerSource,

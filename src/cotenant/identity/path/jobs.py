@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from cotenant.identity.model import Job
-from cotenant.identity.units import unescape
+from cotenant.identity.path.model import Job
+from cotenant.identity.path.units import unescape
 
 _STEPD: Final = re.compile(r"(?:(?P<node>.+)_)?slurmstepd\.scope").fullmatch
 _SLURM_ROOT: Final = re.compile(r"slurm(?:_(?P<node>.+))?").fullmatch

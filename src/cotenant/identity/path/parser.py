@@ -3,7 +3,7 @@
 A path is read once, from the root down:
 
 1. the host's systemd unit and user (``units.py``) and batch job (``jobs.py``);
-2. each container on the way, a :class:`Layer`, in the words of ``vocabulary.py``;
+2. each container on the way, a :class:`Layer`, in the words of ``patterns.py``;
 3. the outermost of these that the host named becomes the owner. Whatever stands below
    the owner is a label: it never changes the owner, whatever it is called.
 """
@@ -11,13 +11,13 @@ A path is read once, from the root down:
 from functools import lru_cache
 from typing import Final
 
-from cotenant.identity import vocabulary as words
-from cotenant.identity.jobs import find_job
-from cotenant.identity.meanings import MATCHED, MEANT, PLAIN
-from cotenant.identity.model import Identity, Job, Layer, Owner, Trust
-from cotenant.identity.scan import Scan
-from cotenant.identity.units import Units, find_units, unit_at
-from cotenant.identity.vocabulary import classify
+from cotenant.identity.path import patterns as words
+from cotenant.identity.path.cursor import Scan
+from cotenant.identity.path.handlers import MATCHED, MEANT, PLAIN
+from cotenant.identity.path.jobs import find_job
+from cotenant.identity.path.model import Identity, Job, Layer, Owner, Trust
+from cotenant.identity.path.patterns import classify
+from cotenant.identity.path.units import Units, find_units, unit_at
 
 _DELETED: Final = " (deleted)"
 _NOTHING: Final = Identity()

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from cotenant.identity import vocabulary as words
-from cotenant.identity.scan import Scan
-from cotenant.identity.units import unescape
+from cotenant.identity.path import patterns as words
+from cotenant.identity.path.cursor import Scan
+from cotenant.identity.path.units import unescape
 
 Match = re.Match[str]
 _NAMESPACES: Final = frozenset({"k8s.io", "default"})

@@ -1,0 +1,1 @@
+"""Asking for names: what to ask next, whom, and what the answers hold."""
