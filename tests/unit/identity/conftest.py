@@ -3,6 +3,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long one example takes depends on what else this machine does.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 _SPEC = importlib.util.spec_from_file_location("fakes", Path(__file__).parent / "fakes.py")
 fakes = importlib.util.module_from_spec(_SPEC)

@@ -1,4 +1,4 @@
-"""The grammar of cgroup paths, on the shared sample and on every row of the vocabulary."""
+"""Cgroup paths are parsed right, on the shared sample and on every kind of component."""
 
 import json
 from pathlib import Path
@@ -265,7 +265,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_row_of_the_vocabulary_is_read(path):
+def test_every_kind_of_component_is_read(path):
     got = parse_path(path).as_json()
 
     assert {key: got[key] for key in PATHS[path]} == PATHS[path]

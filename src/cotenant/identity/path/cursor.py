@@ -1,10 +1,10 @@
-"""The state of one walk down a cgroup path."""
+"""Where the parser is in a cgroup path, and what it found on the way."""
 
 from cotenant.identity.path.model import Layer
 
 
-class Scan:
-    """What was read so far, and the containers found.
+class Cursor:
+    """Moves down the components of one path and collects its containers.
 
     ``anchored`` is true where a runtime that starts from scratch would make its
     directories: at the top of the host's or a container's tree, below slices and units.

@@ -1,255 +1,255 @@
-"""What each kind of path component means for the walk.
+"""One handler per kind of path component: it tells the cursor what the component names.
 
-Each function answers whether a runtime's directories may still begin below it.
+A handler returns whether a runtime's directories may still begin below the component.
 """
 
 import re
 from collections.abc import Callable
 from typing import Final
 
-from cotenant.identity.path import patterns as words
-from cotenant.identity.path.cursor import Scan
+from cotenant.identity.path import patterns
+from cotenant.identity.path.cursor import Cursor
 from cotenant.identity.path.units import unescape
 
 Match = re.Match[str]
 _NAMESPACES: Final = frozenset({"k8s.io", "default"})
 
 
-def _pod_slice(scan: Scan, match: Match) -> bool:
-    scan.pod(match["pod_slice_uid"], match["pod_qos"] or "guaranteed")
+def _pod_slice(cursor: Cursor, match: Match) -> bool:
+    cursor.pod(match["pod_slice_uid"], match["pod_qos"] or "guaranteed")
     return True
 
 
-def _pod_dir(scan: Scan, match: Match) -> bool:
-    scan.pod(match["pod_dir_uid"], scan.qos_level or ("guaranteed" if scan.kube else None))
+def _pod_dir(cursor: Cursor, match: Match) -> bool:
+    cursor.pod(match["pod_dir_uid"], cursor.qos_level or ("guaranteed" if cursor.kube else None))
     return True
 
 
-def _triple(scan: Scan, match: Match) -> bool:
+def _triple(cursor: Cursor, match: Match) -> bool:
     prefix, name = match["triple_prefix"], match["triple_id"]
-    kind, inner = words.classify(match["triple_slice"])
+    kind, inner = patterns.classify(match["triple_slice"])
     if kind == "pod_slice" and inner:
-        _pod_slice(scan, inner)
-    if prefix in words.MONITOR_PREFIXES:
-        return _monitor(scan, words.MONITOR_PREFIXES[prefix])
-    scan.container(words.PREFIXES.get(prefix, "unknown"), name)
+        _pod_slice(cursor, inner)
+    if prefix in patterns.MONITOR_PREFIXES:
+        return _monitor(cursor, patterns.MONITOR_PREFIXES[prefix])
+    cursor.container(patterns.PREFIXES.get(prefix, "unknown"), name)
     return True
 
 
-def _monitor(scan: Scan, runtime: str) -> bool:
+def _monitor(cursor: Cursor, runtime: str) -> bool:
     # Inside a container it is that container's business, and a name it could choose.
-    if not scan.layers:
-        scan.monitor, scan.runtime = True, runtime
+    if not cursor.layers:
+        cursor.monitor, cursor.runtime = True, runtime
     return False
 
 
-def _conmon(scan: Scan, match: Match) -> bool:
-    return _monitor(scan, "cri-o" if match["conmon_of"] == "crio" else "podman")
+def _conmon(cursor: Cursor, match: Match) -> bool:
+    return _monitor(cursor, "cri-o" if match["conmon_of"] == "crio" else "podman")
 
 
-def _lxc_monitor(scan: Scan, _match: Match) -> bool:
-    return _monitor(scan, "lxc") if scan.anchored else False
+def _lxc_monitor(cursor: Cursor, _match: Match) -> bool:
+    return _monitor(cursor, "lxc") if cursor.anchored else False
 
 
-def _id(scan: Scan) -> bool:
-    component = scan.part(0)
+def _id(cursor: Cursor) -> bool:
+    component = cursor.part(0)
     stem = component.removesuffix(".scope")
     prefix, container_id = stem[:-65], stem[-64:]
     if not prefix:
-        scan.container(_runtime_of_bare_id(scan), container_id)
+        cursor.container(_runtime_of_bare_id(cursor), container_id)
         return True
-    runtime = words.PREFIXES.get(prefix)
+    runtime = patterns.PREFIXES.get(prefix)
     if runtime is None:
         # In a pod's slice any scope with an id is a container, whoever made it.
-        if not scan.pod_uid or stem == component:
+        if not cursor.pod_uid or stem == component:
             return False
         runtime = "unknown"
-    outer = scan.layers[-1] if scan.layers else None
+    outer = cursor.layers[-1] if cursor.layers else None
     if prefix == "libpod-payload" and outer and outer.container_id == container_id:
         return True
-    scan.container(runtime, container_id)
+    cursor.container(runtime, container_id)
     return True
 
 
-def _runtime_of_bare_id(scan: Scan) -> str:
-    parent = scan.part(-1)
-    if scan.pod_uid:
+def _runtime_of_bare_id(cursor: Cursor) -> str:
+    parent = cursor.part(-1)
+    if cursor.pod_uid:
         return "unknown"
-    if parent in words.PARENTS and (parent not in _NAMESPACES or scan.index == 1):
-        return words.PARENTS[parent]
+    if parent in patterns.PARENTS and (parent not in _NAMESPACES or cursor.index == 1):
+        return patterns.PARENTS[parent]
     # Before it had a directory of its own, Docker used the root.
-    return "docker" if scan.index == 0 and not scan.relative else "unknown"
+    return "docker" if cursor.index == 0 and not cursor.relative else "unknown"
 
 
-def _buildkit_scope(scan: Scan, match: Match) -> bool:
-    scan.container("buildkit", match["buildkit_scope_id"])
+def _buildkit_scope(cursor: Cursor, match: Match) -> bool:
+    cursor.container("buildkit", match["buildkit_scope_id"])
     return True
 
 
-def _runc_scope(scan: Scan, match: Match) -> bool:
+def _runc_scope(cursor: Cursor, match: Match) -> bool:
     runtime = "unknown" if match["runc_prefix"] in ("runc", "crun") else "containerd"
-    scan.container(runtime, unescape(match["runc_id"]))
+    cursor.container(runtime, unescape(match["runc_id"]))
     return True
 
 
-def _apptainer_scope(scan: Scan, match: Match) -> bool:
+def _apptainer_scope(cursor: Cursor, match: Match) -> bool:
     if match["apptainer_name"]:
-        scan.container("apptainer", unescape(match["apptainer_name"]))
+        cursor.container("apptainer", unescape(match["apptainer_name"]))
     else:
-        _apptainer_pid(scan, match["apptainer_pid"])
+        _apptainer_pid(cursor, match["apptainer_pid"])
     return True
 
 
-def _apptainer_pid(scan: Scan, pid: str) -> None:
+def _apptainer_pid(cursor: Cursor, pid: str) -> None:
     """A scope named by a process id: no container that could be looked up."""
-    if not scan.layers:
-        scan.runtime = "apptainer"
-        scan.note("apptainer_pid", pid)
+    if not cursor.layers:
+        cursor.runtime = "apptainer"
+        cursor.note("apptainer_pid", pid)
 
 
-def _lxc_payload(scan: Scan, match: Match) -> bool:
-    scan.container("lxc", match["lxc_name"])
+def _lxc_payload(cursor: Cursor, match: Match) -> bool:
+    cursor.container("lxc", match["lxc_name"])
     return True
 
 
-def _nspawn(scan: Scan, match: Match) -> bool:
-    return _machine(scan, "systemd-nspawn", match["nspawn_name"])
+def _nspawn(cursor: Cursor, match: Match) -> bool:
+    return _machine(cursor, "systemd-nspawn", match["nspawn_name"])
 
 
-def _machine_scope(scan: Scan, match: Match) -> bool:
-    if not (scan.part(-1).startswith("machine") and scan.part(-1).endswith(".slice")):
+def _machine_scope(cursor: Cursor, match: Match) -> bool:
+    if not (cursor.part(-1).startswith("machine") and cursor.part(-1).endswith(".slice")):
         return True
     name = unescape(match["machine_name"])
     if name.startswith("qemu-"):
-        return _machine(scan, "libvirt-qemu", name)
-    return _machine(scan, "lxc" if name.startswith("lxc-") else "systemd-nspawn", name)
+        return _machine(cursor, "libvirt-qemu", name)
+    return _machine(cursor, "lxc" if name.startswith("lxc-") else "systemd-nspawn", name)
 
 
-def _machine_dir(scan: Scan, match: Match) -> bool:
-    if scan.part(-1) not in ("machine", "machine.slice"):
+def _machine_dir(cursor: Cursor, match: Match) -> bool:
+    if cursor.part(-1) not in ("machine", "machine.slice"):
         return False
     kind = "libvirt-qemu" if match["machine_dir_kind"] == "qemu" else "lxc"
-    return _machine(scan, kind, match["machine_dir_name"])
+    return _machine(cursor, kind, match["machine_dir_name"])
 
 
-def _machine(scan: Scan, runtime: str, name: str) -> bool:
-    if scan.part(1) == "supervisor" and not scan.layers:
-        scan.monitor, scan.runtime = True, runtime
-    scan.container(runtime, unescape(name))
+def _machine(cursor: Cursor, runtime: str, name: str) -> bool:
+    if cursor.part(1) == "supervisor" and not cursor.layers:
+        cursor.monitor, cursor.runtime = True, runtime
+    cursor.container(runtime, unescape(name))
     return True
 
 
-def _podman_pod(scan: Scan, match: Match) -> bool:
-    scan.note("podman_pod_id", match["podman_pod_id"])
+def _podman_pod(cursor: Cursor, match: Match) -> bool:
+    cursor.note("podman_pod_id", match["podman_pod_id"])
     return True
 
 
-def _ecs_slice(scan: Scan, match: Match) -> bool:
-    scan.note("ecs_task_id", match["ecs_slice_task"])
+def _ecs_slice(cursor: Cursor, match: Match) -> bool:
+    cursor.note("ecs_task_id", match["ecs_slice_task"])
     return True
 
 
-def _word(scan: Scan) -> bool:
-    meaning = _WORDS.get(scan.part(0))
-    return meaning(scan) if meaning else True
+def _word(cursor: Cursor) -> bool:
+    handler = _BY_WORD.get(cursor.part(0))
+    return handler(cursor) if handler else True
 
 
-def _kubepods(scan: Scan) -> bool:
-    scan.kube = True
+def _kubepods(cursor: Cursor) -> bool:
+    cursor.kube = True
     return True
 
 
-def _qos(scan: Scan) -> bool:
+def _qos(cursor: Cursor) -> bool:
     # Seen from another cgroup namespace, the level above may be cut off.
-    if scan.kube or scan.relative:
-        scan.qos_level = scan.part(0)
+    if cursor.kube or cursor.relative:
+        cursor.qos_level = cursor.part(0)
     return True
 
 
-def _lxc(scan: Scan) -> bool:
-    name = scan.part(1)
-    if not scan.anchored or not name:
+def _lxc(cursor: Cursor) -> bool:
+    name = cursor.part(1)
+    if not cursor.anchored or not name:
         return False
-    scan.index += 1
-    scan.container("lxc", name)
+    cursor.index += 1
+    cursor.container("lxc", name)
     return True
 
 
-def _garden(scan: Scan) -> bool:
-    step = 2 if scan.part(1) in ("good", "bad") else 1
-    if not words.GARDEN_ID(scan.part(step)):
+def _garden(cursor: Cursor) -> bool:
+    step = 2 if cursor.part(1) in ("good", "bad") else 1
+    if not patterns.GARDEN_ID(cursor.part(step)):
         return True
-    scan.index += step
-    scan.container("garden", scan.part(0))
+    cursor.index += step
+    cursor.container("garden", cursor.part(0))
     return True
 
 
-def _ecs(scan: Scan) -> bool:
+def _ecs(cursor: Cursor) -> bool:
     """``ecs[/cluster]/task/container``; on Fargate the container is ``task-number``."""
-    if not scan.anchored:
+    if not cursor.anchored:
         return False
     for step in (1, 2, 3):
-        name, above = scan.part(step), scan.part(step - 1)
-        fargate = words.FARGATE_ID(name)
-        if not fargate and not words.CONTAINER_ID(name):
+        name, above = cursor.part(step), cursor.part(step - 1)
+        fargate = patterns.FARGATE_ID(name)
+        if not fargate and not patterns.CONTAINER_ID(name):
             continue
         if step > 2:
-            scan.note("ecs_cluster", scan.part(step - 2))
-        if step > 1 and words.ECS_TASK(above):
-            scan.note("ecs_task_id", above)
+            cursor.note("ecs_cluster", cursor.part(step - 2))
+        if step > 1 and patterns.ECS_TASK(above):
+            cursor.note("ecs_task_id", above)
         elif fargate:
-            scan.note("ecs_task_id", fargate[1])
-        scan.index += step
-        scan.container("ecs", name)
+            cursor.note("ecs_task_id", fargate[1])
+        cursor.index += step
+        cursor.container("ecs", name)
         return True
     return True
 
 
-def _buildkit(scan: Scan) -> bool:
-    if words.BUILDKIT_ID(scan.part(1)):
-        scan.index += 1
-        scan.container("buildkit", scan.part(0))
+def _buildkit(cursor: Cursor) -> bool:
+    if patterns.BUILDKIT_ID(cursor.part(1)):
+        cursor.index += 1
+        cursor.container("buildkit", cursor.part(0))
     return True
 
 
-def _libpod_parent(scan: Scan) -> bool:
-    if words.CONTAINER_ID(scan.part(1)):
-        scan.note("podman_pod_id", scan.part(1))
-        scan.index += 1
-    if scan.part(1) == "conmon":
-        return _monitor(scan, "podman")
+def _libpod_parent(cursor: Cursor) -> bool:
+    if patterns.CONTAINER_ID(cursor.part(1)):
+        cursor.note("podman_pod_id", cursor.part(1))
+        cursor.index += 1
+    if cursor.part(1) == "conmon":
+        return _monitor(cursor, "podman")
     return True
 
 
-def _singularity(scan: Scan) -> bool:
-    if scan.part(1).isdigit():
-        _apptainer_pid(scan, scan.part(1))
+def _singularity(cursor: Cursor) -> bool:
+    if cursor.part(1).isdigit():
+        _apptainer_pid(cursor, cursor.part(1))
     return True
 
 
-def _kata_overhead(scan: Scan) -> bool:
-    if scan.anchored and scan.part(1) and not scan.layers:
-        scan.note("kata_sandbox", scan.part(1))
-        return _monitor(scan, "kata")
+def _kata_overhead(cursor: Cursor) -> bool:
+    if cursor.anchored and cursor.part(1) and not cursor.layers:
+        cursor.note("kata_sandbox", cursor.part(1))
+        return _monitor(cursor, "kata")
     return True
 
 
-def _libvirt(scan: Scan) -> bool:
-    if scan.anchored and scan.part(1) in ("qemu", "lxc") and scan.part(2):
-        runtime = "libvirt-qemu" if scan.part(1) == "qemu" else "lxc"
-        scan.index += 2
-        scan.container(runtime, scan.part(0))
+def _libvirt(cursor: Cursor) -> bool:
+    if cursor.anchored and cursor.part(1) in ("qemu", "lxc") and cursor.part(2):
+        runtime = "libvirt-qemu" if cursor.part(1) == "qemu" else "lxc"
+        cursor.index += 2
+        cursor.container(runtime, cursor.part(0))
     return True
 
 
-def _mesos(scan: Scan) -> bool:
-    if words.UUID(scan.part(1)):
-        scan.index += 1
-        scan.container("unknown", scan.part(0))
+def _mesos(cursor: Cursor) -> bool:
+    if patterns.UUID(cursor.part(1)):
+        cursor.index += 1
+        cursor.container("unknown", cursor.part(0))
     return True
 
 
-_WORDS: Final[dict[str, Callable[[Scan], bool]]] = {
+_BY_WORD: Final[dict[str, Callable[[Cursor], bool]]] = {
     "kubepods": _kubepods,
     "besteffort": _qos,
     "burstable": _qos,
@@ -265,8 +265,8 @@ _WORDS: Final[dict[str, Callable[[Scan], bool]]] = {
     "mesos": _mesos,
 }
 
-# Kinds whose match holds what they say, and kinds that need none.
-MATCHED: Final[dict[str, Callable[[Scan, Match], bool]]] = {
+# By kind of component: handlers that read the match, and handlers that need none.
+WITH_MATCH: Final[dict[str, Callable[[Cursor, Match], bool]]] = {
     "pod_slice": _pod_slice,
     "pod_dir": _pod_dir,
     "triple": _triple,
@@ -282,5 +282,5 @@ MATCHED: Final[dict[str, Callable[[Scan, Match], bool]]] = {
     "podman_pod": _podman_pod,
     "ecs_slice": _ecs_slice,
 }
-PLAIN: Final[dict[str, Callable[[Scan], bool]]] = {"id": _id, "word": _word}
-MEANT: Final = frozenset({*MATCHED, *PLAIN})
+WITHOUT_MATCH: Final[dict[str, Callable[[Cursor], bool]]] = {"id": _id, "word": _word}
+HANDLED: Final = frozenset({*WITH_MATCH, *WITHOUT_MATCH})

@@ -1,7 +1,7 @@
-"""The words that container runtimes use in cgroup paths.
+"""Patterns of the path components that container runtimes make.
 
-One row per kind of component; :func:`classify` says which row a component is, and
-``handlers.py`` what follows from it.
+One row per kind of component. :func:`classify` tells a component's kind; ``handlers.py``
+has a handler for each.
 """
 
 import re
@@ -52,7 +52,7 @@ MARKED: Final = {
     r"(?P<triple_id>[A-Za-z0-9_.-]+)",
 }
 
-# Directories whose children the grammar explains.
+# Directories whose children have handlers.
 WORDS: Final = frozenset(
     [
         "kubepods",
@@ -112,7 +112,7 @@ _UNKNOWN: Final[Kind] = (None, None)
 
 @lru_cache(maxsize=4096)
 def classify(component: str) -> Kind:
-    """Which row of the vocabulary a component is, with its match; (None, None) if none."""
+    """A component's kind and, if a pattern told it, the match; (None, None) if unknown."""
     if component in WORDS:
         return _WORD
     if component.endswith(".slice"):
