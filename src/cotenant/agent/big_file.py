@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.agent.privileges import drop_capabilities
+from cotenant.confine.capabilities import drop_capabilities
 from cotenant.probes.elf import VARIABLE, BadElf, Elf
 
 _MEMORY_MAX: Final = 1 << 30

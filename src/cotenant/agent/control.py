@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 
 from cotenant.agent.channel import Message
+from cotenant.confine.capabilities import Capability, works_with
+from cotenant.probes import syscalls
 from cotenant.schema.layouts import CONTROL
 
 # At least this part of the ring is divided among tenants, and at most that; the rest is anybody's.
@@ -16,6 +18,14 @@ _DIVIDED_EACH: Final = 64 << 10  # Where there is room: what comes while we are 
 _KERNEL_PART: Final = 1 / 4
 # Room for tenants that come before they are counted.
 _NEWCOMERS: Final = 3
+
+
+def capabilities_to_read(fd: int) -> tuple[Capability, ...]:
+    """What it takes to read an open map of the helper's: nothing, or CAP_BPF before v5.19."""
+    key = bytes(4)
+    if works_with((), lambda: syscalls.map_lookup(fd, key, CONTROL.itemsize)):
+        return ()
+    return (Capability.BPF,)
 
 
 class Control:

@@ -12,7 +12,6 @@ from typing import Final
 
 from cotenant.agent.helper_process import HelperProcess
 from cotenant.agent.naming import source_settings
-from cotenant.agent.privileges import drop_capabilities
 from cotenant.agent.refusals import blindness, by_reason
 from cotenant.agent.search import find_libraries
 from cotenant.agent.settings import (
@@ -22,11 +21,12 @@ from cotenant.agent.settings import (
     v1_hierarchies,
 )
 from cotenant.agent.watch import Watch
+from cotenant.confine.capabilities import drop_capabilities
+from cotenant.confine.landlock import confine_writes
 from cotenant.errors import CotenantError, StoreError
 from cotenant.identity import parse_path
 from cotenant.identity.naming.resolver import default_resolver
 from cotenant.identity.walk import mounts, walk
-from cotenant.landlock import confine_writes
 from cotenant.probes.attach import Method
 from cotenant.probes.features import attempt, choose_stepping, why_not
 from cotenant.probes.library import Plan, plan

@@ -27,13 +27,13 @@ from cotenant.agent.libraries import Libraries
 from cotenant.agent.mounts import MountWatch
 from cotenant.agent.naming import Naming
 from cotenant.agent.pointers import Pointers
-from cotenant.agent.privileges import Capability, allow_descriptors, drop_capabilities
 from cotenant.agent.prober import Prober
 from cotenant.agent.process import Process
-from cotenant.agent.seccomp import refuse_calls
 from cotenant.agent.trial import TrialProbe
 from cotenant.agent.turns import PassedOver, tenant_of
 from cotenant.agent.watch import Watch
+from cotenant.confine.capabilities import Capability, allow_descriptors, drop_capabilities
+from cotenant.confine.seccomp import refuse_calls
 from cotenant.errors import CotenantError
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method

@@ -21,7 +21,7 @@ from cotenant.agent.columns.plain import Copy, Enum, Null, Time
 from cotenant.agent.columns.tenant import Tenant
 from cotenant.agent.communicators import Communicators
 from cotenant.agent.containers import Containers
-from cotenant.agent.control import Control
+from cotenant.agent.control import Control, capabilities_to_read
 from cotenant.agent.drain import Drain
 from cotenant.agent.facts import Facts
 from cotenant.agent.gpu_processes import GpuProcesses
@@ -29,21 +29,21 @@ from cotenant.agent.helper_process import HelperProcess
 from cotenant.agent.keeper import Keeper
 from cotenant.agent.limits import Limits
 from cotenant.agent.notify import Notify
-from cotenant.agent.privileges import capabilities_to_read, drop_capabilities, need_root
 from cotenant.agent.refusals import Notices
 from cotenant.agent.rollups import Rollups
-from cotenant.agent.seccomp import refuse_calls
 from cotenant.agent.session import SessionRow
 from cotenant.agent.settings import Settings, choose_hierarchy, for_helper, store_group
 from cotenant.agent.throttle import Throttle
 from cotenant.agent.totals import Totals
 from cotenant.agent.trial import try_out
 from cotenant.agent.upkeep import Upkeep
+from cotenant.confine.capabilities import drop_capabilities, need_root
+from cotenant.confine.landlock import confine_writes
+from cotenant.confine.seccomp import refuse_calls
 from cotenant.errors import CotenantError
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.naming.names import Names
 from cotenant.identity.walk import mounts, survey
-from cotenant.landlock import confine_writes
 from cotenant.probes.programs import FACTS_RING_BYTES, NAMES_RING_BYTES
 from cotenant.schema.events import RECORDS
 from cotenant.store import retention

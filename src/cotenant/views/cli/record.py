@@ -155,7 +155,7 @@ def _families(text: str) -> tuple[str, ...]:
 def _recorder(args: argparse.Namespace) -> "Recorder":
     """What is to be recorded, and by whom."""
     from cotenant.agent.helper_process import HelperProcess
-    from cotenant.agent.privileges import need_root
+    from cotenant.confine.capabilities import need_root
 
     chosen = _chosen(args)
     need_root()

@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from cotenant.confine.landlock import confine_writes
 from cotenant.errors import CotenantError, QuestionError, TooLarge
-from cotenant.landlock import confine_writes
 from cotenant.query.command import option
 from cotenant.query.session import Limits, Session
 from cotenant.views import text

@@ -1,4 +1,4 @@
-"""Giving up what is not needed: after the start each process can do nothing but its work."""
+"""Capabilities: which ones a process keeps, and whether something works with those alone."""
 
 import ctypes
 import os
@@ -9,13 +9,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
+from cotenant.confine.libc import LIBC, forgo_new_privileges
 from cotenant.errors import Unsupported
-from cotenant.probes import syscalls
-from cotenant.schema.layouts import CONTROL
 
-_libc: Final = ctypes.CDLL(None, use_errno=True)
 _PR_CAPBSET_DROP: Final = 24
-_PR_SET_NO_NEW_PRIVS: Final = 38
 _PR_CAP_AMBIENT: Final = 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 _SYS_CAPSET: Final = 126
@@ -56,16 +53,16 @@ def drop_capabilities(keep: Iterable[Capability] = ()) -> None:
     """Keep these capabilities, and no way to get another one back."""
     kept = {int(capability) for capability in keep}
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
-    _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    LIBC.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for capability in range(last + 1):
         if capability not in kept:
-            _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+    forgo_new_privileges()
     bits = sum(1 << capability for capability in kept) & _permitted()
     low, high = bits & 0xFFFFFFFF, bits >> 32
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), 8)
     wanted = ctypes.create_string_buffer(struct.pack("6I", low, low, 0, high, high, 0), 24)
-    if _libc.syscall(_SYS_CAPSET, header, wanted):
+    if LIBC.syscall(_SYS_CAPSET, header, wanted):
         number = ctypes.get_errno()
         raise Unsupported(f"cannot drop capabilities: {os.strerror(number)}")
 
@@ -82,14 +79,6 @@ def works_with(capabilities: Collection[Capability], attempt: Callable[[], objec
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def capabilities_to_read(fd: int) -> tuple[Capability, ...]:
-    """What it takes to read an open map of the helper's: nothing, or CAP_BPF before v5.19."""
-    key = bytes(4)
-    if works_with((), lambda: syscalls.map_lookup(fd, key, CONTROL.itemsize)):
-        return ()
-    return (Capability.BPF,)
 
 
 def _permitted() -> int:

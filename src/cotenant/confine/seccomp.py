@@ -6,11 +6,11 @@ import struct
 from enum import IntEnum
 from typing import Final
 
-_libc: Final = ctypes.CDLL(None, use_errno=True)
+from cotenant.confine.libc import LIBC, forgo_new_privileges
+
 _SYS_SECCOMP: Final = 317
 _SET_MODE_FILTER: Final = 1
 _ALL_THREADS: Final = 1
-_PR_SET_NO_NEW_PRIVS: Final = 38
 
 _X86_64: Final = 0xC000003E
 _X32: Final = 0x40000000  # The same calls once more, under numbers from here on.
@@ -156,5 +156,5 @@ def refuse_calls(*, recorder: bool) -> bool:
     )
     if os.uname().machine != "x86_64":
         return False
-    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    return not _libc.syscall(_SYS_SECCOMP, _SET_MODE_FILTER, _ALL_THREADS, filter_)
+    forgo_new_privileges()
+    return not LIBC.syscall(_SYS_SECCOMP, _SET_MODE_FILTER, _ALL_THREADS, filter_)

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from cotenant.agent.seccomp import Call, HelperCall, RecorderCall
+from cotenant.confine.seccomp import Call, HelperCall, RecorderCall
 
 _BEGIN = """
 import ctypes, errno, os, sys
 from pathlib import Path
-from cotenant.landlock import confine_writes
-from cotenant.agent.seccomp import refuse_calls
+from cotenant.confine.landlock import confine_writes
+from cotenant.confine.seccomp import refuse_calls
 libc = ctypes.CDLL(None, use_errno=True)
 def made(number, *words):
     return 0 if libc.syscall(number, *words) >= 0 else ctypes.get_errno()

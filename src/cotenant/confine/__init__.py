@@ -1,0 +1,1 @@
+"""Giving up rights: capabilities, system calls and the right to change files."""
