@@ -1,12 +1,15 @@
 """What an operator says once: who is left alone, and who is called what."""
 
+import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.kernel.conftest import COTENANT, SIM, Cgroup, record, sim_environment
+from tests.kernel.conftest import COTENANT, SIM, Cgroup, ask, record, sim_environment
+from tests.unit.identity.fakes import FakeServer, daemon
 
 STEPS = 23
 V1_MEMORY = Path("/sys/fs/cgroup/memory")
@@ -84,6 +87,69 @@ def test_a_tenant_that_only_version_1_names_is_excluded_too(
             f"where cgroup_path like '%/hidden-%' {family}"
         )
         assert told == [{"n": 0}]
+
+
+ODD_ID = "c" * 64
+
+
+@contextmanager
+def odd_container(cgroup: Cgroup, server: Path) -> Iterator[Cgroup]:
+    """A cgroup whose path is not UTF-8, a process in it, and a Docker that knows the process."""
+    odd = Cgroup(cgroup.path / os.fsdecode(b"bad\xff") / f"docker-{ODD_ID}.scope")
+    odd.path.mkdir(parents=True)
+    inhabitant = odd.popen(["sleep", "infinity"])
+    docker = FakeServer(
+        server,
+        daemon(
+            {
+                "Id": ODD_ID,
+                "Name": "/odd",
+                "Config": {"Image": "tenant", "Labels": {}},
+                "State": {"Pid": inhabitant.pid},
+            }
+        ),
+    )
+    try:
+        yield odd
+    finally:
+        docker.close()
+        inhabitant.kill()
+        inhabitant.communicate()
+        odd.path.rmdir()
+        odd.path.parent.rmdir()
+
+
+def test_a_container_whose_path_is_not_utf8_is_one_row_with_a_name_and_can_be_excluded(
+    cgroup: Cgroup, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, config = tmp_path / "docker.sock", tmp_path / "config.toml"
+    config.write_text(r"exclude = ['*/bad\xff/*']")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{server}")
+    row = {"cgroup_path": rf"/{cgroup.name}/bad\xff/docker-{ODD_ID}.scope", "tenant": "odd"}
+    named = f"from containers where name = 'odd' and container_id = '{ODD_ID}' and hierarchy = 0"
+    rows = (
+        "select cgroup_path, tenant from containers "
+        f"where cgroup_path like '/{cgroup.name}/%.scope' and hierarchy = 0"
+    )
+    # The kernel tells the first recording of it; the second finds it, and is to leave it alone.
+    with record(store) as recording, odd_container(cgroup, server) as odd:
+        run(odd, tmp_path / "a")
+        (first,) = recording.wait_for(named)
+        recording.stop()
+        assert ask(store, rows) == [row]
+        with record(store, "--config", str(config)) as second:
+            run(odd, tmp_path / "b")
+            late = Cgroup(odd.path.parent / "late")
+            late.path.mkdir()
+            run(late, tmp_path / "c")
+            late.path.rmdir()
+            second.wait_for(f"{named} and named_ns > {first['named_ns']}")
+        assert ask(store, rows) == [row]
+    launched = (
+        "select cgroup_path, tenant, count(*) as n from cuda_events "
+        "join containers using (cgroup_id) where op = 'launch' group by all"
+    )
+    assert ask(store, launched) == [{**row, "n": STEPS}]
 
 
 def test_a_rule_renames_a_tenant_everywhere(cgroup: Cgroup, store: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from cotenant.agent.communicators import Communicator, Communicators
 from cotenant.agent.kernel_names import KernelNames
 from cotenant.agent.process import Process
 from cotenant.identity.ledger import Ledger
+from cotenant.identity.text import path_text
 from cotenant.printable import printable
 from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import FACT
@@ -104,13 +105,13 @@ class Facts:
         )
 
     def _born(self, fact: Any, text: bytes) -> None:
-        self._ledger.born(int(fact["other"]), int(fact["handle"]), _path(text), self._utc(fact))
+        self._ledger.born(int(fact["other"]), int(fact["handle"]), path_text(text), self._utc(fact))
 
     def _gone(self, fact: Any, _: bytes) -> None:
         self._ledger.removed(int(fact["other"]), int(fact["handle"]), self._utc(fact))
 
     def _moved(self, fact: Any, text: bytes) -> None:
-        self._ledger.renamed(int(fact["other"]), int(fact["handle"]), _path(text))
+        self._ledger.renamed(int(fact["other"]), int(fact["handle"]), path_text(text))
 
     def _utc(self, fact: Any) -> int:
         return int(fact["timestamp_ns"]) + self.offset_ns
@@ -122,8 +123,4 @@ def _signed(value: Any) -> int:
 
 
 def _name(text: bytes) -> str | None:
-    return printable(_path(text)) or None
-
-
-def _path(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
+    return printable(text.decode("utf-8", "replace")) or None

@@ -35,6 +35,7 @@ from cotenant.agent.watch import Watch
 from cotenant.confine.capabilities import Capability, allow_descriptors, drop_capabilities
 from cotenant.confine.seccomp import refuse_calls
 from cotenant.errors import CotenantError
+from cotenant.identity.text import path_text
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
 from cotenant.probes.features import attempt, choose_method, choose_stepping
@@ -273,17 +274,15 @@ class Helper:
             fact = np.frombuffer(record, FACT, count=1)[0]
             kind = int(fact["kind"])
             if kind == _FACT_KINDS["CGROUP_BORN"]:
-                path = record[FACT.itemsize : FACT.itemsize + int(fact["size"])]
-                text = path.decode("utf-8", "surrogateescape")
-                self._exclusion.born(int(fact["other"]), int(fact["handle"]), text)
-                self._naming.ask(text)
+                path = path_text(record[FACT.itemsize : FACT.itemsize + int(fact["size"])])
+                self._exclusion.born(int(fact["other"]), int(fact["handle"]), path)
+                self._naming.ask(path)
                 self._newborn[int(fact["other"]), int(fact["handle"])] = None
                 while len(self._newborn) > 4096:
                     self._newborn.pop(next(iter(self._newborn)))
             elif kind == _FACT_KINDS["CGROUP_GONE"]:
-                path = record[FACT.itemsize : FACT.itemsize + int(fact["size"])]
-                text = path.decode("utf-8", "surrogateescape")
-                self._exclusion.gone(int(fact["other"]), int(fact["handle"]), text)
+                path = path_text(record[FACT.itemsize : FACT.itemsize + int(fact["size"])])
+                self._exclusion.gone(int(fact["other"]), int(fact["handle"]), path)
             elif kind == _FACT_KINDS["TASK_MOVED"]:
                 if (int(fact["other"]), int(fact["handle"])) in self._newborn:
                     self._discovery.entered(int(fact["pid"]))

@@ -59,7 +59,7 @@ class Limits:
             if mount.hierarchy != V2 and not {"cpu", "memory"} & set(mount.controllers):
                 continue
             for there in walk(mount):
-                directory = mount.directory / there.path.removeprefix(mount.root).lstrip("/")
+                directory = Path(there.directory)
                 cpus, memory = cpu_limit(directory), memory_limit(directory)
                 key = (mount.hierarchy, there.kernel_id)
                 if cpus is not None or memory is not None:

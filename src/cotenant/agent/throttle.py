@@ -74,7 +74,7 @@ class Throttle:
         for found in walk(mount):
             if found.kernel_id in self._quotas or found.path == "/":
                 continue
-            directory = mount.directory / found.path.removeprefix(mount.root).lstrip("/")
+            directory = Path(found.directory)
             if self._looks == 0:
                 self._before[found.kernel_id] = _stopped_ns(directory) or 0
             if not cpu_limit(directory):

@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from cotenant.agent.channel import Message
 from cotenant.identity import Owner, parse_line
+from cotenant.identity.text import lines
 
 _T = TypeVar("_T")
 
@@ -34,23 +35,23 @@ _TELL_EVERY_S: Final = 1.0
 _OTHERS: Final = "others"
 
 
-def tenant_of(pid: int) -> str:
+def tenant_of(pid: int, proc: str = "/proc") -> str:
     """The outermost cgroup that the host made for this process; ENDED if it is gone.
 
     Not the innermost: of those a tenant may make as many as he likes.
     """
     try:
-        with open(f"/proc/{pid}/cgroup", errors="surrogateescape") as file:
-            text = file.read(_BYTES_MAX)
+        with open(f"{proc}/{pid}/cgroup", "rb") as file:
+            raw = file.read(_BYTES_MAX)
     except OSError:
         return ENDED
-    return _outermost(text)
+    return _outermost(raw)
 
 
 @lru_cache(1024)
-def _outermost(text: str) -> str:
+def _outermost(raw: bytes) -> str:
     # Version 2 stands last, and is believed first.
-    identities = [parse_line(line) for line in reversed(text.splitlines())]
+    identities = [parse_line(line) for line in reversed(lines(raw))]
     somebody = [identity for identity in identities if identity.owner not in _PLACES]
     paths = [identity.owner_path for identity in somebody or identities]
     return next((path for path in paths if path != "/"), "/")

@@ -71,7 +71,6 @@ class Ledger:
         owner_uid: int | None = None,
     ) -> None:
         """A cgroup exists at this path; told twice, the first creation time stays."""
-        path = _text(path)
         cgroup = self._at(hierarchy, kernel_id)
         if cgroup.path == path:
             if cgroup.created_ns is None and created_ns is not None:
@@ -100,7 +99,6 @@ class Ledger:
 
     def renamed(self, hierarchy: int, kernel_id: int, path: str) -> None:
         """A cgroup has a new path, and with it all below it."""
-        path = _text(path)
         cgroup = self._at(hierarchy, kernel_id)
         old = cgroup.path
         if old is None or old == path:
@@ -388,10 +386,3 @@ class Ledger:
 def _is_past(cgroup: Cgroup, before_ns: int) -> bool:
     cgroup.untold += cgroup.path is None
     return (cgroup.removed_ns or before_ns) < before_ns or cgroup.untold > _UNTOLD_MAX
-
-
-def _text(path: str) -> str:
-    """A path that any table can hold: bytes that are no UTF-8 are written as escapes."""
-    if path.isascii():
-        return path
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -14,9 +14,10 @@ from typing import Final
 from cotenant.identity.ids import V2
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.path.procfile import split_line
+from cotenant.identity.text import lines, path_text
 
 _CGROUPS_MAX: Final = 1 << 20
-_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+_OCTAL: Final = re.compile(rb"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Found:
     hierarchy: int
     kernel_id: int
     path: str
+    directory: str  # Where its files are; in the file system's own spelling, unlike the path.
     owner_uid: int
 
 
@@ -43,8 +45,7 @@ def mounts(proc: Path = Path("/proc"), process: str = "self") -> list[Mount]:
     """Every cgroup hierarchy that is mounted, once; version 2 first."""
     numbers = _hierarchy_numbers(proc / process / "cgroup")
     found: dict[int, Mount] = {}
-    text = (proc / process / "mountinfo").read_text("utf-8", "surrogateescape")
-    for line in text.splitlines():
+    for line in (proc / process / "mountinfo").read_bytes().split(b"\n"):
         mount = _mount(line, numbers)
         if mount is None:
             continue
@@ -58,35 +59,36 @@ def mounts(proc: Path = Path("/proc"), process: str = "self") -> list[Mount]:
 def _hierarchy_numbers(file: Path) -> dict[str, int]:
     """The kernel's number of each v1 controller's hierarchy."""
     numbers: dict[str, int] = {}
-    for raw in file.read_text("utf-8", "surrogateescape").splitlines():
+    for raw in lines(file.read_bytes()):
         line = split_line(raw)
         if line and line.hierarchy != V2:
             numbers |= dict.fromkeys(line.controllers.split(","), line.hierarchy)
     return numbers
 
 
-def _mount(line: str, numbers: dict[str, int]) -> Mount | None:
-    before, _, after = line.partition(" - ")
-    fields, tail = before.split(" "), after.split(" ")
-    if len(fields) < 5 or len(tail) < 3 or tail[0] not in ("cgroup", "cgroup2"):
+def _mount(line: bytes, numbers: dict[str, int]) -> Mount | None:
+    before, _, after = line.partition(b" - ")
+    fields, tail = before.split(b" "), after.split(b" ")
+    if len(fields) < 5 or len(tail) < 3 or tail[0] not in (b"cgroup", b"cgroup2"):
         return None
-    root, directory = _unescape(fields[3]), Path(_unescape(fields[4]))
-    if tail[0] == "cgroup2":
+    root, directory = path_text(_unescape(fields[3])), Path(os.fsdecode(_unescape(fields[4])))
+    if tail[0] == b"cgroup2":
         return Mount(V2, (), directory, root)
-    controllers = tuple(option for option in tail[2].split(",") if option in numbers)
+    options = path_text(tail[2]).split(",")
+    controllers = tuple(option for option in options if option in numbers)
     if not controllers:
         return None
     return Mount(numbers[controllers[0]], controllers, directory, root)
 
 
-def _unescape(text: str) -> str:
-    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+def _unescape(field: bytes) -> bytes:
+    return _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), field)
 
 
 def walk(mount: Mount) -> Iterator[Found]:
     """Every cgroup below a mount, its top first; what vanishes meanwhile is left out."""
     root = mount.root if mount.root.startswith("/") and "/.." not in mount.root else "/"
-    stack = [(os.fspath(mount.directory), root)]
+    stack = [(os.fsencode(mount.directory), root)]
     count = 0
     while stack and count < _CGROUPS_MAX:
         directory, path = stack.pop()
@@ -97,8 +99,11 @@ def walk(mount: Mount) -> Iterator[Found]:
         except OSError:
             continue
         count += 1
-        yield Found(mount.hierarchy, status.st_ino, path, status.st_uid)
-        stack.extend((f"{directory}/{name}", f"{path.rstrip('/')}/{name}") for name in children)
+        yield Found(mount.hierarchy, status.st_ino, path, os.fsdecode(directory), status.st_uid)
+        above = path.rstrip("/")
+        stack.extend(
+            (b"%b/%b" % (directory, name), f"{above}/{path_text(name)}") for name in children
+        )
 
 
 def survey(ledger: Ledger, hierarchies: list[Mount]) -> int:

@@ -60,7 +60,8 @@ def test_an_empty_queue_says_so_in_time() -> None:
 
 
 def tenant(monkeypatch: pytest.MonkeyPatch, *lines: str) -> str:
-    monkeypatch.setattr("builtins.open", lambda *_, **__: io.StringIO("\n".join(lines) + "\n"))
+    raw = "".join(f"{line}\n" for line in lines).encode()
+    monkeypatch.setattr("builtins.open", lambda *_, **__: io.BytesIO(raw))
     return tenant_of(5)
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from cotenant.identity import NOBODY, UNTOLD, Ledger, Names, Preference, TenantRule
 from cotenant.identity.rows import COLUMNS
+from cotenant.identity.text import path_text
 from cotenant.identity.translation import distinct_pairs
 
 A, B = "a" * 64, "b" * 64
@@ -260,7 +261,7 @@ def test_rules_decide_the_tenant_of_rows():
 
 
 def test_a_path_that_is_no_text_becomes_text(ledger):
-    ledger.born(0, 23, b"/bad\xff".decode("utf-8", "surrogateescape"), 1)
+    ledger.born(0, 23, path_text(b"/bad\xff"), 1)
 
     assert ledger.row(0, 23)["cgroup_path"] == "/bad\\xff"
 

@@ -7,6 +7,7 @@ taken only where it places its container in this very cgroup.
 from pathlib import Path
 
 from cotenant.identity.path.procfile import split_line
+from cotenant.identity.text import lines
 
 
 def oci_path_is(cgroups_path: str, path: str) -> bool:
@@ -37,8 +38,8 @@ def process_is_in(pid: int, path: str, proc: Path = Path("/proc")) -> bool:
     if pid <= 0:
         return False
     try:
-        text = (proc / str(pid) / "cgroup").read_text("utf-8", "surrogateescape")
+        raw = (proc / str(pid) / "cgroup").read_bytes()
     except OSError:
         return False
-    paths = [line.path for raw in text.splitlines() if (line := split_line(raw))]
+    paths = [line.path for text in lines(raw) if (line := split_line(text))]
     return any(f"{found}/".startswith(f"{path}/") for found in paths)
