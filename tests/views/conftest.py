@@ -82,7 +82,7 @@ def cotenant(store, monkeypatch):
 AS_USER = """
 import os, sys
 import duckdb, pyarrow, pyarrow.parquet
-import cotenant.identity.select, cotenant.views.cli.sql, cotenant.views.cli.tenants
+import cotenant.views.cli.sql, cotenant.views.cli.tenants
 from cotenant.views.cli import main
 user = int(sys.argv[1])
 if user:

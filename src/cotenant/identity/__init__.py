@@ -13,7 +13,7 @@ from cotenant.identity.path.jobs import decode_sluid
 from cotenant.identity.path.model import Identity, Job, Layer, Owner, Trust
 from cotenant.identity.path.parser import parse_path
 from cotenant.identity.path.procfile import parse_file, parse_line
-from cotenant.identity.select import excluded, matching_rows, tenant_predicate
+from cotenant.identity.rows import excluded
 from cotenant.identity.tenant import Tenancy, TenantRule, tenancy
 from cotenant.identity.translation import Preference
 from cotenant.identity.walk import Mount, mounts, survey, walk
@@ -40,13 +40,11 @@ __all__ = [
     "decode_sluid",
     "default_resolver",
     "excluded",
-    "matching_rows",
     "mounts",
     "parse_file",
     "parse_line",
     "parse_path",
     "survey",
     "tenancy",
-    "tenant_predicate",
     "walk",
 ]

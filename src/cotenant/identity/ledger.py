@@ -16,8 +16,15 @@ from cotenant.identity.naming.backlog import Question
 from cotenant.identity.naming.names import Names
 from cotenant.identity.path.model import Owner
 from cotenant.identity.path.parser import parse_path
-from cotenant.identity.rows import Cgroup, Row, Subject, blank_row, known_row, owner_is_plain
-from cotenant.identity.select import excluded
+from cotenant.identity.rows import (
+    Cgroup,
+    Row,
+    Subject,
+    blank_row,
+    excluded,
+    known_row,
+    owner_is_plain,
+)
 from cotenant.identity.tenant import HOST, KERNEL, UNKNOWN, TenantRule
 from cotenant.identity.translation import Preference, Told, choose, distinct_pairs
 

@@ -1,8 +1,9 @@
 """One row of the ``containers`` table, from all that is known about a cgroup."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Final
 
 from cotenant.identity.naming.names import Names
@@ -130,3 +131,16 @@ def _named(names: Names) -> Row:
 def owner_is_plain(identity: Identity) -> bool:
     """Whether the owner is one that a user with a directory of their own could imitate."""
     return identity.owner in (Owner.CONTAINER, Owner.PATH)
+
+
+def excluded(row: Mapping[str, object], patterns: Sequence[str]) -> bool:
+    """Whether an ``exclude`` pattern, a shell glob, covers this row.
+
+    It is held against the tenant, the names, the namespace, the unit, the user, the job
+    and the path, so that an operator may write whichever is known.
+    """
+    keys = ("tenant", "name", "pod", "namespace", "unit", "user", "slurm_job", "cgroup_path")
+    values = [value for key in keys if isinstance(value := row.get(key), str)]
+    if row.get("namespace") and row.get("pod"):
+        values.append(f"{row['namespace']}/{row['pod']}")
+    return any(fnmatchcase(value, pattern) for pattern in patterns for value in values)

@@ -1,16 +1,40 @@
-"""Narrowing a session to one tenant."""
+"""``--tenant X``: which rows of ``containers`` a user means, and a session narrowed to them.
+
+X may be a tenant, a container's name, a pod, ``namespace/pod``, a unit with or without
+its suffix, a job, or the beginning of a container id. The first of these readings that
+matches any row is the one that counts, so that a name never also means an id.
+"""
 
 import difflib
-from typing import Any
+from typing import Any, Final
 
 from cotenant.errors import QuestionError
+
+_READING_SQL: Final = """case
+    when tenant = $tenant then 1
+    when name = $tenant or pod = $tenant or unit = $tenant or slurm_job = $tenant
+      or "user" = $tenant or namespace || '/' || pod = $tenant then 2
+    when unit like '%.%' and regexp_replace(unit, '[.][a-z]+$', '') = $tenant then 3
+    when container_id = $tenant or inner_container_id = $tenant then 4
+    when length($tenant) >= 4 and starts_with(container_id, $tenant) then 5
+    when length($tenant) >= 4 and starts_with(inner_container_id, $tenant) then 6
+end"""
+
+TENANT_SQL: Final = f"""cgroup_id in (
+  select cgroup_id
+    from (select cgroup_id, {_READING_SQL} as reading from containers)
+   where reading is not null
+ qualify reading = min(reading) over ()
+)"""
+
+
+def tenant_predicate(text: str) -> tuple[str, dict[str, str]]:
+    """A DuckDB predicate on ``cgroup_id`` for any event table, and its parameters."""
+    return TENANT_SQL, {"tenant": text}
 
 
 def select_tenant(connection: Any, text: str) -> tuple[int, ...]:
     """Fill ``tenant.cgroups`` with the cgroups that the text means; QuestionError if none."""
-    # Most questions are about all tenants, and should not wait for what this one needs.
-    from cotenant.identity.select import tenant_predicate
-
     predicate, params = tenant_predicate(text)
     found = connection.execute(
         f"SELECT cgroup_id FROM containers WHERE {predicate}", params

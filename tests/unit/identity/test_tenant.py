@@ -1,16 +1,13 @@
 """One tenant per cgroup, by a rule that operators can read and override."""
 
-import duckdb
 import pytest
 
 from cotenant.identity import (
     Names,
     TenantRule,
     excluded,
-    matching_rows,
     parse_path,
     tenancy,
-    tenant_predicate,
 )
 
 A, B = "a" * 64, "b" * 64
@@ -98,70 +95,6 @@ def test_the_first_rule_that_applies_decides():
     rules = [TenantRule("one", path="/x"), TenantRule("two", path="/t*"), TenantRule("3", path="*")]
 
     assert tenancy(parse_path("/team"), path="/team", rules=rules).tenant == "two"
-
-
-ROWS = [
-    {"cgroup_id": 1, "tenant": "host", "container_id": "host"},
-    {"cgroup_id": 2, "tenant": "trainer", "container_id": A, "name": "trainer"},
-    {"cgroup_id": 3, "tenant": "t/p", "container_id": B, "pod": "p", "namespace": "t"},
-    {"cgroup_id": 5, "tenant": "slurm/7", "container_id": "slurm/7", "slurm_job": "7"},
-    {"cgroup_id": 7, "tenant": "s.service", "container_id": "s.service", "unit": "s.service"},
-    {"cgroup_id": 11, "tenant": "aaaa", "container_id": "c" * 64, "name": "aaaa"},
-    {"cgroup_id": 13, "tenant": "user/al", "container_id": "user/al", "user": "al"},
-    {"cgroup_id": 17, "tenant": "z", "container_id": "d" * 64, "inner_container_id": "e" * 64},
-]
-ASKED = {
-    "trainer": [2],
-    "t/p": [3],
-    "p": [3],
-    "7": [5],
-    "slurm/7": [5],
-    "s": [7],
-    "s.service": [7],
-    "aaaa": [11],  # A tenant's name, although another id begins so.
-    "aaaaa": [2],
-    "bbbbbbbbbbbb": [3],
-    "bbb": [],
-    "al": [13],
-    "eeee": [17],
-    "nobody": [],
-    "": [],
-    "' or 1=1 --": [],
-}
-COLUMNS = [
-    "tenant",
-    "container_id",
-    "inner_container_id",
-    "name",
-    "pod",
-    "namespace",
-    "unit",
-    "slurm_job",
-    "user",
-]
-
-
-@pytest.mark.parametrize("text", ASKED)
-def test_a_tenant_is_found_by_whatever_name_the_user_knows(text):
-    assert [row["cgroup_id"] for row in matching_rows(ROWS, text)] == ASKED[text]
-
-
-@pytest.mark.parametrize("text", ASKED)
-def test_sql_finds_the_same_rows(text):
-    sql, parameters = tenant_predicate(text)
-    with duckdb.connect() as database:
-        columns = ", ".join(f'"{name}" varchar' for name in COLUMNS)
-        database.execute(f"create table containers (cgroup_id bigint, {columns})")
-        marks = ", ".join("?" * (len(COLUMNS) + 1))
-        for row in ROWS:
-            values = [row["cgroup_id"], *(row.get(name) for name in COLUMNS)]
-            database.execute(f"insert into containers values ({marks})", values)
-        database.execute("create table events as select cgroup_id from containers")
-        found = database.execute(
-            f"select cgroup_id from events where {sql} order by 1", parameters
-        ).fetchall()
-
-    assert [cgroup_id for (cgroup_id,) in found] == ASKED[text]
 
 
 def test_an_exclude_pattern_is_held_against_every_name():
