@@ -1,7 +1,7 @@
-"""Who it was: from a cgroup id to the tenant's name.
+"""Identity: from a cgroup id to its tenant's name.
 
-``parse_path`` and its siblings read names, purely; ``Resolver`` asks runtimes; ``Ledger``
-keeps every cgroup ever seen and writes the ``containers`` table.
+``path`` parses cgroup paths, ``naming`` and ``runtimes`` ask for names, ``Ledger`` keeps every
+cgroup ever seen and makes the rows of ``containers``.
 """
 
 from cotenant.identity.ids import NOBODY, UNTOLD, cgroup_id

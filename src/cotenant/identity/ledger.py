@@ -30,7 +30,7 @@ from cotenant.identity.translation import Preference, Told, choose, distinct_pai
 
 Ids = npt.NDArray[np.uint64]
 _AUTO: Final = Preference()
-_UNTOLD_MAX: Final = 3  # So often a cgroup without a path is passed over before it is dropped.
+_UNTOLD_MAX: Final = 3  # Calls of `forget` that a cgroup without a path survives.
 
 
 class Ledger:

@@ -30,7 +30,7 @@ class Cgroup:
     owner_uid: int | None = None
     sharing_mode: str | None = None
     referenced: bool = False  # An event carries its id.
-    untold: int = 0  # How often it was passed over while nobody told its path.
+    untold: int = 0  # How many calls of `Ledger.forget` found it without a path.
 
     def lived_with(self, other: "Cgroup") -> bool:
         """Whether both lived at one time, as far as is known; a path may be used again."""

@@ -1,4 +1,4 @@
-"""Which of the two ids in an event's header says whose it is."""
+"""Which of the two cgroup ids in an event's header, v2 or v1, decides its owner."""
 
 from typing import Final, Literal, NamedTuple
 

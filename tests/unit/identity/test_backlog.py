@@ -1,7 +1,7 @@
 """Names are asked for at once, then ever more rarely, and never forever."""
 
 from cotenant.identity import Backlog, Names, Question, parse_path
-from cotenant.identity.naming.backlog import DELAYS_NS
+from cotenant.identity.naming.backlog import BACKOFF_NS
 
 
 def question(key):
@@ -29,7 +29,7 @@ def test_an_unanswered_question_is_asked_again_later_each_time():
             waits.append(due - now)
             now = due
 
-    assert waits == list(DELAYS_NS)
+    assert waits == list(BACKOFF_NS)
     assert (len(backlog), backlog.given_up) == (0, 1)
 
 

@@ -1,4 +1,4 @@
-"""What to look up next: names are asked for at once, then ever more rarely.
+"""Open questions for names, each asked at once and then with a growing backoff.
 
 Pure bookkeeping with the caller's clock; nothing here waits. A runtime may know its
 container only a moment after the cgroup was made, and a container may be gone before it
@@ -11,7 +11,7 @@ from typing import Final
 
 from cotenant.identity.path.model import Identity
 
-DELAYS_NS: Final = tuple(
+BACKOFF_NS: Final = tuple(
     int(seconds * 1e9) for seconds in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 )
 SIZE_MAX: Final = 8192
@@ -84,11 +84,11 @@ class Backlog:
         entry = self._entries.get(key)
         if entry is None:
             return
-        if complete or entry.attempts >= len(DELAYS_NS):
+        if complete or entry.attempts >= len(BACKOFF_NS):
             self.given_up += not complete
             del self._entries[key]
             return
-        entry.due_ns = now_ns + DELAYS_NS[entry.attempts]
+        entry.due_ns = now_ns + BACKOFF_NS[entry.attempts]
         entry.attempts += 1
         entry.asked = False
         self._push(entry)

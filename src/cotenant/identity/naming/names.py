@@ -54,7 +54,7 @@ class Names:
         return cls(**values)
 
     def joined(self, other: "Names") -> "Names":
-        """Both sources' words; the one that knows the cgroup goes before one that knows the id."""
+        """Both sources' names; one that confirmed the cgroup wins over one that knows the id."""
         first, second = (other, self) if other.confirmed and not self.confirmed else (self, other)
         same = (first.runtime, first.container_id) == (second.runtime, second.container_id)
         if first.confirmed and not second.confirmed and not same:

@@ -1,4 +1,7 @@
-"""Asks the sources for names; runs where sockets may be opened, in a thread of its own."""
+"""Asks every source that could know a cgroup's names, and joins their answers.
+
+It opens sockets and blocks: the helper runs it in threads of its own.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

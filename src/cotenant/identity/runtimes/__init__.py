@@ -1,4 +1,4 @@
-"""Who to ask for names, one module per source."""
+"""Sources of names: container runtimes, kubelet, Slurm, the user database; a module each."""
 
 from cotenant.identity.runtimes.containerd import ContainerdSource
 from cotenant.identity.runtimes.docker import DockerSource, PodmanSource

@@ -1,4 +1,4 @@
-"""Whose a port of this host is, by the kernel's own tables of sockets."""
+"""Which users listen on a TCP port of this host, from the kernel's socket tables."""
 
 import socket
 from collections.abc import Iterator
