@@ -1,9 +1,10 @@
 """Segments: the immutable files that rows live in.
 
-A segment holds one table's rows of one span of time. Columns are laid out for what they hold:
-times by their differences, durations byte by byte, everything else by dictionary. A fresh segment
-compresses only the first two: for the others starting a compressor costs more than all the rest of
-writing them, and a segment that is merged is compressed whole.
+A segment holds one table's rows of one span of time. Columns are encoded for what they hold: times
+as deltas, durations and lists plainly, everything else by dictionary. A fresh segment compresses
+only the first three: for the others starting a compressor costs more than all the rest of writing
+them, and a segment that is merged is compressed whole. Only encodings that Parquet readers of 2023
+know are used.
 """
 
 from functools import cache
@@ -111,22 +112,28 @@ def conform(table: Table, data: Any) -> Any:
     return pa.Table.from_arrays(columns, schema=_written_schema(table))
 
 
+def _leaf(column: Column) -> str:
+    """The column's path in Parquet's schema, by which options are set; a list has its own."""
+    return f"{column.name}.list.element" if column.type.startswith("list") else column.name
+
+
+def _encoding(column: Column) -> str | None:
+    """None is by dictionary."""
+    if column.name == TIME:
+        return "DELTA_BINARY_PACKED"
+    return "PLAIN" if column.name in _DURATIONS or column.type.startswith("list") else None
+
+
 @cache
 def _layout(table: Table, *, fresh: bool) -> dict[str, Any]:
-    encodings = {}
-    for column in table.columns:
-        if column.name == TIME:
-            encodings[column.name] = "DELTA_BINARY_PACKED"
-        elif column.name in _DURATIONS:
-            encodings[column.name] = "BYTE_STREAM_SPLIT"
-    plain = {*encodings, *(c.name for c in table.columns if c.type.startswith("list"))}
+    encoding_of = {_leaf(column): _encoding(column) for column in table.columns}
+    encoded = {leaf: encoding for leaf, encoding in encoding_of.items() if encoding}
+    compressed = encoded if fresh else encoding_of
     return {
-        "compression": {
-            c.name: "zstd" if c.name in encodings or not fresh else "none" for c in table.columns
-        },
-        "compression_level": {c.name: 1 for c in table.columns if c.name in encodings or not fresh},
-        "use_dictionary": [c.name for c in table.columns if c.name not in plain],
-        "column_encoding": encodings,
+        "compression": {leaf: "zstd" if leaf in compressed else "none" for leaf in encoding_of},
+        "compression_level": dict.fromkeys(compressed, 1),
+        "use_dictionary": [leaf for leaf in encoding_of if leaf not in encoded],
+        "column_encoding": encoded,
         "write_statistics": [c.name for c in table.columns if c.name in _SKIP_BY],
         "store_schema": False,
     }
