@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from cotenant.store.writer import StoreWriter
 from cotenant.views import metrics
@@ -35,10 +36,20 @@ def token_file(tmp_path):
     return file
 
 
+# Prometheus knows no order of labels; this is the one that the tests write.
+LABELS = ("tenant", "family", "function", "le")
+
+
 def series(reply):
-    lines = reply.body.decode().splitlines()
-    split = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-    return {name: float(number) for name, _, number in split}
+    """Each sample's number, by its name and labels."""
+    found = {}
+    for family in text_string_to_metric_families(reply.body.decode()):
+        for sample in family.samples:
+            rest = sorted(sample.labels.keys() - set(LABELS))
+            names = [name for name in (*LABELS, *rest) if name in sample.labels]
+            labels = ",".join(f'{name}="{sample.labels[name]}"' for name in names)
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
 
 
 def more_totals(store, tenant, count, at_ns):
@@ -90,18 +101,43 @@ def test_tenants_beyond_the_bound_share_one_name(monkeypatch, store):
 
     monkeypatch.setattr(metrics, "MOST_TENANTS", 2)
     with Session(store) as session:
-        text = metrics.Metrics().scrape(lambda: session)
+        text = metrics.Metrics().scrape(lambda: session).decode()
     launches = [line for line in text.splitlines() if line.startswith("cotenant_launches_total{")]
     assert len(launches) == 3
     assert f'tenant="{metrics.EVERYONE_ELSE}"' in text
 
 
-def test_promtool_finds_nothing_to_say(store):
-    with serving(store) as served:
+def test_a_name_that_would_end_a_label_or_a_line_stays_within_it(tmp_path):
+    name = 'a"} 1\ncotenant_launches_total{tenant="b\\'
+    row = {"timestamp_ns": NOW_NS, "cgroup_id": 7, "family": "cuda", "function": "cuLaunchKernel"}
+    row |= {"count": 3, "sum_ns": 21, "max_ns": 7, "histogram": [0, 0, 3]}
+    who = {"cgroup_id": 7, "tenant": name, "container_id": "c", "node": "n", "boot_id": "b"}
+    with StoreWriter(tmp_path / "store", node="n", boot_id="b") as writer:
+        writer.replace("containers", pa.Table.from_pylist([who]))
+        writer.append("totals", pa.Table.from_pylist([row]))
+        writer.seal(NOW_NS)
+    with serving(tmp_path / "store") as served:
         body = served.request("/metrics").body
+    check_metrics(body)
+    launches = [
+        (sample.labels, sample.value)
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+        if sample.name == "cotenant_launches_total"
+    ]
+    assert launches == [({"tenant": name}, 3)]
+
+
+def check_metrics(body):
     done = subprocess.run([tool("promtool"), "check", "metrics"], input=body, capture_output=True,
                           timeout=60, check=False)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_promtool_finds_nothing_to_say(store):
+    with serving(store) as served:
+        body = served.request("/metrics").body
+    check_metrics(body)
 
 
 CONFIG = """

@@ -7,8 +7,16 @@ beyond the first few hundred share one name.
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.registry import Collector
 
 from cotenant.query import counters
 from cotenant.query.session import Session
@@ -19,7 +27,10 @@ EVERYONE_ELSE: Final = "(others)"
 # Powers of two of a nanosecond: from a microsecond to a minute, each four times the last.
 _BOUNDS: Final = range(10, 37, 2)
 
-Labels = tuple[tuple[str, str], ...]
+Labels = tuple[str, ...]  # Their values, in the order of the series' label names.
+_TENANT: Final = ("tenant",)
+_FAMILY: Final = ("tenant", "family")
+_FUNCTION: Final = ("tenant", "family", "function")
 
 
 class Metrics:
@@ -37,12 +48,12 @@ class Metrics:
         self._buckets: dict[Labels, Counter[int]] = {}
         self._bucket_ns: Counter[Labels] = Counter()
 
-    def scrape(self, session: Callable[[], Session]) -> str:
+    def scrape(self, session: Callable[[], Session]) -> bytes:
         """The text of one scrape."""
         with self._lock:
             opened = session()
             self._add(counters.since(opened, self._read))
-            return "\n".join([*self._counted(), *self._levels(opened)]) + "\n"
+            return _text([*self._counted(), *self._levels(opened)])
 
     def _tenant(self, name: str) -> str:
         if name not in self._tenants:
@@ -52,104 +63,115 @@ class Metrics:
 
     def _add(self, news: counters.News) -> None:
         for row in news.totals:
-            tenant = ("tenant", self._tenant(row["tenant"]))
-            family = ("family", row["family"])
-            labels: Labels = (tenant, family, ("function", row["function"]))
+            place = self._place(row)
+            labels = (*place, row["function"])
             self._calls[labels] += row["count"]
             self._ns[labels] += row["sum_ns"]
             self._bytes[labels] += row["bytes"] or 0
             if row["launch"]:
-                self._launches[(tenant,)] += row["count"]
+                self._launches[place[:1]] += row["count"]
         for row in news.histograms:
-            place: Labels = (("tenant", self._tenant(row["tenant"])), ("family", row["family"]))
-            self._buckets.setdefault(place, Counter())[row["bucket"]] += row["count"]
+            self._buckets.setdefault(self._place(row), Counter())[row["bucket"]] += row["count"]
         for row in news.durations:
-            place = (("tenant", self._tenant(row["tenant"])), ("family", row["family"]))
-            self._bucket_ns[place] += row["sum_ns"]
+            self._bucket_ns[self._place(row)] += row["sum_ns"]
         for row in news.fates:
-            place = (("tenant", self._tenant(row["tenant"])), ("family", row["family"]))
             for name, series in self._events.items():
-                series[place] += row[name]
+                series[self._place(row)] += row[name]
 
-    def _counted(self) -> Iterator[str]:
-        yield from _series(
-            "cotenant_launches_total", "counter", "Kernels and graphs launched.", self._launches
+    def _place(self, row: Mapping[str, str]) -> Labels:
+        return self._tenant(row["tenant"]), row["family"]
+
+    def _counted(self) -> Iterator[Metric]:
+        yield _counter(
+            "cotenant_launches_total", "Kernels and graphs launched.", _TENANT, self._launches
         )
-        yield from _series(
-            "cotenant_calls_total", "counter", "Calls of a traced function.", self._calls
+        yield _counter(
+            "cotenant_calls_total", "Calls of a traced function.", _FUNCTION, self._calls
         )
-        yield from _series(
+        yield _counter(
             "cotenant_call_seconds_total",
-            "counter",
             "Time inside a traced function, on the host.",
+            _FUNCTION,
             {labels: ns / 1e9 for labels, ns in self._ns.items()},
         )
-        yield from _series(
+        yield _counter(
             "cotenant_moved_bytes_total",
-            "counter",
             "Bytes that a traced function moved.",
+            _FUNCTION,
             {labels: number for labels, number in self._bytes.items() if number},
         )
         for name, series in self._events.items():
-            yield from _series(
-                f"cotenant_events_{name}_total", "counter", counters.FATES[name], series
-            )
-        yield from self._histogram()
+            yield _counter(f"cotenant_events_{name}_total", counters.FATES[name], _FAMILY, series)
+        yield self._histogram()
 
-    def _histogram(self) -> Iterator[str]:
-        name = "cotenant_call_duration_seconds"
-        yield from _head(name, "histogram", "Duration of calls, of the driver's where layers nest.")
+    def _histogram(self) -> Metric:
+        family = HistogramMetricFamily(
+            "cotenant_call_duration_seconds",
+            "Duration of calls, of the driver's where layers nest.",
+            labels=_FAMILY,
+        )
         for place, buckets in sorted(self._buckets.items()):
-            for power in _BOUNDS:
-                below = sum(count for bucket, count in buckets.items() if bucket < power)
-                bound = (*place, ("le", f"{2**power / 1e9:.9g}"))
-                yield _line(f"{name}_bucket", bound, below)
-            total = sum(buckets.values())
-            yield _line(f"{name}_bucket", (*place, ("le", "+Inf")), total)
-            yield _line(f"{name}_sum", place, self._bucket_ns[place] / 1e9)
-            yield _line(f"{name}_count", place, total)
+            bounds = [
+                (f"{2**power / 1e9:.9g}", sum(n for bucket, n in buckets.items() if bucket < power))
+                for power in _BOUNDS
+            ]
+            whole = ("+Inf", sum(buckets.values()))
+            family.add_metric(place, [*bounds, whole], self._bucket_ns[place] / 1e9)
+        return family
 
-    def _levels(self, session: Session) -> Iterator[str]:
+    def _levels(self, session: Session) -> Iterator[Metric]:
         held: Counter[Labels] = Counter()
         for row in session.ask(counters.MEMORY).rows():
-            labels = (("tenant", self._tenant(row["tenant"])), ("gpu", row["gpu"] or "unknown"))
             if row["bytes"] is not None:
-                held[labels] += row["bytes"]
-        yield from _series(
-            "cotenant_gpu_memory_bytes", "gauge", "Device memory that a tenant holds.", held
-        )
+                held[self._tenant(row["tenant"]), row["gpu"] or "unknown"] += row["bytes"]
+        doc = "Device memory that a tenant holds."
+        yield _gauge("cotenant_gpu_memory_bytes", doc, ("tenant", "gpu"), held)
         known = {name for name, shown in self._tenants.items() if shown == name}
-        info: dict[Labels, int] = {}
-        for row in session.ask(counters.INFO).rows():
-            if row["tenant"] in known:
-                info[tuple((key, str(value or "")) for key, value in row.items())] = 1
-        yield from _series("cotenant_tenant_info", "gauge", "Who a tenant is.", info)
+        answer = session.ask(counters.INFO)
+        info = {
+            tuple(str(value or "") for value in row.values()): 1
+            for row in answer.rows()
+            if row["tenant"] in known
+        }
+        yield _gauge("cotenant_tenant_info", "Who a tenant is.", answer.table.column_names, info)
         newest = session.ask(counters.NEWEST).rows()[0]["newest_ns"]
         if newest is not None:
-            yield from _series(
+            yield _gauge(
                 "cotenant_newest_total_timestamp_seconds",
-                "gauge",
                 "When the totals were last written.",
+                (),
                 {(): newest / 1e9},
             )
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+class _Given(Collector):
+    """Families that are there already; a registry wants somebody to collect them from."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """All of them."""
+        return self._families
 
 
-def _line(name: str, labels: Iterable[tuple[str, str]], number: float) -> str:
-    inside = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels)
-    shown = f"{number:.9f}".rstrip("0").rstrip(".") if isinstance(number, float) else str(number)
-    return f"{name}{{{inside}}} {shown}" if inside else f"{name} {shown}"
+def _text(families: Iterable[Metric]) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Given(families))
+    return generate_latest(registry)
 
 
-def _head(name: str, kind: str, doc: str) -> Iterator[str]:
-    yield f"# HELP {name} {doc}"
-    yield f"# TYPE {name} {kind}"
+def _counter(name: str, doc: str, labels: Iterable[str], series: Mapping[Labels, float]) -> Metric:
+    return _filled(CounterMetricFamily(name, doc, labels=tuple(labels)), series)
 
 
-def _series(name: str, kind: str, doc: str, of: Any) -> Iterator[str]:
-    yield from _head(name, kind, doc)
-    for labels, number in sorted(of.items()):
-        yield _line(name, labels, number)
+def _gauge(name: str, doc: str, labels: Iterable[str], series: Mapping[Labels, float]) -> Metric:
+    return _filled(GaugeMetricFamily(name, doc, labels=tuple(labels)), series)
+
+
+def _filled(
+    family: CounterMetricFamily | GaugeMetricFamily, series: Mapping[Labels, float]
+) -> Metric:
+    for values, number in sorted(series.items()):
+        family.add_metric(values, number)
+    return family
