@@ -1,14 +1,16 @@
 """The ``cotenant`` command: one module per verb, found by its name.
 
 A verb is a module of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)`` and
-``run(args)``. It is imported only when asked for, so that `cotenant sql` never waits for what
-only `cotenant record` needs.
+``run(args)``, and ``arranged(words)`` if its words may stand in another order than argparse wants.
+It is imported only when asked for, so that `cotenant sql` never waits for what only
+`cotenant record` needs.
 """
 
 import argparse
 import importlib
 import os
 import sys
+from types import ModuleType
 from typing import Final, NoReturn
 
 from cotenant import __version__
@@ -82,6 +84,18 @@ def store_argument(parser: argparse.ArgumentParser, otherwise: str | None = None
     )
 
 
+def _module(verb: str) -> ModuleType:
+    return importlib.import_module(f"cotenant.views.cli.{verb}")
+
+
+def _arranged(verb: str | None, words: list[str]) -> list[str]:
+    """The words of the command line, those of the verb in the order in which they are parsed."""
+    if verb not in VERBS or not hasattr(_module(verb), "arranged"):
+        return words
+    after = words.index(verb) + 1
+    return [*words[:after], *_module(verb).arranged(words[after:])]
+
+
 def _parser(verb: str | None) -> _Parser:
     parser = _Parser(
         prog="cotenant",
@@ -95,7 +109,7 @@ def _parser(verb: str | None) -> _Parser:
         if name != verb:
             verbs.add_parser(name, help=line, add_help=False)
             continue
-        module = importlib.import_module(f"cotenant.views.cli.{name}")
+        module = _module(name)
         child = verbs.add_parser(
             name,
             help=line,
@@ -139,7 +153,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code is 0 done, 1 failed, 2 wrong usage, 3 host not capable."""
     words = sys.argv[1:] if argv is None else argv
     verb = next((word for word in words if not word.startswith("-")), None)
-    args, strangers = _parser(verb).parse_known_args(words)
+    args, strangers = _parser(verb).parse_known_args(_arranged(verb, words))
     try:
         _check(args.verb, strangers, words)
         return int(args.run(args))

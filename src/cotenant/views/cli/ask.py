@@ -35,18 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one object, exact numbers")
     add_window_arguments(parser)
     store_argument(parser)
-    parse = parser.parse_known_args
-    # Settings may stand anywhere; argparse wants all of them beside the question.
-    parser.parse_known_args = lambda words=None, namespace=None: parse(  # type: ignore[method-assign,assignment]
-        _settings_first(words or []), namespace
-    )
 
 
 _FLAGS = frozenset({"--show-sql", "--json", "--help", "-h"})
 
 
-def _settings_first(words: Sequence[str]) -> list[str]:
-    """The question and its settings before all options."""
+def arranged(words: Sequence[str]) -> list[str]:
+    """The question and its settings before all options, as argparse wants them."""
     plain: list[str] = []
     options: list[str] = []
     waiting = False  # The option before wants a value.
