@@ -43,12 +43,13 @@ image-test: setup-tests ## build the container image from an empty Debian and re
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q --timeout=1200 tests/image
 
 .PHONY: lint
-lint: setup-tests ## style, types, the direction of imports, the shape of the tree
+lint: setup-tests ## style, types, the direction of imports, the shape of the tree, no code twice
 	@.venv/bin/ruff check -q .
 	@.venv/bin/ruff format -q --check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports >build/imports.log || { cat build/imports.log; exit 1; }
 	@.venv/bin/python tools/check_tree.py
+	@.venv/bin/pylint src/cotenant
 
 .PHONY: gen
 gen: build ## write again what is generated from bpf/event.h, the questions and the commands
