@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agent import Agent, workload
 
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
 
 AIM_S = 2.0
 PAUSE_S = 0.1

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
 from cotenant.sim.place import Docker
 
 AIM_MS = 250

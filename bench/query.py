@@ -27,8 +27,8 @@ import duckdb
 import pyarrow as pa
 from rows import START_NS, cgroup_ids, cuda_rows
 
-from cotenant.query.promises import promise
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
+from cotenant.query.questions.promises import promise
 from cotenant.schema import TABLES
 from cotenant.store.compaction import Compactor
 from cotenant.store.graveyard import GRACE_NS

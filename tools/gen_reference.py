@@ -13,8 +13,8 @@ import textwrap
 from pathlib import Path
 
 from cotenant import errors
-from cotenant.query.derived import DERIVED, Derived
-from cotenant.query.session import Session
+from cotenant.query.derived.registry import DERIVED, Derived
+from cotenant.query.engine.session import Session
 from cotenant.schema import DIMENSIONS, EVENTS, Table
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import VERBS

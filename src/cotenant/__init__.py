@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cotenant.query.session import Session
+    from cotenant.query.engine.session import Session
 
 __version__ = "0.1.0"
 __all__ = ["open_store"]
 
 
 def open_store(path: "Path | str", **window: Any) -> "Session":
-    """A session that answers read-only SQL about a store; see ``cotenant.query.session.Session``.
+    """A ``cotenant.query.engine.session.Session``: it answers read-only SQL about a store.
 
     >>> with open_store("/var/lib/cotenant", tenant="ml/train") as session:  # doctest: +SKIP
     ...     table = session.ask("SELECT count(*) FROM cuda_events").table
     """
     # Whoever only records should not wait for DuckDB.
-    from cotenant.query.session import Session
+    from cotenant.query.engine.session import Session
 
     return Session(path, **window)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cotenant.query.promises import NAMES, promise
-from cotenant.query.questions import questions
+from cotenant.query.questions.loader import questions
+from cotenant.query.questions.promises import NAMES, promise
 from cotenant.schema import TABLES
 from cotenant.store.compaction import Compactor
 from cotenant.store.segment import arrow_schema

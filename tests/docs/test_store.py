@@ -5,7 +5,7 @@ from pathlib import Path
 
 import duckdb
 
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
 from tests.serving import three_tenants
 
 PAGE = Path(__file__).parents[2] / "docs/how/store.md"

@@ -317,7 +317,7 @@ def _held_by_others() -> set[int]:
 _AS_NOBODY = """
 import os, sys
 import duckdb, numpy, pyarrow, pyarrow.parquet, pyarrow.compute
-import cotenant.query.session, cotenant.views.cli.sql, cotenant.views.cli.record
+import cotenant.query.engine.session, cotenant.views.cli.sql, cotenant.views.cli.record
 import cotenant.agent.record, cotenant.agent.doctor, cotenant.views.cli.doctor
 import cotenant.views.text, cotenant.views.window
 from cotenant.views.cli import main

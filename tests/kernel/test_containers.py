@@ -307,7 +307,7 @@ def test_the_demo_answers_both_promised_queries_exactly(store: Path) -> None:
     assert done.returncode == 0, done.stderr
     if "in Docker containers" not in done.stderr:
         impossible("the demo ran in cgroups")
-    from cotenant.query.promises import promise
+    from cotenant.query.questions.promises import promise
 
     logs = store.with_name(store.name + ".sim") / "truth"
     tenants = {row["container_id"]: row["tenant"] for row in ask(store, "from containers")}

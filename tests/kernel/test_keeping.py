@@ -17,7 +17,7 @@ TENANTS = 1009
 # Totals of a window are sealed one cycle after they are read: the rows of before are there, too.
 READER = """
 import json, sys
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
 store, path, ended_ns = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with Session(store) as session:
     while True:

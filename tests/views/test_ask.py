@@ -6,7 +6,7 @@ import shlex
 import pyarrow as pa
 import pytest
 
-from cotenant.query.questions import questions
+from cotenant.query.questions.loader import questions
 from cotenant.store.writer import StoreWriter
 from cotenant.views import units
 from cotenant.views.cli import main

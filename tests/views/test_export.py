@@ -5,7 +5,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
 from cotenant.views.cli import main
 from cotenant.views.export import export
 from tests.views.perfetto_reader import read

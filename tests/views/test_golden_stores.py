@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.query.promises import NAMES
-from cotenant.query.questions import questions
+from cotenant.query.questions.loader import questions
+from cotenant.query.questions.promises import NAMES
 from cotenant.schema import TABLES
 from cotenant.store.compaction import Compactor
 from cotenant.store.writer import StoreWriter

@@ -97,7 +97,7 @@ def test_a_counter_grows_by_what_was_written_and_never_falls(store):
 
 
 def test_tenants_beyond_the_bound_share_one_name(monkeypatch, store):
-    from cotenant.query.session import Session
+    from cotenant.query.engine.session import Session
 
     monkeypatch.setattr(metrics, "MOST_TENANTS", 2)
     with Session(store) as session:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cotenant.query.promises import promise
+from cotenant.query.questions.promises import promise
 from cotenant.store.writer import StoreWriter
 
 LOST = "incomplete: 12 of 1,234 cuda events were lost\n"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.query.answer import Loss, Span, Standing
+from cotenant.query.engine.answer import Loss, Span, Standing
 from cotenant.views import text
 
 NOW_NS = 1_790_000_000_000_000_000

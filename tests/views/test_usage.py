@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cotenant.errors import UsageError
-from cotenant.query.moments import duration_ns, moment_ns
+from cotenant.query.text.time_syntax import duration_ns, moment_ns
 from cotenant.views.cli import VERBS, demo, main
 from cotenant.views.web import server
 

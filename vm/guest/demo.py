@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cotenant.query.promises import promise
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
+from cotenant.query.questions.promises import promise
 from vm.guest.host import COTENANT
 from vm.guest.tenants import compared, demangled
 

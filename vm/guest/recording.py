@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
 from vm.guest import tenants
 from vm.guest.host import COTENANT, without_sys_admin
 

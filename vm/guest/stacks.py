@@ -14,7 +14,7 @@ from cotenant.probes import syscalls
 from cotenant.probes.attach import PROGRAMS, Attacher, Method, Placed
 from cotenant.probes.elf import Elf
 from cotenant.probes.function import Family, Flag, Function, Library
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
 from vm.guest.host import SIM, new_group
 from vm.guest.recording import Recorder
 

@@ -1,1 +1,1 @@
-"""What was asked: read-only SQL over a store, and answers that say how complete they are."""
+"""Reading a store: SQL, derived tables, named questions, findings, and the data of every screen."""

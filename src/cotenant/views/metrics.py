@@ -18,8 +18,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from cotenant.query import counters
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
+from cotenant.query.screens import counters
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 MOST_TENANTS: Final = 300

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO, Final, Protocol, TextIO
 
 from cotenant.errors import UsageError
 from cotenant.printable import printable
-from cotenant.query.batches import Batches
+from cotenant.query.engine.batches import Batches
 from cotenant.views.text import plain
 
 BINARY: Final = ("arrow", "parquet")

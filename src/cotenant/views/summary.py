@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from cotenant.query.session import Session
-from cotenant.query.summary import summary
+from cotenant.query.engine.session import Session
+from cotenant.query.screens.summary import summary
 from cotenant.views import text
 
 

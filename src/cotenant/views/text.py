@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from cotenant.printable import printable
-from cotenant.query.answer import Span, Standing
+from cotenant.query.engine.answer import Span, Standing
 
 PLAIN_WIDTH: Final = 80
 NULL: Final = "NULL"

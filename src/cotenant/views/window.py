@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from cotenant.errors import UsageError
-from cotenant.query.moments import duration_ns, moment_ns, period_ns
+from cotenant.query.text.time_syntax import duration_ns, moment_ns, period_ns
 
 __all__ = ["add_window_arguments", "duration_ns", "moment_ns", "period_ns", "window"]
 

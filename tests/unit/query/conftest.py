@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
 from cotenant.store.writer import StoreWriter
 
 NOW_NS = 1_790_000_000_000_000_000

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from cotenant.errors import StoreError
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
 from cotenant.store.manifest import current_segments
 from cotenant.store.writer import StoreWriter
 
@@ -50,7 +50,7 @@ while time.monotonic() < until:
 
 READER = """
 import sys, time
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
 
 root, until, asked = sys.argv[1], time.monotonic() + float(sys.argv[2]), 0
 while asked == 0 or time.monotonic() < until:

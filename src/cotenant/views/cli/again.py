@@ -2,7 +2,7 @@
 
 import argparse
 
-from cotenant.query.command import option
+from cotenant.query.text.shell import option
 from cotenant.views.cli import default_store
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from cotenant.query.answer import Answer, Standing
-from cotenant.query.questions import Question, find, questions
-from cotenant.query.session import Session
-from cotenant.query.tenants import meant
+from cotenant.query.engine.answer import Answer, Standing
+from cotenant.query.engine.session import Session
+from cotenant.query.questions.loader import Question, find, questions
+from cotenant.query.screens.tenants import meant
 from cotenant.views import text, units
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given

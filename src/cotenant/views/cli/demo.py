@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.errors import CotenantError, Unsupported
-from cotenant.query.command import option
-from cotenant.query.promises import NAMES, promise
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
+from cotenant.query.questions.promises import NAMES, promise
+from cotenant.query.text.shell import option
 from cotenant.sim.idle import gpu_processes
 from cotenant.sim.place import best_place
 from cotenant.sim.tenant import Shared, demo_tenants

@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
 def _recorded(store: str) -> Iterator["Check"]:
     """What the last recording in the store saw, library by library and process by process."""
     from cotenant.agent.doctor import Check
-    from cotenant.query.last_recording import last_recording
-    from cotenant.query.session import Session
+    from cotenant.query.engine.session import Session
+    from cotenant.query.screens.last_recording import last_recording
 
     try:
         with Session(store) as session:

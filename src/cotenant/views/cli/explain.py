@@ -5,10 +5,10 @@ import sys
 import textwrap
 from dataclasses import asdict, replace
 
-from cotenant.query.explain import Explanation, explain
-from cotenant.query.explain.finding import Finding
-from cotenant.query.session import Session
-from cotenant.query.tenants import meant
+from cotenant.query.engine.session import Session
+from cotenant.query.findings.explain import Explanation, explain
+from cotenant.query.findings.finding import Finding
+from cotenant.query.screens.tenants import meant
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given

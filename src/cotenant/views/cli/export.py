@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from cotenant.errors import CotenantError
-from cotenant.query.answer import Standing
-from cotenant.query.session import Session
+from cotenant.query.engine.answer import Standing
+from cotenant.query.engine.session import Session
 from cotenant.schema import TABLES
 from cotenant.views import text
 from cotenant.views.cli import store_argument

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import UsageError
-from cotenant.query.command import option
+from cotenant.query.text.shell import option
 from cotenant.views.cli import apply_debug, debug_argument, store_argument
 from cotenant.views.cli.amounts import ring_bytes, share, size_bytes
 from cotenant.views.window import duration_ns, period_ns

@@ -4,8 +4,8 @@ import argparse
 import sys
 
 from cotenant.errors import UsageError
-from cotenant.query.answer import Standing
-from cotenant.query.session import Session
+from cotenant.query.engine.answer import Standing
+from cotenant.query.engine.session import Session
 from cotenant.views import rows, text
 from cotenant.views.cli import store_argument
 from cotenant.views.window import add_window_arguments, window

@@ -4,8 +4,8 @@ import argparse
 import sys
 from typing import Any
 
-from cotenant.query.session import Session
-from cotenant.query.tenants import FAMILIES, silent_cgroups, tenants
+from cotenant.query.engine.session import Session
+from cotenant.query.screens.tenants import FAMILIES, silent_cgroups, tenants
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.window import add_window_arguments, window

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from cotenant.errors import CotenantError
-from cotenant.query.moments import period_ns
+from cotenant.query.text.time_syntax import period_ns
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 

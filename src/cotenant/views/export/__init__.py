@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.errors import UsageError
-from cotenant.query.session import Session
+from cotenant.query.engine.session import Session
 from cotenant.views.export.progress import Progress
 
 FORMATS: Final = ("perfetto", "parquet", "csv", "arrow")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.errors import CotenantError
-from cotenant.query.session import Session
-from cotenant.query.trace import expected, slices
+from cotenant.query.engine.session import Session
+from cotenant.query.screens.trace import expected, slices
 from cotenant.views.export.part import make_part
 from cotenant.views.export.progress import Progress
 from cotenant.views.text import plain

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from cotenant.errors import UsageError
-from cotenant.query.batches import Batches
-from cotenant.query.session import Session
+from cotenant.query.engine.batches import Batches
+from cotenant.query.engine.session import Session
 from cotenant.schema import TABLES
 from cotenant.views.export.part import make_part
 from cotenant.views.export.progress import Progress

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.errors import StoreError
-from cotenant.query import activity
-from cotenant.query.session import Limits, Session
+from cotenant.query.engine.session import Limits, Session
+from cotenant.query.screens import activity
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import current_segments
 from cotenant.views import text

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cotenant.errors import CotenantError, QuestionError, StoreError
-from cotenant.query import activity
-from cotenant.query.timeline import details
-from cotenant.query.timeline.families import FAMILIES
-from cotenant.query.timeline.tiles import CELLS, MAX_CELL_NS
+from cotenant.query.screens import activity
+from cotenant.query.screens.timeline import details
+from cotenant.query.screens.timeline.families import FAMILIES
+from cotenant.query.screens.timeline.tiles import CELLS, MAX_CELL_NS
 from cotenant.views.web import insight, plain
 from cotenant.views.web.reader import Reader
 from cotenant.views.web.worker import Worker

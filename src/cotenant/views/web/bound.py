@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cotenant.errors import QuestionError, StoreError
-from cotenant.query.session import Limits, Session
+from cotenant.query.engine.session import Limits, Session
 
 
 def opened(

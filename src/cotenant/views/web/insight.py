@@ -5,9 +5,9 @@ import threading
 import time
 from typing import Any, Final
 
-from cotenant.query.guard import about_others
-from cotenant.query.promises import NAMES, promise
-from cotenant.query.questions import questions as named
+from cotenant.query.engine.guard import about_others
+from cotenant.query.questions.loader import questions as named
+from cotenant.query.questions.promises import NAMES, promise
 from cotenant.views.web.reader import Reader
 from cotenant.views.web.worker import EXPLAIN, Worker
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from cotenant.query.answer import Answer
+from cotenant.query.engine.answer import Answer
 from cotenant.views import text
 from cotenant.views.rows import unique
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.errors import QuestionError, StoreError
-from cotenant.query.session import Limits, Session
-from cotenant.query.timeline.busy import busy_cells, too_many
-from cotenant.query.timeline.families import FAMILIES
-from cotenant.query.timeline.lanes import Lane, Lanes
-from cotenant.query.timeline.tiles import Tile, tile
+from cotenant.query.engine.session import Limits, Session
+from cotenant.query.screens.timeline.busy import busy_cells, too_many
+from cotenant.query.screens.timeline.families import FAMILIES
+from cotenant.query.screens.timeline.lanes import Lane, Lanes
+from cotenant.query.screens.timeline.tiles import Tile, tile
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import manifest_files, stamp
 from cotenant.views.web.bound import opened

@@ -14,8 +14,8 @@ from typing import Any
 
 from cotenant.confine.landlock import confine_writes
 from cotenant.errors import CotenantError, QuestionError, TooLarge
-from cotenant.query.command import option
-from cotenant.query.session import Limits, Session
+from cotenant.query.engine.session import Limits, Session
+from cotenant.query.text.shell import option
 from cotenant.views import text
 from cotenant.views.web import plain
 from cotenant.views.web.bound import opened
@@ -163,7 +163,7 @@ def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bound
 
 def _explained(session: Session) -> dict[str, Any]:
     # Most pages ask for it once, and the first answer should not wait for it.
-    from cotenant.query.explain import explain
+    from cotenant.query.findings.explain import explain
 
     found = explain(session)
     store = option("--store", str(session.store))

@@ -1,0 +1,60 @@
+"""Busy intervals of one tenant, and how much of other intervals they cover."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class BusyIntervals:
+    """Disjoint busy intervals in order, within ``begin`` and ``end``."""
+
+    starts: Floats
+    ends: Floats
+    begin: float
+    end: float
+    _before: Floats  # Busy time before each interval, and after the last.
+
+    @classmethod
+    def of(cls, starts: Floats, ends: Floats, begin: float, end: float) -> Self:
+        """From any intervals: clipped, and joined where they touch."""
+        starts = np.clip(starts, begin, end)
+        ends = np.clip(ends, begin, end)
+        kept = ends > starts
+        order = np.argsort(starts[kept], kind="stable")
+        starts, ends = starts[kept][order], ends[kept][order]
+        if len(starts):
+            reached = np.maximum.accumulate(ends)
+            opens = np.concatenate([[True], starts[1:] > reached[:-1]])
+            starts, ends = starts[opens], reached[np.concatenate([opens[1:], [True]])]
+        before = np.concatenate([[0.0], np.cumsum(ends - starts)])
+        return cls(starts, ends, begin, end, before)
+
+    @property
+    def total(self) -> float:
+        """Busy time in all."""
+        return float(self._before[-1])
+
+    def busy_until(self, moments: Floats) -> Floats:
+        """Busy time before each moment."""
+        if not len(self.starts):
+            return np.zeros(len(moments))
+        index = np.searchsorted(self.starts, moments, side="right")
+        last = np.maximum(index - 1, 0)
+        inside = np.minimum(moments, self.ends[last]) - self.starts[last]
+        return np.where(index > 0, self._before[last] + np.maximum(inside, 0), 0.0)
+
+    def overlap(self, starts: Floats, ends: Floats, shift: float = 0.0) -> Floats:
+        """Busy time in each interval, with the busy intervals rotated by ``shift``."""
+        if not shift:
+            return self.busy_until(ends) - self.busy_until(starts)
+        return self._rotated(ends - shift) - self._rotated(starts - shift)
+
+    def _rotated(self, moments: Floats) -> Floats:
+        """Busy time before each moment, with the busy intervals repeated for ever."""
+        rotations, rest = np.divmod(moments - self.begin, self.end - self.begin)
+        return rotations * self.total + self.busy_until(rest + self.begin)

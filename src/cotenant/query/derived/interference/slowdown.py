@@ -1,0 +1,253 @@
+"""How much slower somebody's work was while somebody else was busy: arrays in, a verdict out.
+
+A sample is one piece of the victim's work: an interval, what it cost, and of which kind it is.
+With ``f`` the part of it in which the other was busy and ``d0`` what its kind costs alone,
+
+    cost = d0 / (1 - f + f / slowdown)
+
+so each sample tells ``1 - 1/slowdown = (1 - d0 / cost) / f``; the more of it was shared, the more
+it counts. Medians, so that a late wake-up of the host here and there changes nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cotenant.query.derived.busy_intervals import BusyIntervals
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SHARED: Final = 0.25  # A sample counts as shared from this part on.
+FEWEST: Final = 30  # Samples alone, and shared, without which nothing is said.
+BLOCKS: Final = 20
+BLOCK_NS: Final = 10e9
+NEAR_NS: Final = 600e9  # What somebody costs alone is taken from within ten minutes.
+SHIFTS: Final = 200
+RESAMPLES: Final = 400
+MOST_SAMPLES: Final = 2_000  # Of a kind, alone and shared each.
+MOST_KINDS: Final = 12
+LEVEL: Final = 0.05
+_MOST_GAIN: Final = 0.999
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Pieces of the victim's work."""
+
+    start: Floats
+    end: Floats
+    cost: Floats
+    kind: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def only(self, chosen: NDArray[np.bool_] | Ints) -> "Samples":
+        """Some of them."""
+        return Samples(self.start[chosen], self.end[chosen], self.cost[chosen], self.kind[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """Samples of one kind within a time: alone, and shared."""
+
+    alone: Ints
+    shared: Ints
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the samples say; without numbers where there are too few."""
+
+    slowdown: float
+    low: float
+    high: float
+    p: float
+    slope: float
+    alone: int
+    shared: int
+
+    @property
+    def enough(self) -> bool:
+        """Whether there were samples enough to say anything."""
+        return bool(np.isfinite(self.slowdown))
+
+    @property
+    def evidence(self) -> bool:
+        """Whether the other slows the victim: by every test."""
+        return self.enough and self.low > 1 and self.p <= LEVEL and self.slope > 0
+
+
+def _few(alone: int, shared: int) -> Verdict:
+    nan = float("nan")
+    return Verdict(nan, nan, nan, nan, nan, alone, shared)
+
+
+def _strata(samples: Samples, part: Floats, fewest: int = FEWEST) -> list[Stratum]:
+    """Kinds and times with samples enough of both sorts, the heaviest first."""
+    kinds, kind = np.unique(samples.kind, return_inverse=True)
+    period = ((samples.start - samples.start.min()) // NEAR_NS).astype(np.int64)
+    alone, shared = part <= 0, part >= SHARED
+    found = []
+    for k in range(len(kinds)):
+        mine = kind == k
+        if (mine & shared).sum() < fewest or (mine & alone).sum() < fewest:
+            continue
+        for t in np.unique(period[mine & shared]):
+            near = mine & alone & (np.abs(period - t) <= 1)
+            now = mine & shared & (period == t)
+            if near.sum() >= fewest and now.sum() >= min(fewest, 5):
+                weight = float(samples.cost[now].sum())
+                found.append(Stratum(np.flatnonzero(near), np.flatnonzero(now), weight))
+    found.sort(key=lambda stratum: -stratum.weight)
+    return found[:MOST_KINDS]
+
+
+def _median(values: Floats, weights: Floats) -> float:
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(total, total[-1] / 2)])
+
+
+def _gain(samples: Samples, part: Floats, strata: list[Stratum]) -> float:
+    """Log of the slowdown, over all strata by their weight."""
+    total = sum(stratum.weight for stratum in strata)
+    log = 0.0
+    for stratum in strata:
+        alone = float(np.median(samples.cost[stratum.alone]))
+        share = part[stratum.shared]
+        gains = (1 - alone / samples.cost[stratum.shared]) / share
+        gain = min(_median(gains, share**2), _MOST_GAIN)
+        log += stratum.weight / total * -np.log1p(-gain)
+    return float(log)
+
+
+def _slope(samples: Samples, part: Floats, strata: list[Stratum]) -> float:
+    """By how much the log of the cost rises from nothing shared to all of it."""
+    logs, parts = [], []
+    for stratum in strata:
+        both = np.concatenate([stratum.alone, stratum.shared])
+        alone = float(np.median(samples.cost[stratum.alone]))
+        log = np.log(np.maximum(samples.cost[both], 1e-9) / alone)
+        middle = np.median(log)
+        spread = 1.4826 * float(np.median(np.abs(log - middle))) + 1e-9
+        logs.append(np.clip(log, middle - 5 * spread, middle + 5 * spread))
+        parts.append(part[both])
+    log, share = np.concatenate(logs), np.concatenate(parts)
+    share = share - share.mean()
+    return float(share @ log / max(float(share @ share), 1e-12))
+
+
+def _weighted_medians(values: Floats, weights: Floats) -> Floats:
+    """The weighted median of each row; values may be one row for all."""
+    order = np.argsort(values, axis=-1)
+    ordered = np.take_along_axis(values, order, axis=-1)
+    if values.ndim == 1:
+        weights = weights[:, order]
+        ordered = np.broadcast_to(ordered, weights.shape)
+    else:
+        weights = np.take_along_axis(weights, order, axis=-1)
+    total = np.cumsum(weights, axis=1)
+    at = (total < total[:, -1:] / 2).sum(axis=1)
+    medians = ordered[np.arange(len(total)), np.minimum(at, total.shape[1] - 1)]
+    return np.where(total[:, -1] > 0, medians, np.nan)
+
+
+def _resampled(
+    samples: Samples, part: Floats, strata: list[Stratum], rng: np.random.Generator
+) -> Floats:
+    """Logs of the slowdown with whole blocks of time drawn at random, with repetition."""
+    begin, end = samples.start.min(), samples.end.max()
+    block_ns = min(BLOCK_NS, (end - begin) / BLOCKS) or 1.0
+    block = ((samples.start - begin) / block_ns).astype(np.int64)
+    blocks = int(block.max()) + 1
+    # Each with the one after it: what drifts slowly ties neighbouring blocks together.
+    pairs = max(blocks // 2, 1)
+    drawn = rng.multinomial(pairs, np.full(blocks, 1 / blocks), size=RESAMPLES)
+    counts = (drawn + np.roll(drawn, 1, axis=1)).astype(np.float64)
+    logs = np.zeros(RESAMPLES)
+    total = np.zeros(RESAMPLES)
+    for stratum in strata:
+        alone = _weighted_medians(samples.cost[stratum.alone], counts[:, block[stratum.alone]])
+        share, cost = part[stratum.shared], samples.cost[stratum.shared]
+        weights = counts[:, block[stratum.shared]]
+        gains = (1 - alone[:, None] / cost) / share
+        gain = np.minimum(_weighted_medians(gains, weights * share**2), _MOST_GAIN)
+        weight = weights @ cost
+        told = np.isfinite(gain)
+        logs += np.where(told, weight * -np.log1p(-np.where(told, gain, 0)), 0)
+        total += np.where(told, weight, 0)
+    # Few blocks vary less among themselves than the time they were drawn from.
+    widen = _t_975(pairs - 1) / 1.96 * np.sqrt(pairs / max(pairs - 1, 1))
+    found: Floats = logs[total > 0] / total[total > 0]
+    middle = float(np.median(found)) if len(found) else 0.0
+    widened: Floats = middle + (found - middle) * widen
+    return widened
+
+
+def _t_975(freedom: int) -> float:
+    """Student's 97.5 % point, to three digits from three degrees of freedom on."""
+    v = max(freedom, 3)
+    z = 1.959964
+    return z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v * v)
+
+
+def _thinned(stratum: Stratum, rng: np.random.Generator) -> Stratum:
+    def some(chosen: Ints) -> Ints:
+        if len(chosen) <= MOST_SAMPLES:
+            return chosen
+        return np.sort(rng.choice(chosen, MOST_SAMPLES, replace=False))
+
+    return Stratum(some(stratum.alone), some(stratum.shared), stratum.weight)
+
+
+def _p_value(
+    samples: Samples, other: BusyIntervals, observed: float, rng: np.random.Generator
+) -> float:
+    """How often the other's busy intervals, rotated by chance, explain as much or more."""
+    length = other.end - other.begin
+    as_much = valid = 0
+    for shift in rng.uniform(0.05, 0.95, SHIFTS) * length:
+        overlap = other.overlap(samples.start, samples.end, float(shift))
+        # An overlap of nanoseconds after rotation is rounding, not sharing.
+        part = np.where(overlap > 1, overlap / (samples.end - samples.start), 0)
+        strata = _strata(samples, part, fewest=10)
+        if not strata:
+            continue
+        valid += 1
+        as_much += _gain(samples, part, strata) >= observed
+    return (1 + as_much) / (1 + valid) if valid >= SHIFTS // 4 else float("nan")
+
+
+def slowdown(samples: Samples, other: BusyIntervals, *, seed: int = 0) -> Verdict:
+    """How the victim's samples fare while the other is busy."""
+    samples = samples.only(samples.end > samples.start)
+    if not len(samples):
+        return _few(0, 0)
+    part = other.overlap(samples.start, samples.end) / (samples.end - samples.start)
+    part = np.where(part > 1e-9, np.minimum(part, 1), 0)
+    rng = np.random.default_rng(seed)
+    strata = [_thinned(stratum, rng) for stratum in _strata(samples, part)]
+    if not strata:
+        return _few(int((part <= 0).sum()), int((part >= SHARED).sum()))
+    log = _gain(samples, part, strata)
+    drawn = _resampled(samples, part, strata, rng)
+    low, high = np.quantile(drawn, (0.025, 0.975)) if len(drawn) else (np.nan, np.nan)
+    used = np.unique(np.concatenate([np.concatenate([s.alone, s.shared]) for s in strata]))
+    kinds = np.unique(samples.kind[used])
+    null = samples.only(np.isin(samples.kind, kinds))
+    if len(null) > MOST_SAMPLES:
+        null = null.only(np.sort(rng.choice(len(null), MOST_SAMPLES, replace=False)))
+    return Verdict(
+        slowdown=float(np.exp(log)),
+        low=float(np.exp(low)),
+        high=float(np.exp(high)),
+        p=_p_value(null, other, log, rng),
+        slope=_slope(samples, part, strata),
+        alone=int(sum(len(s.alone) for s in strata)),
+        shared=int(sum(len(s.shared) for s in strata)),
+    )

@@ -1,0 +1,131 @@
+"""Tables that are made from others when a question names them.
+
+A view is a ``.sql`` file here, its header naming what it is made from; one that much is made from
+is kept as a table. A computed table is made by a function over the rows. None costs anything until
+it is asked for.
+"""
+
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.schema import TABLES
+
+Ask = Callable[[str], Any]  # SQL to a pyarrow.Table, over the same window.
+
+_HEADER: Final = re.compile(r"--\s*(view|table|from):\s*(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A table that is made from others: by ``sql``, or by a function of the ``module``."""
+
+    name: str
+    doc: str
+    sources: tuple[str, ...]
+    sql: str | None = None
+    module: str | None = None
+    also: tuple[str, ...] = ()  # Looked at too, where there; losses in them do no harm.
+    whose: str | None = None  # The column of the tenant it is about, where others matter too.
+    kept: bool = False  # Made once, since much is made from it.
+
+    @property
+    def about_others(self) -> bool:
+        """Whether it tells what a tenant's own rows cannot."""
+        return self.whose is not None
+
+    def compute(self, ask: Ask) -> Any:
+        """The rows of a computed table, as a ``pyarrow.Table``."""
+        return importlib.import_module(f"cotenant.query.derived.{self.module}").compute(ask)
+
+    def empty(self) -> Any:
+        """The same table without rows."""
+        columns = importlib.import_module(f"cotenant.query.derived.{self.module}").SCHEMA
+        return columns.empty_table()
+
+
+_COMPUTED: Final = (
+    Derived(
+        "solved_times",
+        "Device time of one kernel launch or copy, solved from many spans; and how well.",
+        ("spans", "gpu_work"),
+        module="solved_times.table",
+    ),
+    Derived(
+        "interference",
+        "How much each tenant slows each other one on a GPU, as observed.",
+        ("spans", "gpu_work", "busy", "containers"),
+        module="interference.table",
+        also=("cpu_waits",),
+        whose="victim",
+    ),
+    Derived(
+        "shared_time",
+        "For each pair of tenants on a GPU, how long both had work on it.",
+        ("busy",),
+        module="shared_time",
+        whose="tenant",
+    ),
+)
+
+
+def _read(name: str, text: str) -> Derived:
+    fields = {"view": "", "table": "", "from": ""}
+    lines = text.splitlines()
+    key = "view"
+    while lines[0].startswith("--"):
+        line = lines.pop(0)
+        if match := _HEADER.match(line):
+            key = match[1]
+            fields[key] = match[2].strip()
+        else:
+            fields[key] += " " + line.removeprefix("--").strip()
+    sources = tuple(source.strip() for source in fields["from"].split(","))
+    kept = bool(fields["table"])
+    doc = fields["table"] or fields["view"]
+    return Derived(name, doc, sources, sql="\n".join(lines).strip(), kept=kept)
+
+
+def _load() -> dict[str, Derived]:
+    files = sorted(Path(__file__).parent.glob("*.sql"))
+    views = [_read(file.stem, file.read_text("utf-8")) for file in files]
+    known = {table.name: table for table in (*views, *_COMPUTED)}
+    # What is made from a table that this version does not record is not there either.
+    while lacking := [n for n, t in known.items() if not {*TABLES, *known}.issuperset(t.sources)]:
+        known = {name: table for name, table in known.items() if name not in lacking}
+    return known
+
+
+# Read at once: whoever asks may have given up the right to read our files by then.
+DERIVED: Final = _load()
+
+
+def in_order(names: Iterable[str]) -> list[Derived]:
+    """The derived tables behind these names, each after what it is made from."""
+    found: dict[str, Derived] = {}
+
+    def visit(name: str) -> None:
+        if name in found or name not in DERIVED:
+            return
+        for source in (*DERIVED[name].sources, *DERIVED[name].also):
+            visit(source)
+        found[name] = DERIVED[name]
+
+    for name in sorted(names):
+        visit(name)
+    return list(found.values())
+
+
+def with_sources(names: Iterable[str]) -> frozenset[str]:
+    """The names, and every table that stands behind them."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += DERIVED[name].sources if name in DERIVED else ()
+    return frozenset(found)

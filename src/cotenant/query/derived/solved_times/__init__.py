@@ -1,0 +1,1 @@
+"""Device time per kernel, solved from the spans that contain it."""

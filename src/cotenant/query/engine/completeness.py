@@ -1,0 +1,71 @@
+"""How complete an answer is: what the store says was lost of what a question touches."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from cotenant.query.engine.answer import Loss, Span
+from cotenant.query.engine.tables import Window
+from cotenant.schema import TABLES
+from cotenant.store.manifest import Segment
+
+_EVENTS: Final = "_events"
+# Made from the rows of a family, and lacking what they lack. Totals are exact: they lack nothing.
+_MADE_FROM: Final = {"gpu_memory": "cuda", "graph_kernels": "cuda", "gpu_timings": "cuda"}
+
+
+def families_of(tables: Iterable[str]) -> list[str]:
+    """The families of events that these tables were made from."""
+    found = {t.removesuffix(_EVENTS) for t in tables if t in TABLES and t.endswith(_EVENTS)}
+    found |= {_MADE_FROM[t] for t in tables if t in _MADE_FROM}
+    if "rollups" in tables:
+        found |= {t.removesuffix(_EVENTS) for t in TABLES if t.endswith(_EVENTS)}
+    return sorted(found)
+
+
+def losses_of(connection: Any, tables: Iterable[str]) -> tuple[Loss, ...]:
+    """What was lost of them in the session's window; empty where nothing was counted."""
+    families = families_of(tables)
+    if not families:
+        return ()
+    rows = connection.execute(
+        "SELECT family, sum(seen)::BIGINT, sum(lost)::BIGINT, sum(shed)::BIGINT FROM losses "
+        "WHERE list_contains($families, family) GROUP BY family ORDER BY family",
+        {"families": families},
+    ).fetchall()
+    return tuple(Loss(*row) for row in rows)
+
+
+def unrecorded_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[str, ...]:
+    """What recordings within the window declared that their kernel could not give of them."""
+    families = families_of(tables)
+    if not families:
+        return ()
+    rows = connection.execute(
+        "SELECT DISTINCT notes FROM sessions WHERE started_ns < coalesce($to, started_ns + 1) "
+        "AND coalesce(ended_ns, $from, 0) >= coalesce($from, 0)",
+        {"from": window.from_ns, "to": window.to_ns},
+    ).fetchall()
+    told: dict[str, None] = {}
+    for (notes,) in rows:
+        for program, text in json.loads(notes or "{}").get("hooks_refused", {}).items():
+            if program.partition("_")[0] in families:
+                # In brackets is why; that is of interest to whoever records.
+                told[text.partition(" (")[0]] = None
+    return tuple(told)
+
+
+def span_of(segments: Iterable[Segment], tables: Iterable[str], window: Window) -> Span | None:
+    """From the first to the last row of these tables, within the session's window."""
+    wanted = set(tables)
+    covered = [s for s in segments if s.table in wanted and window.covers(s)]
+    starts = [s.min_ns for s in covered if s.min_ns is not None]
+    ends = [s.max_ns for s in covered if s.max_ns is not None]
+    if not starts or not ends:
+        return None
+    start, end = min(starts), max(ends)
+    if window.from_ns is not None:
+        start = max(start, window.from_ns)
+    if window.to_ns is not None:
+        end = min(end, window.to_ns)
+    return Span(start, end)

@@ -1,0 +1,250 @@
+"""A read-only DuckDB in memory over a store: one view per table, and nothing else in reach."""
+
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+import duckdb
+
+from cotenant.errors import QuestionError, StoreError, TooLarge
+from cotenant.query.derived.registry import with_sources
+from cotenant.query.engine.answer import Answer, Standing
+from cotenant.query.engine.batches import Batches, FileGone
+from cotenant.query.engine.catalog import Catalog
+from cotenant.query.engine.changelog_tables import create_level_views
+from cotenant.query.engine.completeness import losses_of, span_of, unrecorded_of
+from cotenant.query.engine.connection import connect, memory_share
+from cotenant.query.engine.guard import check
+from cotenant.query.engine.snapshots import RESTORE
+from cotenant.query.engine.statement import Statement, one_line, read_only
+from cotenant.query.engine.tables import Window, create_views
+from cotenant.query.engine.tenant_filter import select_tenant
+from cotenant.store.layout import check_readable
+from cotenant.store.manifest import Segment, current_segments, stamp
+
+_TRIES: Final = 7
+# Asks what tables there are, so they had better be there.
+_CATALOG: Final = re.compile(r"\b(show|duckdb_\w+)\b", re.IGNORECASE)
+# One is DuckDB's own limit, the other the system's.
+_OUT_OF_MEMORY: Final = ("Out of Memory Error", "failed to allocate")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one question may cost, and what it may tell."""
+
+    seconds: float = 300.0
+    rows: int = 1_000_000  # Of an answer that is held in memory; a stream has no such limit.
+    memory_bytes: int | None = None  # None is half of the host's memory, 4 GiB at most.
+    spill: bool = True  # Whether what needs more memory may use the disk.
+    guarded: bool = False  # Asked by somebody who may know of the session's tenant only.
+
+
+class Session:
+    """Answers questions about one store, for as long as it is open; safe to use from threads.
+
+    ``tenant`` narrows every table to one tenant. ``since_ns`` is how far back from ``to_ns``,
+    or else from now, to look; ``from_ns`` and ``to_ns`` are moments in UTC.
+    """
+
+    def __init__(
+        self,
+        store: Path | str,
+        *,
+        tenant: str | None = None,
+        since_ns: int | None = None,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.store = Path(store).absolute()
+        self.limits = limits or Limits()
+        self._tenant = tenant
+        self._guarded = self.limits.guarded and tenant is not None
+        if since_ns is not None:
+            from_ns = (to_ns if to_ns is not None else time.time_ns()) - since_ns
+        self._window = Window(from_ns, to_ns, tenant is not None)
+        self._segments: list[Segment] = []
+        self._missing = 0
+        self._stamp: tuple[tuple[str, int, int], ...] | None = None
+        self._lock = threading.Lock()
+        check_readable(self.store)
+        self._memory_bytes = self.limits.memory_bytes or memory_share()
+        self._connection = connect(self.store, self._memory_bytes, spill=self.limits.spill)
+        self._catalog = Catalog(self._connection, self._ask_all, tenant is not None)
+        try:
+            self._refresh()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """What is read, as of the last question."""
+        return tuple(self._segments)
+
+    def ask(
+        self, sql: str, params: Mapping[str, Any] | None = None, *, rows: int | None = None
+    ) -> Answer:
+        """Run one read-only statement; at most ``rows`` rows of its answer."""
+        import pyarrow as pa
+
+        most = self.limits.rows if rows is None else rows
+        with self.stream(sql, params) as (batches, standing):
+            taken, count = [], 0
+            for batch in batches:
+                taken.append(batch)
+                count += batch.num_rows
+                if count > most:
+                    break
+            table = pa.Table.from_batches(taken, batches.schema)
+        return Answer(table.slice(0, most), standing, truncated=count > most)
+
+    @contextmanager
+    def stream(
+        self, sql: str, params: Mapping[str, Any] | None = None
+    ) -> Iterator[tuple[Batches, Standing]]:
+        """The answer batch by batch, and where it stands."""
+        self._refresh_if_changed()
+        cursor = self._connection.cursor()
+        deadline = threading.Timer(self.limits.seconds, cursor.interrupt)
+        deadline.daemon = True
+        try:
+            statement = read_only(cursor, sql)
+            if self._guarded:
+                check(statement, str(self._tenant))
+            self._derive(statement)
+            deadline.start()
+            batches = self._run(cursor, statement.sql, dict(params) if params else None)
+            yield batches, self._standing(statement)
+        finally:
+            deadline.cancel()
+            if deadline.ident is not None:
+                # At exit DuckDB complains on stderr of a cursor that somebody still holds.
+                deadline.join()
+            with suppress(duckdb.Error):
+                cursor.close()
+
+    def _derive(self, statement: Statement) -> None:
+        try:
+            if not statement.tables and _CATALOG.search(statement.sql):
+                self._catalog.describe()
+            self._catalog.make(statement.tables)
+        except duckdb.IOException:
+            # Merged or expired since the manifest was read.
+            self._refresh()
+            self._catalog.make(statement.tables)
+        except duckdb.Error as error:
+            raise self._in_words(error) from error
+
+    def _ask_all(self, sql: str) -> Any:
+        window = self._window
+        everyone = Session(
+            self.store, from_ns=window.from_ns, to_ns=window.to_ns, limits=self.limits
+        )
+        with everyone, everyone.stream(sql) as (batches, _):
+            import pyarrow as pa
+
+            return pa.Table.from_batches(list(batches), batches.schema)
+
+    def _run(self, cursor: Any, sql: str, params: dict[str, Any] | None) -> Batches:
+        try:
+            return Batches(cursor, sql, params, self._in_words)
+        except FileGone:
+            # Merged or expired since the manifest was read.
+            self._refresh()
+        try:
+            return Batches(cursor, sql, params, self._in_words)
+        except FileGone as error:
+            raise StoreError(f"cannot read {self.store}: {error}") from error
+
+    def _in_words(self, error: Exception) -> Exception:
+        """DuckDB's error as ours; those of a stream come wrapped by Arrow."""
+        if "INTERRUPT" in str(error):
+            return QuestionError(
+                f"no answer after {self.limits.seconds:g} s; ask for less time or fewer rows"
+            )
+        if any(sign in str(error) for sign in _OUT_OF_MEMORY):
+            return TooLarge(
+                f"this needs more than the {self._memory_bytes >> 20} MiB of memory that a "
+                "question may have; ask for less time or fewer rows"
+            )
+        return QuestionError(one_line(error))
+
+    def _standing(self, statement: Statement) -> Standing:
+        cursor = self._connection.cursor()
+        tables = with_sources(statement.tables)
+        try:
+            return Standing(
+                sql=statement.sql,
+                span=span_of(self._segments, tables, self._window),
+                losses=losses_of(cursor, tables),
+                missing_segments=self._missing,
+                unrecorded=unrecorded_of(cursor, tables, self._window),
+            )
+        finally:
+            cursor.close()
+
+    def _refresh_if_changed(self) -> None:
+        if stamp(self.store) != self._stamp:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """Read the manifest again, and make the views over what it names."""
+        with self._lock:
+            named, there = self._read_manifest()
+            self._catalog.forget()
+            self._segments, self._missing = there, len(named) - len(there)
+
+    def _read_manifest(self) -> tuple[list[Segment], list[Segment]]:
+        """Make the views; what the manifest names, and what is there of it."""
+        for _ in range(_TRIES):
+            now = stamp(self.store)
+            named = current_segments(self.store)
+            there = [s for s in named if (self.store / s.path).exists()]
+            if len(there) < len(named) and stamp(self.store) != now:
+                continue  # What is missing may have got another name meanwhile.
+            try:
+                self._create(there)
+            except FileNotFoundError:
+                continue
+            self._stamp = now
+            return named, there
+        raise StoreError(f"cannot read {self.store}: its files go as they are read; try again")
+
+    def _create(self, segments: list[Segment]) -> None:
+        connection = self._connection
+        connection.execute("BEGIN")
+        try:
+            if self._tenant is not None:
+                create_views(connection, self.store, segments, Window())
+                cgroups = select_tenant(connection, self._tenant)
+                if self._guarded:
+                    self._window = replace(self._window, cgroups=cgroups)
+            create_views(connection, self.store, segments, self._window)
+            create_level_views(connection, self.store, segments, self._window)
+            connection.execute("COMMIT")
+        except duckdb.Error as error:
+            connection.execute("ROLLBACK")
+            what = f"cannot read {self.store}: {one_line(error)}"
+            if ".parquet" in what:
+                what += f"; {RESTORE}"
+            raise StoreError(what) from error
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,214 @@
+"""One view per table of the schema, over the segments that are current; snapshots are copied."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.query.engine.guard import blanked
+from cotenant.query.engine.snapshots import read_snapshot
+from cotenant.query.text.sql import quoted
+from cotenant.schema import TABLES, Column, Table
+from cotenant.store.manifest import Segment, schema_id
+
+TIME: Final = "timestamp_ns"
+_TIMED: Final = "cuda_events"
+_TIMINGS: Final = "gpu_timings"
+_WHOLE: Final = ("nccl_events", "losses")
+_SQL_TYPES: Final = {
+    "int64": "BIGINT",
+    "int32": "INTEGER",
+    "int16": "SMALLINT",
+    "int8": "TINYINT",
+    "float64": "DOUBLE",
+    "string": "VARCHAR",
+    "bool": "BOOLEAN",
+    "list<int64>": "BIGINT[]",
+}
+# What a recording says of every process on the host is not one tenant's to read.
+_HOST_ONLY: Final = frozenset({"libraries", "coverage", "notes"})
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which rows a session sees."""
+
+    from_ns: int | None = None
+    to_ns: int | None = None
+    tenant_only: bool = False
+    cgroups: tuple[int, ...] | None = None  # Where rows of others must not even be looked at.
+
+    def covers(self, segment: Segment) -> bool:
+        """Whether the segment may hold rows of the window."""
+        if segment.min_ns is None or segment.max_ns is None:
+            return True
+        after = self.to_ns is not None and segment.min_ns >= self.to_ns
+        before = self.from_ns is not None and segment.max_ns < self.from_ns
+        return not after and not before
+
+    def conditions(self, table: Table) -> list[str]:
+        """SQL conditions on the table's rows."""
+        names = {column.name for column in table.columns}
+        found = []
+        if TIME in names and self.from_ns is not None:
+            found.append(f"{TIME} >= {self.from_ns}")
+        if TIME in names and self.to_ns is not None:
+            found.append(f"{TIME} < {self.to_ns}")
+        if self.tenant_only and "cgroup_id" in names:
+            found.append("cgroup_id IN (SELECT cgroup_id FROM tenant.cgroups)")
+        return found
+
+
+def has_node(table: Table) -> bool:
+    """Whether the node is a column of the table itself, not only of its path."""
+    return any(column.name == "node" for column in table.columns)
+
+
+def _hidden(column: Column, window: Window) -> bool:
+    return window.tenant_only and column.name in _HOST_ONLY
+
+
+def _empty(table: Table) -> str:
+    columns = [f"NULL::{_SQL_TYPES[c.type]} AS {c.name}" for c in table.columns]
+    if not has_node(table):
+        columns.append("NULL::VARCHAR AS node")
+    return f"SELECT {', '.join(columns)} WHERE false"
+
+
+def _scan(table: Table, root: Path, segments: Sequence[Segment], *, mixed: bool) -> str:
+    files = ", ".join(quoted(str(root / segment.path)) for segment in segments)
+    hive = "false" if has_node(table) else "true"
+    return (
+        f"read_parquet([{files}], union_by_name = {str(mixed).lower()}, "
+        f"hive_partitioning = {hive}, hive_types_autocast = false)"
+    )
+
+
+def _selected(table: Table, window: Window, present: frozenset[str] | None) -> str:
+    columns = []
+    for c in table.columns:
+        if _hidden(c, window) or (present is not None and c.name not in present):
+            columns.append(f"NULL::{_SQL_TYPES[c.type]} AS {c.name}")
+        elif present is not None:
+            columns.append(f"{c.name}::{_SQL_TYPES[c.type]} AS {c.name}")
+        else:
+            columns.append(c.name)
+    if not has_node(table):
+        columns.append("node")
+    return ", ".join(columns)
+
+
+def _present(connection: Any, scan: str) -> frozenset[str]:
+    found = connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()
+    return frozenset(name for name, *_ in found)
+
+
+def _where(table: Table, window: Window) -> str:
+    conditions = window.conditions(table)
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def view(
+    connection: Any, table: Table, root: Path, segments: Sequence[Segment], window: Window
+) -> str:
+    """The SELECT that a table's view is; it has the table's columns whatever the files have."""
+    segments = [segment for segment in segments if window.covers(segment)]
+    if not segments:
+        return _empty(table)
+    # Segments with exactly today's columns need no look into each file's footer.
+    mixed = any(segment.schema != schema_id(table) for segment in segments)
+    scan = _scan(table, root, segments, mixed=mixed)
+    columns = _selected(table, window, _present(connection, scan) if mixed else None)
+    select = f"SELECT {columns} FROM {scan}{_where(table, window)}"
+    names = [column.name for column in table.columns]
+    if window.cgroups is None or "cgroup_id" not in names:
+        return select
+    return blanked(select, names if has_node(table) else [*names, "node"], window.cgroups)
+
+
+def _with_timings(rows: str, timings: str) -> str:
+    """Rows of ``cuda_events`` with what applications timed; asked about twice, the first counts."""
+    keys = "node, pid, tid, timestamp_ns"
+    told = f"SELECT {keys}, arg_min(gpu_ns, asked_ns) AS told_ns FROM ({timings}) GROUP BY ALL"
+    source = "CASE WHEN told_ns IS NULL THEN gpu_ns_source ELSE 'elapsed' END"
+    return (
+        "SELECT * EXCLUDE (told_ns) REPLACE "
+        f"(coalesce(told_ns, gpu_ns) AS gpu_ns, {source} AS gpu_ns_source) "
+        f"FROM ({rows}) LEFT JOIN ({told}) USING ({keys})"
+    )
+
+
+def _timed_view(
+    connection: Any, root: Path, by_table: Mapping[str, Sequence[Segment]], window: Window
+) -> str:
+    """The view of ``cuda_events``: joined with timings only where there may be any."""
+    rows = [s for s in by_table[_TIMED] if window.covers(s)]
+    timings = [s for s in by_table[_TIMINGS] if window.covers(s)]
+    spans = _spans(timings)
+    near = [s for s in rows if s.node in spans and spans[s.node].covers(s)]
+    if not near:
+        return view(connection, TABLES[_TIMED], root, rows, window)
+    select = _with_timings(
+        view(connection, TABLES[_TIMED], root, near, window),
+        view(connection, TABLES[_TIMINGS], root, timings, window),
+    )
+    far = [s for s in rows if s.node not in spans or not spans[s.node].covers(s)]
+    if not far:
+        return select
+    return f"{view(connection, TABLES[_TIMED], root, far, window)} UNION ALL {select}"
+
+
+def _spans(segments: Sequence[Segment]) -> dict[str, Window]:
+    """From when to when each node has rows."""
+    spans: dict[str, Window] = {}
+    for s in segments:
+        first, last = s.min_ns or 0, (1 << 62 if s.max_ns is None else s.max_ns) + 1
+        known = spans.get(s.node, Window(first, last))
+        spans[s.node] = Window(min(known.from_ns or 0, first), max(known.to_ns or 0, last))
+    return spans
+
+
+def create_views(connection: Any, root: Path, segments: Sequence[Segment], window: Window) -> None:
+    """Make every table's view anew."""
+    by_table: dict[str, list[Segment]] = {name: [] for name in TABLES}
+    for segment in segments:
+        by_table[segment.table].append(segment)
+    for name, table in TABLES.items():
+        if table.snapshot:
+            _copy_snapshot(connection, table, root, by_table[name], window)
+            continue
+        if name == _TIMED:
+            select = _timed_view(connection, root, by_table, window)
+        else:
+            select = view(connection, table, root, by_table[name], window)
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
+    _create_whole(connection, root, by_table, window)
+
+
+def _copy_snapshot(
+    connection: Any, table: Table, root: Path, segments: Sequence[Segment], window: Window
+) -> None:
+    rows = read_snapshot(root, segments)
+    if rows is None:
+        connection.execute(f"CREATE OR REPLACE TABLE {table.name} AS {_empty(table)}")
+        return
+    columns = _selected(table, window, frozenset(rows.column_names))
+    connection.register("read_now", rows)
+    try:
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {table.name} AS "
+            f"SELECT {columns} FROM read_now{_where(table, window)}"
+        )
+    finally:
+        connection.unregister("read_now")
+
+
+def _create_whole(
+    connection: Any, root: Path, by_table: Mapping[str, Sequence[Segment]], window: Window
+) -> None:
+    """Views of all time: what is counted from its beginning is counted in these."""
+    connection.execute("CREATE SCHEMA IF NOT EXISTS whole")
+    always = replace(window, from_ns=None, to_ns=None)
+    for name in _WHOLE:
+        select = view(connection, TABLES[name], root, by_table[name], always)
+        connection.execute(f"CREATE OR REPLACE VIEW whole.{name} AS {select}")

@@ -1,0 +1,1 @@
+"""What `cotenant explain` reports: one module per kind of finding."""

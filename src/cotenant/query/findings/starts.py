@@ -1,0 +1,56 @@
+"""A process that needs long before its first kernel."""
+
+from typing import Any, Final
+
+from cotenant.query.derived.registry import Ask
+from cotenant.query.findings.finding import Finding, percent
+from cotenant.query.questions.loader import find as find_question
+from cotenant.query.text import shell
+
+NEEDS: Final = ("cuda_events",)
+LONG_NS: Final = 2e9
+OF_ITS_TIME: Final = 0.2
+
+_SQL: Final = f"""
+select *
+from ({find_question("cold_start").render()})
+qualify row_number() over (partition by tenant order by until_first_launch_ns desc) = 1
+"""
+_PARTS: Final = {
+    "init_ns": "initialising CUDA",
+    "context_ns": "making contexts",
+    "module_ns": "loading modules",
+    "alloc_ns": "allocating memory",
+    "copy_ns": "copying weights",
+}
+
+
+def find(ask: Ask) -> list[Finding]:
+    """The slowest start of each tenant, if it is slow."""
+    return [f for row in ask(_SQL).to_pylist() if (f := _finding(row)) is not None]
+
+
+def _finding(row: dict[str, Any]) -> Finding | None:
+    took = row["until_first_launch_ns"]
+    share = took / max(row["seen_ns"], 1)
+    if took < LONG_NS or share < OF_ITS_TIME:
+        return None
+    parts = {text: row[name] or 0 for name, text in _PARTS.items()}
+    parts["outside CUDA (imports, data, weights)"] = max(took - sum(parts.values()), 0)
+    largest = max(parts, key=lambda text: parts[text])
+    spent = ", ".join(
+        f"{percent(ns / took)} {text}" for text, ns in parts.items() if ns >= 0.01 * took
+    )
+    return Finding(
+        kind="cold start",
+        victim=row["tenant"],
+        culprit=row["tenant"],
+        share=min(share, 1.0),
+        confidence=0.9,
+        title=f"{row['tenant']} took {took / 1e9:.3g} s to its first kernel, mostly {largest}",
+        evidence=(
+            f"that is {percent(share)} of the time that process {row['pid']} was seen",
+            f"of it {spent}",
+        ),
+        next=shell.ask("cold_start", row["tenant"]),
+    )

@@ -1,0 +1,119 @@
+"""Threads that are ready to run and have no CPU, because of whom; or because of their own limit."""
+
+from typing import Any, Final
+
+from cotenant.query.derived.registry import Ask
+from cotenant.query.findings.finding import Finding, milliseconds, percent
+from cotenant.query.text import shell
+
+NEEDS: Final = ("host_events", "cpu_waits")
+STARVED: Final = 0.10  # Of a thread's time without a CPU.
+MOSTLY: Final = 0.5
+
+# The kernel says who had the CPU in each wait: cause and effect are one record. A wait of which it
+# does not say so proves nothing.
+_WAITS: Final = """
+with threads as (
+    select node, tid, max(timestamp_ns + coalesce(duration_ns, 0)) - min(timestamp_ns) as seen_ns
+    from host_events
+    group by node, tid
+),
+-- What costs less than a hundredth of the time that is looked at is not worth a look.
+looked_at as (
+    select (max(timestamp_ns) - min(timestamp_ns)) / 100 as little_ns from host_events
+),
+by_peer as (
+    select
+        w.tenant,
+        w.node,
+        w.pid,
+        w.tid,
+        p.tenant                                    as peer,
+        sum(w.waited_ns * w.weight)::double         as waited_ns,
+        sum(w.weight)                               as waits,
+        max(w.waited_ns)                            as longest_ns
+    from cpu_waits w
+    join containers p on p.cgroup_id = w.peer_cgroup_id
+    group by all
+),
+by_thread as (
+    select
+        tenant,
+        node,
+        pid,
+        tid,
+        sum(waited_ns)                              as waited_ns,
+        sum(waits)::bigint                          as waits,
+        max(longest_ns)                             as longest_ns,
+        arg_max(peer, waited_ns)                    as culprit,
+        max(waited_ns)                              as culprit_ns
+    from by_peer
+    group by tenant, node, pid, tid
+)
+select b.*, t.seen_ns
+from by_thread b
+join threads t using (node, tid)
+where b.waited_ns >= 0.1 * t.seen_ns and b.waits >= 20
+    and b.waited_ns >= (select little_ns from looked_at)
+qualify row_number() over (partition by tenant order by b.waited_ns desc) = 1
+"""
+
+_QUOTA: Final = """
+select
+    c.tenant,
+    sum(h.duration_ns * h.weight)::double           as stopped_ns,
+    sum(h.weight)::bigint                           as times,
+    max(h.timestamp_ns + h.duration_ns) - min(h.timestamp_ns) as seen_ns
+from host_events h
+join containers c using (cgroup_id)
+where h.op = 'throttled'
+group by c.tenant
+having times >= 5
+"""
+
+
+def find(ask: Ask) -> list[Finding]:
+    """Starved threads, one per tenant, and quotas that stop a tenant."""
+    waits = [_waiting(row) for row in ask(_WAITS).to_pylist()]
+    return [f for f in waits if f is not None] + [_stopped(r) for r in ask(_QUOTA).to_pylist()]
+
+
+def _waiting(row: dict[str, Any]) -> Finding | None:
+    share = row["waited_ns"] / max(row["seen_ns"], 1)
+    of_it = row["culprit_ns"] / max(row["waited_ns"], 1)
+    if share < STARVED:
+        return None
+    culprit = row["culprit"] if of_it >= MOSTLY else "several others"
+    own = culprit == row["tenant"]
+    return Finding(
+        kind="CPU starvation",
+        victim=row["tenant"],
+        culprit=culprit,
+        share=min(share, 1.0),
+        confidence=min(0.95, 0.5 + of_it / 2),
+        title=f"{row['tenant']} waits for a CPU that {'its own threads' if own else culprit} had",
+        evidence=(
+            f"thread {row['tid']} was ready to run for {milliseconds(row['waited_ns'])} without a "
+            f"CPU, {percent(share)} of its time, in {row['waits']:,} waits "
+            f"(the longest {milliseconds(row['longest_ns'])})",
+            f"in {percent(of_it)} of that time the CPU was {row['culprit']}'s",
+        ),
+        next=shell.ask("who_stole_cpu", row["tenant"]),
+    )
+
+
+def _stopped(row: dict[str, Any]) -> Finding:
+    share = row["stopped_ns"] / max(row["seen_ns"], 1)
+    return Finding(
+        kind="CPU limit",
+        victim=row["tenant"],
+        culprit=None,
+        share=min(share, 1.0),
+        confidence=0.9,
+        title=f"{row['tenant']} is stopped by its own CPU limit",
+        evidence=(
+            f"stopped {row['times']:,} times for {milliseconds(row['stopped_ns'])} in all, "
+            f"{percent(share)} of its time",
+        ),
+        next=shell.ask("rightsize", row["tenant"]),
+    )

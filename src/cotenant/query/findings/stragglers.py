@@ -1,0 +1,98 @@
+"""A rank that all others of its communicator wait for, again and again."""
+
+import math
+from typing import Any, Final
+
+from cotenant.query.derived.registry import Ask
+from cotenant.query.findings.finding import Finding, milliseconds, percent
+from cotenant.query.text import shell
+
+NEEDS: Final = ("collective_turns",)
+FEWEST: Final = 20  # Collectives, below which nothing is again and again.
+CHANCE: Final = 0.001
+
+_SQL: Final = """
+with turns as (
+    select
+        comm_hash,
+        op,
+        turn,
+        arg_max(rank, timestamp_ns)                 as late_rank,
+        -- Behind the one before it: all others would have been done waiting then.
+        list_reverse_sort(list(timestamp_ns))       as arrivals,
+        max(timestamp_ns)                           as began_ns,
+        count(*)                                    as ranks,
+        max(nranks)                                 as nranks
+    from collective_turns
+    group by comm_hash, op, turn
+    having count(*) > 1
+),
+paced as (
+    select
+        *,
+        arrivals[1] - arrivals[2]                   as late_ns,
+        began_ns - lag(began_ns) over (partition by comm_hash, op order by turn) as period_ns
+    from turns
+),
+members as (
+    select comm_hash, rank, any_value(tenant) as tenant
+    from collective_turns
+    group by comm_hash, rank
+)
+select
+    p.comm_hash,
+    p.late_rank,
+    m.tenant                                        as late_tenant,
+    (select string_agg(distinct tenant, ', ' order by tenant) from members o
+      where o.comm_hash = p.comm_hash and o.rank <> p.late_rank) as others,
+    count(*)                                        as times,
+    sum(late_ns)::double                            as late_ns,
+    median(late_ns)                                 as usual_ns,
+    any_value(t.turns)                              as turns,
+    any_value(t.period_ns)                          as period_ns,
+    max(p.ranks)                                    as ranks
+from paced p
+join members m on m.comm_hash = p.comm_hash and m.rank = p.late_rank
+join (
+    select comm_hash, count(*) as turns, median(period_ns) as period_ns
+    from paced
+    group by comm_hash
+) t on t.comm_hash = p.comm_hash
+group by p.comm_hash, p.late_rank, m.tenant
+"""
+
+
+def _by_chance(times: int, turns: int, ranks: int) -> float:
+    """How likely one of the ranks is last so often if each is equally likely to be."""
+    mean = turns / ranks
+    spread = math.sqrt(max(turns * (1 / ranks) * (1 - 1 / ranks), 1e-9))
+    return min(1.0, ranks * 0.5 * math.erfc((times - 0.5 - mean) / spread / math.sqrt(2)))
+
+
+def find(ask: Ask) -> list[Finding]:
+    """Every such rank."""
+    return [f for row in ask(_SQL).to_pylist() if (f := _finding(row)) is not None]
+
+
+def _finding(row: dict[str, Any]) -> Finding | None:
+    turns, times = row["turns"], row["times"]
+    chance = _by_chance(times, turns, row["ranks"])
+    if turns < FEWEST or chance > CHANCE or not row["period_ns"] or times < turns / 2:
+        return None
+    share = row["late_ns"] / (row["period_ns"] * turns)
+    culprit = f"{row['late_tenant']} rank {row['late_rank']}"
+    return Finding(
+        kind="straggler rank",
+        victim=row["others"],
+        culprit=culprit,
+        share=min(share, 1.0),
+        confidence=min(0.98, times / turns),
+        title=f"{row['others']} wait for {culprit} in their collectives",
+        evidence=(
+            f"it was the last of {row['ranks']} ranks to call in {times:,} of {turns:,} "
+            f"collectives; by chance that is {turns / row['ranks']:.0f}",
+            f"it came {milliseconds(row['usual_ns'])} after the next to last, of a period of "
+            f"{milliseconds(row['period_ns'])}: {percent(share)} of their time",
+        ),
+        next=shell.ask("timeline", row["late_tenant"]),
+    )

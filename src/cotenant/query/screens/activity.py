@@ -1,0 +1,171 @@
+"""What each tenant does, per second, and what its time goes to."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from cotenant.query.engine.changelog_tables import recording_at
+from cotenant.query.text.sql import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Columns that one table gives, per cgroup."""
+
+    table: str
+    columns: dict[str, str]  # Name to SQL, over the window's rows of one cgroup.
+    level: str | None = None  # The key whose last row before the window's end counts.
+    calls: bool = False  # Rows have ``began`` (in the window) and ``within_ns`` (their part of it).
+
+
+_LAUNCH: Final = "op IN ('launch', 'graph_launch')"
+_WITHIN: Final = "sum(within_ns * weight) FILTER (within_ns > 0)"
+# A call that began before the window is looked for so far back.
+_BEFORE_NS: Final = 10_000_000_000
+
+_PARTS: Final = (
+    Part(
+        "cuda_events",
+        {
+            "launches": f"sum(weight) FILTER (began AND {_LAUNCH})",
+            "cuda_ns": _WITHIN,
+            "copied_bytes": "sum(bytes * weight) FILTER (began AND op = 'memcpy')",
+        },
+        calls=True,
+    ),
+    Part(
+        "nccl_events",
+        {"nccl_calls": "sum(weight) FILTER (began)", "nccl_ns": _WITHIN},
+        calls=True,
+    ),
+    Part(
+        "totals",
+        {
+            "cpu_ns": "sum(sum_ns) FILTER (family = 'host' AND function = 'oncpu')",
+            "wait_ns": "sum(sum_ns) FILTER (family = 'host' AND function = 'runqueue')",
+        },
+    ),
+    Part("io_events", {"disk_bytes": "sum(bytes * weight)"}),
+    Part("net_events", {"net_bytes": "sum(bytes * weight)"}),
+    Part("tcp_events", {"retransmits": "sum(weight) FILTER (op = 'retransmit')"}),
+    Part(
+        "gpu_memory",
+        {"gpu_bytes": "sum(bytes)"},
+        level="cgroup_id, gpu",
+    ),
+    Part("losses", {"lost": "sum(lost)", "shed": "sum(shed)"}),
+)
+COLUMNS: Final = tuple(column for part in _PARTS for column in part.columns)
+# What is there when the window ends, not what happened in it.
+_LEVELS: Final = frozenset({"gpu_bytes", "lost", "shed"})
+
+
+def _in_flight(start_ns: int, end_ns: int) -> str:
+    """The share of the window in which a tenant had work on a GPU."""
+    clipped = f"least(end_ns, {end_ns}) - greatest(start_ns, {start_ns})"
+    return (
+        f"SELECT tenant, sum(greatest({clipped}, 0)) / {end_ns - start_ns}.0 AS in_flight "
+        f"FROM busy WHERE end_ns > {start_ns} AND start_ns < {end_ns} GROUP BY tenant"
+    )
+
+
+def _part(part: Part, start_ns: int, end_ns: int) -> str:
+    columns = ", ".join(f"{sql} AS {name}" for name, sql in part.columns.items())
+    if part.level is not None:
+        source = _last(part, end_ns)
+    elif part.calls:
+        source = _calls(part, start_ns, end_ns)
+    else:
+        source = f"{part.table} WHERE timestamp_ns >= {start_ns} AND timestamp_ns < {end_ns}"
+    return f"SELECT cgroup_id, {columns} FROM {source} GROUP BY cgroup_id"
+
+
+def _calls(part: Part, start_ns: int, end_ns: int) -> str:
+    """Calls that were under way in the window: how much of it each took."""
+    clipped = f"least(timestamp_ns + duration_ns, {end_ns}) - greatest(timestamp_ns, {start_ns})"
+    return (
+        f"(SELECT *, timestamp_ns >= {start_ns} AS began, {clipped} AS within_ns "
+        f"FROM {part.table} "
+        f"WHERE timestamp_ns >= {start_ns - _BEFORE_NS} AND timestamp_ns < {end_ns})"
+    )
+
+
+def _last(part: Part, end_ns: int) -> str:
+    """The rows that hold when the window ends, however old; of the recording that goes on then."""
+    return (
+        f"(SELECT t.* FROM {part.table} t LEFT JOIN {recording_at(end_ns)} r USING (node) "
+        f"WHERE t.timestamp_ns < {end_ns} AND t.timestamp_ns >= coalesce(r.started_ns, 0) "
+        f"QUALIFY row_number() OVER (PARTITION BY {part.level} ORDER BY timestamp_ns DESC) = 1)"
+    )
+
+
+def tenants_sql(start_ns: int, end_ns: int, *, in_flight: bool = False) -> str:
+    """One row per tenant that did anything between two moments: rates per second."""
+    seconds = max(end_ns - start_ns, 1) / 1e9
+    parts = ",\n".join(f"{part.table}_part AS ({_part(part, start_ns, end_ns)})" for part in _PARTS)
+    joins = "\n".join(f"  LEFT JOIN {part.table}_part USING (cgroup_id)" for part in _PARTS)
+    rates = ",\n       ".join(
+        f"sum({name})::BIGINT AS {name}"
+        if name in _LEVELS
+        else f"sum({name}) / {seconds:.9f} AS {name}"
+        for name in COLUMNS
+    )
+    # Who holds nothing any more does nothing.
+    anything = ", ".join(f"nullif({name}, 0)" if name == "gpu_bytes" else name for name in COLUMNS)
+    share = _in_flight(start_ns, end_ns) if in_flight else _in_flight_unknown()
+    return f"""WITH {parts},
+in_flight_part AS ({share}),
+by_tenant AS (
+SELECT tenant,
+       {rates}
+  FROM containers
+{joins}
+ GROUP BY tenant
+HAVING coalesce({anything}) IS NOT NULL
+)
+SELECT t.tenant, f.in_flight, t.* EXCLUDE (tenant)
+  FROM by_tenant t
+  LEFT JOIN in_flight_part f USING (tenant)
+ ORDER BY launches DESC NULLS LAST, tenant"""
+
+
+def _in_flight_unknown() -> str:
+    return "SELECT NULL::VARCHAR AS tenant, NULL::DOUBLE AS in_flight WHERE false"
+
+
+def _tenant(tenant: str | None) -> str:
+    return f"\n   AND c.tenant = {quoted(tenant)}" if tenant is not None else ""
+
+
+def kernels_sql(start_ns: int, end_ns: int, *, tenant: str | None = None, limit: int = 12) -> str:
+    """Where time inside CUDA goes, by tenant and kernel."""
+    return f"""SELECT c.tenant,
+       e.kernel_name,
+       sum(e.weight)::BIGINT AS calls,
+       sum(e.duration_ns * e.weight)::BIGINT AS total_ns,
+       max(e.duration_ns) AS longest_ns
+  FROM cuda_events e
+  JOIN containers c USING (cgroup_id)
+ WHERE e.timestamp_ns >= {start_ns}
+   AND e.timestamp_ns < {end_ns}{_tenant(tenant)}
+ GROUP BY ALL
+ ORDER BY total_ns DESC, calls DESC
+ LIMIT {limit}"""
+
+
+def collectives_sql(
+    start_ns: int, end_ns: int, *, tenant: str | None = None, limit: int = 12
+) -> str:
+    """Where time inside NCCL goes, by tenant and operation."""
+    return f"""SELECT c.tenant,
+       e.op,
+       sum(e.weight)::BIGINT AS calls,
+       sum(e.duration_ns * e.weight)::BIGINT AS total_ns,
+       max(e.duration_ns) AS longest_ns,
+       sum(e.bytes * e.weight)::BIGINT AS bytes
+  FROM nccl_events e
+  JOIN containers c USING (cgroup_id)
+ WHERE e.timestamp_ns >= {start_ns}
+   AND e.timestamp_ns < {end_ns}{_tenant(tenant)}
+ GROUP BY ALL
+ ORDER BY total_ns DESC, calls DESC
+ LIMIT {limit}"""

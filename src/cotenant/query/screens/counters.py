@@ -1,0 +1,114 @@
+"""What was counted since the last time one asked: the totals and losses, by tenant."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cotenant.query.engine.session import Session
+from cotenant.query.text.sql import quoted
+
+FATES: Final = {
+    "seen": "Events that were to become rows.",
+    "stored": "Rows written.",
+    "shed": "Events left out on purpose, within the weight of others.",
+    "lost": "Events dropped because the ring was full.",
+}
+MEMORY: Final = """
+SELECT tenant, gpu, sum(held)::BIGINT AS bytes
+  FROM (SELECT cgroup_id, gpu, arg_max_null(bytes, timestamp_ns) AS held
+          FROM gpu_memory GROUP BY ALL)
+  JOIN containers USING (cgroup_id)
+ GROUP BY ALL ORDER BY ALL"""
+INFO: Final = """
+SELECT tenant, max(container_id) AS container, max(namespace) AS namespace, max(pod) AS pod,
+       max(unit) AS unit, max(slurm_job) AS slurm_job, max(image) AS image, max(node) AS node
+  FROM containers GROUP BY tenant ORDER BY tenant"""
+NEWEST: Final = "SELECT max(timestamp_ns) AS newest_ns FROM totals"
+
+# A runtime call contains driver calls, which are counted themselves.
+_DRIVER: Final = "NOT (family = 'cuda' AND starts_with(function, 'cuda'))"
+# cuLaunchHostFunc queues a call on the host.
+_LAUNCH: Final = (
+    "family = 'cuda' AND regexp_matches(function, '^cu(Launch|GraphLaunch)') "
+    "AND NOT starts_with(function, 'cuLaunchHostFunc')"
+)
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Up to where each node's rows were read."""
+
+    totals: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What was written since."""
+
+    totals: list[dict[str, Any]]
+    histograms: list[dict[str, Any]]
+    durations: list[dict[str, Any]]
+    fates: list[dict[str, Any]]
+
+
+def since(session: Session, cursor: Cursor) -> News:
+    """Everything after the cursor, which moves on."""
+    totals = _advance(session, "totals", cursor.totals)
+    losses = _advance(session, "losses", cursor.losses)
+    return News(
+        session.ask(_totals(totals)).rows(),
+        session.ask(_histograms(totals)).rows(),
+        session.ask(_durations(totals)).rows(),
+        session.ask(_fates(losses)).rows(),
+    )
+
+
+def _advance(session: Session, table: str, at: dict[str, int]) -> str:
+    """Move to the newest row of each node; the condition that means the rows in between."""
+    newest = session.ask(f"SELECT node, max(timestamp_ns) AS at_ns FROM {table} GROUP BY node")
+    between = []
+    for row in newest.rows():
+        node, end = row["node"], row["at_ns"]
+        start = at.get(node, -1)
+        between.append(
+            f"(node = {quoted(node)} AND timestamp_ns > {start} AND timestamp_ns <= {end})"
+        )
+        at[node] = end
+    return " OR ".join(between) or "false"
+
+
+def _from(table: str, condition: str) -> str:
+    names = "(SELECT cgroup_id, tenant FROM containers)"
+    return f"(FROM {table} WHERE {condition}) JOIN {names} USING (cgroup_id)"
+
+
+def _totals(condition: str) -> str:
+    return (
+        "SELECT tenant, family, function, sum(count)::BIGINT AS count, "
+        f"sum(sum_ns)::BIGINT AS sum_ns, sum(bytes)::BIGINT AS bytes, {_LAUNCH} AS launch "
+        f"FROM {_from('totals', condition)} GROUP BY ALL ORDER BY ALL"
+    )
+
+
+def _histograms(condition: str) -> str:
+    return (
+        "SELECT tenant, family, bucket - 1 AS bucket, sum(calls)::BIGINT AS count FROM ("
+        "SELECT tenant, family, unnest(histogram) AS calls, "
+        "generate_subscripts(histogram, 1) AS bucket "
+        f"FROM {_from('totals', condition)} WHERE {_DRIVER}) "
+        "WHERE calls > 0 GROUP BY ALL ORDER BY ALL"
+    )
+
+
+def _durations(condition: str) -> str:
+    return (
+        "SELECT tenant, family, sum(sum_ns)::BIGINT AS sum_ns "
+        f"FROM {_from('totals', condition)} WHERE {_DRIVER} GROUP BY ALL ORDER BY ALL"
+    )
+
+
+def _fates(condition: str) -> str:
+    sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in FATES)
+    return (
+        f"SELECT tenant, family, {sums} FROM {_from('losses', condition)} GROUP BY ALL ORDER BY ALL"
+    )

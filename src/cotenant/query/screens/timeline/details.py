@@ -1,0 +1,58 @@
+"""What lies behind a slice or a cell of the timeline: SQL that anyone can run again."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from cotenant.query.screens.timeline.families import FAMILIES
+from cotenant.query.screens.timeline.lanes import Lane
+from cotenant.query.text.sql import quoted
+
+NAMES: Final = 7  # As many as one reads in a tooltip.
+
+
+def event_sql(family: str, timestamp_ns: int, tid: int) -> str:
+    """The whole row of one slice, with its tenant."""
+    table = FAMILIES[family].table
+    return f"""SELECT c.tenant, e.*
+  FROM {table} e
+  JOIN containers c USING (cgroup_id)
+ WHERE e.timestamp_ns = {timestamp_ns}
+   AND e.tid = {tid}"""
+
+
+def _lane_condition(lane: Lane, others: Iterable[Lane]) -> str:
+    family = FAMILIES[lane.family]
+    conditions = [f"c.tenant = {quoted(lane.tenant)}"]
+    for column, source in (("pid", family.pid), ("stream", family.stream)):
+        value = getattr(lane, column)
+        if source != column or lane.shared:
+            continue
+        conditions.append(f"e.{column} IS NULL" if value is None else f"e.{column} = {value}")
+    if lane.shared:
+        mine = [other for other in others if _sibling(lane, other)]
+        pairs = ", ".join(f"({o.pid}, {o.stream or 0})" for o in mine)
+        conditions.append(f"(e.pid, coalesce(e.stream, 0)) NOT IN ({pairs})")
+    return "\n   AND ".join(conditions)
+
+
+def _sibling(lane: Lane, other: Lane) -> bool:
+    same = (lane.family, lane.tenant) == (other.family, other.tenant)
+    return same and not other.shared and other.pid is not None
+
+
+def cell_sql(lane: Lane, others: Iterable[Lane], start_ns: int, end_ns: int) -> str:
+    """What a lane did between two moments, by name, the most time first."""
+    family = FAMILIES[lane.family]
+    return f"""SELECT {family.label} AS name,
+       sum(e.weight)::BIGINT AS events,
+       sum({family.duration} * e.weight)::BIGINT AS total_ns,
+       max({family.duration})::BIGINT AS longest_ns
+  FROM {family.table} e
+  JOIN containers c USING (cgroup_id)
+ WHERE e.timestamp_ns >= {start_ns}
+   AND e.timestamp_ns < {end_ns}
+   AND {_lane_condition(lane, others)}
+   AND {family.where}
+ GROUP BY ALL
+ ORDER BY total_ns DESC, events DESC
+ LIMIT {NAMES}"""

@@ -1,0 +1,143 @@
+"""Lanes: one per tenant, process and stream; one per tenant for what has no stream."""
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cotenant.query.engine.session import Session
+from cotenant.query.screens.timeline.families import FAMILIES
+
+LANES_PER_TENANT: Final = 12  # Of one family; the rest share a lane, so that a busy host fits.
+GPU: Final = frozenset({"cuda", "nccl"})
+HOST: Final = frozenset({"host", "kernel", "unknown"})
+_REST: Final = -1
+_SHARE: Final = 10  # A scan may be repeated after ten times what it took.
+_SHORTEST_S: Final = 2.0
+
+Key = tuple[int, int | None, int | None]  # cgroup_id, pid, stream.
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A row of the timeline."""
+
+    id: int
+    family: str
+    tenant: str
+    pid: int | None = None
+    stream: int | None = None
+    shared: bool = False  # By every process and stream of the tenant that has none of its own.
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a scan of the whole store found."""
+
+    start_ns: int | None = None
+    end_ns: int | None = None
+    events: dict[str, dict[str, int]] | None = None  # By tenant and family.
+    order: tuple[str, ...] = ()  # Tenants: of a GPU first, then by when they were first seen.
+    longest: dict[str, int] | None = None  # By family, in ns.
+
+
+class Lanes:
+    """Which rows belong to which lane; ids are given once and never again."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[str, Key], int] = {}
+        self._by_lane: dict[tuple[str, str, int | None, int | None], int] = {}
+        self._count: dict[tuple[str, str], int] = {}
+        self._tenants: dict[int, str] = {}
+        self._lock = threading.Lock()
+        self._scan_lock = threading.Lock()
+        self._next_scan = 0.0
+        self.all: list[Lane] = []
+        self.survey = Survey()
+
+    def lane_of(self, family: str, key: Key) -> int:
+        """The lane of rows with this key, made if it is new."""
+        with self._lock:
+            found = self._by_key.get((family, key))
+            return self._assign(family, key) if found is None else found
+
+    def _assign(self, family: str, key: Key) -> int:
+        cgroup_id, pid, stream = key
+        tenant = self._tenants.get(cgroup_id)
+        if tenant is None:
+            # Newer than the last look at who is here; the next one gives it its name.
+            return self._lane(family, "unknown", None, None)
+        full = self._count.get((family, tenant), 0) >= LANES_PER_TENANT
+        known = (family, tenant, pid, stream) in self._by_lane
+        splits = (pid, stream) != (None, None)
+        place = (_REST, _REST) if full and not known and splits else (pid, stream)
+        lane = self._lane(family, tenant, *place)
+        self._by_key[family, key] = lane
+        return lane
+
+    def _lane(self, family: str, tenant: str, pid: int | None, stream: int | None) -> int:
+        place = (family, tenant, pid, stream)
+        if place not in self._by_lane:
+            self._by_lane[place] = len(self.all)
+            self._count[family, tenant] = self._count.get((family, tenant), 0) + 1
+            shared = pid == _REST
+            self.all.append(
+                Lane(
+                    len(self.all),
+                    family,
+                    tenant,
+                    None if shared else pid,
+                    None if shared else stream,
+                    shared,
+                )
+            )
+        return self._by_lane[place]
+
+    def look(self, session: Session) -> None:
+        """Survey the store, unless that was done a moment ago."""
+        with self._scan_lock:
+            if time.monotonic() < self._next_scan:
+                return
+            began = time.monotonic()
+            names = session.ask("SELECT cgroup_id, tenant FROM containers").rows()
+            rows = session.ask(_survey_sql()).rows()
+            with self._lock:
+                self._tenants.update((row["cgroup_id"], row["tenant"]) for row in names)
+            # The busiest of each tenant get lanes of their own.
+            rows.sort(key=lambda row: -row["events"])
+            for row in rows:
+                self.lane_of(row["family"], (row["cgroup_id"], row["pid"], row["stream"]))
+            self.survey = self._summed(rows)
+            took = time.monotonic() - began
+            self._next_scan = time.monotonic() + max(_SHORTEST_S, _SHARE * took)
+
+    def _summed(self, rows: Iterable[dict[str, Any]]) -> Survey:
+        events: dict[str, dict[str, int]] = {}
+        first: dict[str, tuple[bool, bool, int]] = {}
+        longest: dict[str, int] = {}
+        start: int | None = None
+        end: int | None = None
+        for row in rows:
+            tenant = self._tenants.get(row["cgroup_id"], "unknown")
+            family, began, ended = row["family"], row["first_ns"], row["last_ns"]
+            mine = events.setdefault(tenant, {})
+            mine[family] = mine.get(family, 0) + row["events"]
+            # Who uses a GPU comes before who does not, and the host and the kernel last.
+            rank = (tenant in HOST, family not in GPU, began)
+            first[tenant] = min(first.get(tenant, rank), rank)
+            longest[family] = max(longest.get(family, 0), row["longest_ns"])
+            start = began if start is None else min(start, began)
+            end = ended if end is None else max(end, ended)
+        order = tuple(sorted(first, key=lambda tenant: (first[tenant], tenant)))
+        return Survey(start, end, events, order, longest)
+
+
+def _survey_sql() -> str:
+    return "\nUNION ALL ".join(
+        f"""SELECT '{family.name}' AS family, cgroup_id, pid, stream,
+       sum(weight)::BIGINT AS events, min(began_ns) AS first_ns, max(began_ns + d) AS last_ns,
+       max(d)::BIGINT AS longest_ns
+  FROM ({family.rows()}) GROUP BY ALL"""
+        for family in FAMILIES.values()
+    )

@@ -1,0 +1,1 @@
+"""How values are written: as SQL literals, as shell words, as times that people type."""

@@ -1,0 +1,19 @@
+"""A fit that outliers do not bend."""
+
+import random
+
+import numpy as np
+import pytest
+
+from cotenant.query.derived.solved_times.robust_fit import robust_fit
+
+
+def test_a_fifth_of_wild_equations_changes_nothing():
+    dice = np.random.default_rng(random.randrange(1 << 32))
+    true = np.array([50.0, 200.0, 700.0, 30.0])
+    matrix = np.column_stack([np.ones(500), dice.integers(0, 5, size=(500, 3))])
+    values = matrix @ true * dice.normal(1, 0.01, 500)
+    values[:100] *= dice.uniform(2, 30, 100)
+    fit = robust_fit(matrix.astype(float), values)
+    assert fit.solution == pytest.approx(true, rel=0.1)
+    assert fit.rank == 4

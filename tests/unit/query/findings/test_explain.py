@@ -1,0 +1,81 @@
+"""Explanations: the right victim and culprit first, and silence where nothing is wrong."""
+
+import random
+
+import pytest
+
+from cotenant.query.engine.session import Session
+from cotenant.query.findings.explain import explain
+from cotenant.query.findings.finding import REPORTED
+from cotenant.query.questions.loader import questions
+from tests.virtual import scenarios
+from tests.virtual.device import START_NS
+
+
+def _explained(host, tenants=None, **options):
+    with Session(host.root, **options) as session:
+        return explain(session, tenants)
+
+
+@pytest.mark.parametrize("scenario", scenarios.SICK, ids=lambda scenario: scenario.__name__)
+def test_what_is_wrong_is_the_first_finding(tmp_path, scenario):
+    seed = random.randrange(1 << 32)
+    host = scenario(tmp_path / "store", seed)
+    found = _explained(host).findings
+    assert found, f"seed {seed}"
+    first = found[0]
+    assert (first.kind, tuple(first.victim.split(", ")), first.culprit) == (
+        host.kind,
+        host.victims,
+        host.culprit,
+    ), f"seed {seed}"
+    assert first.share >= REPORTED
+    assert first.confidence >= 0.7
+    assert any(character.isdigit() for character in " ".join(first.evidence))
+    assert first.next.split()[:2] == ["cotenant", "ask"]
+    assert first.next.split()[2] in questions()
+
+
+def test_a_healthy_host_has_no_findings(tmp_path):
+    seed = random.randrange(1 << 32)
+    explained = _explained(scenarios.healthy(tmp_path / "store", seed))
+    assert explained.findings == (), f"seed {seed}"
+    assert explained.standing.complete
+    assert explained.tenants >= 4
+
+
+def test_only_what_a_tenant_suffers_from_is_told_of_it(tmp_path):
+    host = scenarios.straggler_rank(tmp_path / "store", 3)
+    victim = host.victims[0]
+    assert [f.kind for f in _explained(host, frozenset({victim})).findings] == ["straggler rank"]
+    assert _explained(host, frozenset({"sys/cron"})).findings == ()
+
+
+def test_a_time_without_the_trouble_has_no_findings(tmp_path):
+    host = scenarios.hung_collective(tmp_path / "store", 5)
+    assert _explained(host, to_ns=START_NS + 20 * scenarios.SECOND).findings == ()
+
+
+def test_a_hang_that_is_over_is_no_finding(tmp_path):
+    scenario = scenarios.Scenario(tmp_path / "store", 11)
+    scenario.collectives()
+    scenario.hang(missing=2)
+    later = {"timestamp_ns": START_NS + 61 * scenarios.SECOND, "family": "cuda", "seen": 7}
+    later |= {"stored": 7, "shed": 0, "lost": 0, "queued": 0}
+    scenario.store.add("losses", "ml/train", later)
+    host = scenario.done(None, [], None)
+    assert _explained(host).findings == ()
+    then = _explained(host, to_ns=START_NS + 60 * scenarios.SECOND).findings
+    assert [f.kind for f in then] == ["hung collective"]
+
+
+def test_two_tenants_that_suffer_at_the_same_time_are_not_blamed_on_each_other(tmp_path):
+    scenario = scenarios.Scenario(tmp_path / "store", 7)
+    scenario.well(but=("cpu", "memory"))
+    scenario.cpu(starved=0.4)
+    scenario.memory(leak=1 << 29)
+    found = _explained(scenario.done(None, [], None)).findings
+    assert {(f.kind, f.victim, f.culprit) for f in found} == {
+        ("CPU starvation", "ml/train", "batch/compile"),
+        ("memory leak", "ml/serve", "ml/serve"),
+    }
