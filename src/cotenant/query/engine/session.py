@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,6 +105,11 @@ class Session:
             table = pa.Table.from_batches(taken, batches.schema)
         return Answer(table.slice(0, most), standing, truncated=count > most)
 
+    def standing(self, tables: Iterable[str]) -> Standing:
+        """Where an answer from these tables would stand."""
+        self._refresh_if_changed()
+        return self._standing("", tables)
+
     @contextmanager
     def stream(
         self, sql: str, params: Mapping[str, Any] | None = None
@@ -121,7 +126,7 @@ class Session:
             self._derive(statement)
             deadline.start()
             batches = self._run(cursor, statement.sql, dict(params) if params else None)
-            yield batches, self._standing(statement)
+            yield batches, self._standing(statement.sql, statement.tables)
         finally:
             deadline.cancel()
             if deadline.ident is not None:
@@ -176,12 +181,12 @@ class Session:
             )
         return QuestionError(one_line(error))
 
-    def _standing(self, statement: Statement) -> Standing:
+    def _standing(self, sql: str, named: Iterable[str]) -> Standing:
         cursor = self._connection.cursor()
-        tables = with_sources(statement.tables)
+        tables = with_sources(named)
         try:
             return Standing(
-                sql=statement.sql,
+                sql=sql,
                 span=span_of(self._segments, tables, self._window),
                 losses=losses_of(cursor, tables),
                 missing_segments=self._missing,

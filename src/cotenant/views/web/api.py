@@ -11,9 +11,10 @@ from starlette.responses import JSONResponse, Response
 
 from cotenant.errors import CotenantError, QuestionError, StoreError
 from cotenant.query.screens import activity
-from cotenant.query.screens.timeline import details
+from cotenant.query.screens.timeline import details, status
 from cotenant.query.screens.timeline.families import FAMILIES
 from cotenant.query.screens.timeline.tiles import CELLS, MAX_CELL_NS
+from cotenant.views import text
 from cotenant.views.web import insight, plain
 from cotenant.views.web.reader import Reader
 from cotenant.views.web.worker import Worker
@@ -76,7 +77,7 @@ class Api:
             ],
             "lanes": [{**asdict(lane), "stream": _text(lane.stream)} for lane in lanes.all],
             "cells": CELLS,
-            "lacks": plain.answer(reader.ask(_COMPLETE))["lacks"],
+            "lacks": text.incompleteness(status.standing(reader.session())),
         }
 
     def _tile(self, request: Request) -> dict[str, Any]:
@@ -128,12 +129,6 @@ class Api:
         if not isinstance(sql, str):
             return JSONResponse({"error": 'send {"sql": "..."}'}, 400)
         return await _answering(lambda _: self._worker.ask(sql))(request)
-
-
-# Mentions what the lanes are made of, so that the answer says what these lack.
-_COMPLETE: Final = " UNION ALL ".join(
-    f"(SELECT 1 AS one FROM {family.table} LIMIT 0)" for family in FAMILIES.values()
-)
 
 
 def _text(number: int | None) -> str | None:

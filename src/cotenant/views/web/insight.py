@@ -8,6 +8,7 @@ from typing import Any, Final
 from cotenant.query.engine.guard import about_others
 from cotenant.query.questions.loader import questions as named
 from cotenant.query.questions.promises import NAMES, promise
+from cotenant.query.screens.interference import PAIRS_SQL
 from cotenant.views.web.reader import Reader
 from cotenant.views.web.worker import EXPLAIN, Worker
 
@@ -17,10 +18,6 @@ _TITLES: Final = {
 }
 _WORD: Final = re.compile(r"\w+")
 _KEPT_S: Final = 60.0  # A store that is being recorded is looked at anew no sooner.
-_INTERFERENCE: Final = """SELECT victim, aggressor, slowdown, ci_low, ci_high, p, samples, cause
-  FROM interference
- ORDER BY slowdown DESC NULLS LAST
- LIMIT 200"""
 
 
 def questions(tenant: str | None) -> dict[str, Any]:
@@ -40,11 +37,11 @@ class Insight:
     def __init__(self, analyst: Worker, reader: Reader) -> None:
         self._analyst, self._reader = analyst, reader
         self._kept: dict[str | None, tuple[str, float, dict[str, Any]]] = {}
-        self._locks = {_INTERFERENCE: threading.Lock(), EXPLAIN: threading.Lock()}
+        self._locks = {PAIRS_SQL: threading.Lock(), EXPLAIN: threading.Lock()}
 
     def interference(self) -> dict[str, Any]:
         """Every pair of tenants on a GPU."""
-        return self._told(_INTERFERENCE)
+        return self._told(PAIRS_SQL)
 
     def findings(self) -> dict[str, Any]:
         """What `cotenant explain` says."""

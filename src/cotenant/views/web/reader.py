@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from cotenant.errors import QuestionError, StoreError
 from cotenant.query.engine.session import Limits, Session
+from cotenant.query.screens.timeline import status
 from cotenant.query.screens.timeline.busy import busy_cells, too_many
-from cotenant.query.screens.timeline.families import FAMILIES
 from cotenant.query.screens.timeline.lanes import Lane, Lanes
 from cotenant.query.screens.timeline.tiles import Tile, tile
 from cotenant.store.layout import check_readable
@@ -21,10 +21,6 @@ SECOND_NS: Final = 1_000_000_000
 _KEPT_TILES: Final = 256
 _FRESH_S: Final = 30.0  # A recorder that lives writes at least this often.
 _LIMITS: Final = Limits(seconds=60.0, rows=200_000, memory_bytes=1 << 30)
-
-_NEWEST: Final = " UNION ALL ".join(
-    f"SELECT max(timestamp_ns) AS newest_ns FROM {family.table}" for family in FAMILIES.values()
-)
 
 
 class Reader:
@@ -97,9 +93,7 @@ class Reader:
 
     def newest_ns(self) -> int | None:
         """When the last event began."""
-        (row,) = self.ask(f"SELECT max(newest_ns) AS newest_ns FROM ({_NEWEST})").rows()
-        newest: int | None = row["newest_ns"]
-        return newest
+        return status.newest_ns(self.session())
 
     def version(self) -> str:
         """Differs when the store has changed."""
@@ -120,5 +114,4 @@ class Reader:
         age = self.written_s_ago()
         if age is None or age > _FRESH_S:
             return False
-        rows = self.ask("SELECT count(*) AS open FROM sessions WHERE ended_ns IS NULL").rows()
-        return bool(rows[0]["open"])
+        return status.has_open_recording(self.session())
