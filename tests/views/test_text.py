@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.query.engine.answer import Loss, Span, Standing
+from cotenant.query.engine.answer import Interval, Loss, Standing
 from cotenant.views import text
 
 NOW_NS = 1_790_000_000_000_000_000
@@ -35,13 +35,16 @@ def test_a_size_counts_in_powers_of_two(number, shown):
     assert text.size(number) == shown
 
 
-def test_a_span_within_a_day_names_the_day_once():
-    assert text.span(Span(NOW_NS, NOW_NS + 61 * 10**9)) == "2026-09-21 14:13:20 to 14:14:21 UTC"
+def test_an_interval_within_a_day_names_the_day_once():
+    assert (
+        text.interval(Interval(NOW_NS, NOW_NS + 61 * 10**9))
+        == "2026-09-21 14:13:20 to 14:14:21 UTC"
+    )
 
 
-def test_a_span_over_days_names_both():
+def test_an_interval_over_days_names_both():
     shown = "2026-09-21 14:13:20 to 2026-09-22 14:13:20 UTC"
-    assert text.span(Span(NOW_NS, NOW_NS + 86_400 * 10**9)) == shown
+    assert text.interval(Interval(NOW_NS, NOW_NS + 86_400 * 10**9)) == shown
 
 
 def test_numbers_stand_right_and_text_left():
@@ -73,7 +76,7 @@ def test_no_line_is_ever_wider_than_the_screen(rows, width):
 
 
 def test_an_answer_that_lacks_nothing_says_so():
-    standing = Standing("", Span(NOW_NS, NOW_NS), (Loss("cuda", 7, 0, 0),))
+    standing = Standing("", Interval(NOW_NS, NOW_NS), (Loss("cuda", 7, 0, 0),))
     assert text.incompleteness(standing) == []
     assert text.summary(7, standing) == "(7 rows; 2026-09-21 14:13:20 to 14:13:20 UTC; complete)"
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from cotenant.printable import printable
-from cotenant.query.engine.answer import Span, Standing
+from cotenant.query.engine.answer import Interval, Standing
 
 PLAIN_WIDTH: Final = 80
 NULL: Final = "NULL"
@@ -61,7 +61,7 @@ def moment(ns: int) -> str:
     return f"{datetime.fromtimestamp(ns // 1_000_000_000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def span(covered: Span) -> str:
+def interval(covered: Interval) -> str:
     """``2026-09-21 14:13:20 to 14:15:01 UTC``."""
     start, end = moment(covered.start_ns), moment(covered.end_ns)
     if start[:10] == end[:10]:
@@ -205,8 +205,8 @@ def summary(rows: int, standing: Standing, tenant: str | None = None) -> str:
     parts = [f"{count(rows)} row" if rows == 1 else f"{count(rows)} rows"]
     if tenant:
         parts.append(f"of {tenant}")
-    if standing.span:
-        parts.append(span(standing.span))
+    if standing.interval:
+        parts.append(interval(standing.interval))
     if standing.losses and standing.complete:
         parts.append("complete")
     return f"({'; '.join(parts)})"

@@ -1,6 +1,6 @@
--- view: Calls that had begun and not returned when each host was last looked at.
+-- view: Calls that had begun and not returned at each host's last sample.
 -- from: in_flight, totals, losses
-with looks as (
+with samples as (
     select node, timestamp_ns, true as found from in_flight
     union all
     select node, timestamp_ns, false from totals
@@ -9,9 +9,9 @@ with looks as (
 ),
 last as (
     select node, max(timestamp_ns) filter (found) as timestamp_ns
-    from looks
+    from samples
     group by node
-    -- A look that finds nothing leaves no row here, but is counted all the same.
+    -- A sample without calls has no row in `in_flight`, but rows in the other tables.
     having max(timestamp_ns) filter (found) >= max(timestamp_ns) - 2000000000
 )
 select f.*

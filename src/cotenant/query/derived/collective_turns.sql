@@ -1,6 +1,6 @@
 -- view: Each rank's call of each collective; equal turns of a communicator are one collective.
--- Counted from the communicator's start; where that was not recorded, calls nearest in time are
--- one. Left out is what has shed or lost rows: nobody can count it.
+-- Turns are counted from the communicator's start; where that was not recorded, the calls nearest
+-- in time are one collective. Communicators with shed or lost rows are left out.
 -- from: nccl_events, containers, sessions, losses
 with nodes as (
     select distinct comm_hash, node
@@ -16,7 +16,7 @@ recordings as (
 calls as (
     select
         n.*,
-        -- What was called between two recordings is not known: each is counted by itself.
+        -- Calls between two recordings are unknown: each recording is counted by itself.
         coalesce(len(list_filter(r.starts, lambda s: s <= n.timestamp_ns)), 0) as recording
     from whole.nccl_events n
     left join recordings r using (comm_hash)

@@ -1,5 +1,5 @@
--- view: When a thread was ready to run and another had its CPU; and whose that other was. `waited_ns` is one
--- wait, and `weight` how many such it stands for.
+-- view: Waits for a CPU: intervals in which a thread was runnable while another ran, and whose that
+-- other was. `waited_ns` is the length of one wait; `weight` is how many waits the row stands for.
 -- from: host_events, containers
 select
     h.timestamp_ns                                  as waited_from_ns,

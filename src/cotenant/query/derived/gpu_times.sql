@@ -1,6 +1,6 @@
--- view: Device time of every operation: elapsed where the application timed it, solved where the
--- spans can tell it, else span: its share by shape of the span it was in; together the shares are
--- an upper bound. It is that of one operation; the row stands for as many as its weight.
+-- view: Device time of one operation per row, which stands for as many as its weight. Its source is
+-- elapsed (the application timed it), solved (from many spans), or span: a share of its span by
+-- shape, where all shares of a span together are an upper bound.
 -- from: gpu_work, spans, solved_times
 with placed as (
     select

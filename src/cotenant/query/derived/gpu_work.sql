@@ -31,11 +31,11 @@ calls as (
             when e.stream is null or e.stream in (0, 1) then 0
             when e.stream = 2                           then -e.tid
             else e.stream
-        end                                         as lane,
-        -- What was called between two recordings is not known: the next one proves nothing.
+        end                                         as stream_key,
+        -- Calls between two recordings are unknown: a later recording proves nothing.
         coalesce(len(list_filter(r.starts, lambda s: s <= e.timestamp_ns)), 0) as recording,
         -- One number to join by is faster than four columns.
-        hash(e.node, e.pid, lane, recording)        as queue,
+        hash(e.node, e.pid, stream_key, recording)  as queue,
         coalesce(e.duration_ns, 0)                  as call_ns
     from cuda_events e
     join containers c using (cgroup_id)
@@ -49,12 +49,12 @@ work as (
     from calls
     where op in ('launch', 'graph_launch', 'memcpy', 'memset')
 ),
-lanes as (
+queues as (
     select distinct node, pid, recording, queue
     from work
 ),
 proofs as (
-    -- A wait for an event proves what was queued before the event, which is not known here.
+    -- A wait for a CUDA event proves what was queued before the event, which is not known here.
     select queue, timestamp_ns, call_ns, api
     from calls
     where op in ('sync', 'query') and stream is not null and api not ilike '%event%'
@@ -64,9 +64,9 @@ proofs as (
     where op = 'memcpy' and stream is null
       and (direction = 'DtoH' or (direction = 'HtoD' and bytes > 65536))
     union all
-    select l.queue, c.timestamp_ns, c.call_ns, c.api
+    select q.queue, c.timestamp_ns, c.call_ns, c.api
     from calls c
-    join lanes l on l.node = c.node and l.pid = c.pid and l.recording = c.recording
+    join queues q on q.node = c.node and q.pid = c.pid and q.recording = c.recording
     where c.op = 'sync' and c.stream is null and c.api not ilike '%event%'
 )
 select
@@ -78,7 +78,7 @@ select
     w.tenant,
     w.node,
     w.gpu,
-    w.lane                                          as stream,
+    w.stream_key                                    as stream,
     w.recording,
     w.op,
     w.kernel_name,
@@ -90,7 +90,7 @@ select
             w.grid_x::bigint * w.grid_y * w.grid_z * w.block_x * w.block_y * w.block_z
         else w.bytes
     end                                             as size,
-    -- What it counts for in its span. A link moves some 25 bytes in the time that a thread is given.
+    -- Its weight in its span, in threads; a link moves about 25 bytes in the time of one thread.
     greatest(case when w.op = 'launch' then size else size / 25 end, 1)::double as extent,
     w.gpu_ns,
     w.gpu_ns_source,

@@ -1,5 +1,5 @@
--- view: GPU memory that each tenant holds on each GPU, in all its cgroups; a row per change, which
--- holds until the next. `bytes` is NULL while any part of it is not known.
+-- view: GPU memory of each tenant on each GPU, over all its cgroups. One row per change; it holds
+-- until the next. `bytes` is NULL while any part is unknown.
 -- from: gpu_memory, containers
 with changes as (
     select

@@ -1,8 +1,8 @@
-"""Tables that are made from others when a question names them.
+"""Which derived tables there are, and what each depends on.
 
-A view is a ``.sql`` file here, its header naming what it is made from; one that much is made from
-is kept as a table. A computed table is made by a function over the rows. None costs anything until
-it is asked for.
+A derived table is a ``.sql`` file here, whose header names its sources: a view, or a table if many
+others are made from it. A computed table is a Python module with ``SCHEMA`` and ``compute(ask)``.
+None costs anything until a statement names it.
 """
 
 import importlib
@@ -21,20 +21,20 @@ _HEADER: Final = re.compile(r"--\s*(view|table|from):\s*(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A table that is made from others: by ``sql``, or by a function of the ``module``."""
+    """A table that is made from others, by ``sql`` or by the ``compute`` of a ``module``."""
 
     name: str
     doc: str
     sources: tuple[str, ...]
     sql: str | None = None
     module: str | None = None
-    also: tuple[str, ...] = ()  # Looked at too, where there; losses in them do no harm.
-    whose: str | None = None  # The column of the tenant it is about, where others matter too.
-    kept: bool = False  # Made once, since much is made from it.
+    also: tuple[str, ...] = ()  # Optional sources; their losses do not make it incomplete.
+    whose: str | None = None  # Column of the owner, if rows are computed from other tenants too.
+    kept: bool = False  # Materialized, because many tables are made from it.
 
     @property
     def about_others(self) -> bool:
-        """Whether it tells what a tenant's own rows cannot."""
+        """Whether it needs the rows of other tenants."""
         return self.whose is not None
 
     def compute(self, ask: Ask) -> Any:
@@ -93,18 +93,18 @@ def _load() -> dict[str, Derived]:
     files = sorted(Path(__file__).parent.glob("*.sql"))
     views = [_read(file.stem, file.read_text("utf-8")) for file in files]
     known = {table.name: table for table in (*views, *_COMPUTED)}
-    # What is made from a table that this version does not record is not there either.
+    # Leave out what depends on a table that this version does not record.
     while lacking := [n for n, t in known.items() if not {*TABLES, *known}.issuperset(t.sources)]:
         known = {name: table for name, table in known.items() if name not in lacking}
     return known
 
 
-# Read at once: whoever asks may have given up the right to read our files by then.
+# Read on import: a process that asks later may have dropped the right to read our files.
 DERIVED: Final = _load()
 
 
 def in_order(names: Iterable[str]) -> list[Derived]:
-    """The derived tables behind these names, each after what it is made from."""
+    """The derived tables behind these names, sources first."""
     found: dict[str, Derived] = {}
 
     def visit(name: str) -> None:
@@ -120,7 +120,7 @@ def in_order(names: Iterable[str]) -> list[Derived]:
 
 
 def with_sources(names: Iterable[str]) -> frozenset[str]:
-    """The names, and every table that stands behind them."""
+    """The names, and every table they are made from, directly or not."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def groups_of(rows: Any, *keys: str) -> list[tuple[tuple[Any, ...], Any]]:
-    """Runs of rows that agree in the keys; the rows are ordered by them."""
+    """Split rows, which are ordered by the keys, into one slice per key."""
     if not rows.num_rows:
         return []
     changed = np.zeros(rows.num_rows, dtype=bool)

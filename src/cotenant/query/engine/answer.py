@@ -5,8 +5,8 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """From the first to the last moment that there are rows of."""
+class Interval:
+    """From the first row to the last."""
 
     start_ns: int
     end_ns: int
@@ -14,57 +14,57 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What one family of events lost in the span of an answer."""
+    """What one family of events lost in the interval of an answer."""
 
     family: str
     seen: int
-    lost: int  # Gone: neither a row nor within another row's weight.
-    shed: int  # No row of its own, but within the weight of others.
+    lost: int  # Neither a row nor counted in another row's weight.
+    shed: int  # No row, but counted in the weight of another.
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What can be said of an answer besides its rows."""
+    """The SQL behind an answer, the interval it covers, and what is missing from it."""
 
     sql: str
-    span: Span | None = None  # None where nothing that was asked has a time.
+    interval: Interval | None = None  # None where no table of the question has a time.
     losses: tuple[Loss, ...] = ()  # Only families that the question touches.
-    missing_segments: int = 0  # Named by a manifest, and not there.
-    unrecorded: tuple[str, ...] = ()  # What the kernel could not give, each in a few words.
+    missing_segments: int = 0  # Named by a manifest, but not found.
+    unrecorded: tuple[str, ...] = ()  # What the kernel could not record, in a few words each.
 
     @property
     def complete(self) -> bool:
-        """Whether every event of the span is in the rows."""
+        """Whether every event of the interval is in the rows."""
         lacking = self.missing_segments or self.unrecorded
         return not lacking and not any(loss.lost or loss.shed for loss in self.losses)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """All rows of an answer (a ``pyarrow.Table``), and where they stand."""
+    """All rows of an answer (a ``pyarrow.Table``), and its standing."""
 
     table: Any
     standing: Standing
-    truncated: bool = field(default=False)  # There were more rows than asked for.
+    truncated: bool = field(default=False)  # The row limit cut it short.
 
     @property
     def sql(self) -> str:
-        """What ran."""
+        """The SQL that ran."""
         return self.standing.sql
 
     @property
-    def span(self) -> Span | None:
-        """The time that the rows cover."""
-        return self.standing.span
+    def interval(self) -> Interval | None:
+        """The interval that the rows cover."""
+        return self.standing.interval
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """What was lost in that time."""
+        """What was lost in that interval."""
         return self.standing.losses
 
     @property
     def complete(self) -> bool:
-        """Whether every event of the span is in the rows."""
+        """Whether every event of the interval is in the rows."""
         return self.standing.complete
 
     def rows(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The rows of an answer as they come, a batch at a time."""
+"""The rows of an answer, one Arrow batch at a time."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -15,10 +15,10 @@ class FileGone(Exception):
 
 
 class Batches:
-    """Runs a query and yields its ``pyarrow.RecordBatch`` es, once; errors come in our words.
+    """Runs a query and iterates once over its ``pyarrow.RecordBatch`` es.
 
-    The first batch is fetched at once, so that what can go wrong mostly goes wrong here, where the
-    question can still be asked again.
+    The first batch is fetched by the constructor: most errors show then, while the caller can
+    still retry. ``translate`` turns DuckDB's errors into ours.
     """
 
     def __init__(
@@ -26,9 +26,9 @@ class Batches:
         cursor: Any,
         sql: str,
         params: dict[str, Any] | None,
-        in_words: Callable[[Exception], Exception],
+        translate: Callable[[Exception], Exception],
     ) -> None:
-        self._in_words = in_words
+        self._translate = translate
         try:
             relation = cursor.sql(sql, params=params) if params else cursor.sql(sql)
             self._reader = relation.to_arrow_reader(BATCH_ROWS)
@@ -40,7 +40,7 @@ class Batches:
             # Arrow wraps the error of a query that has begun to answer.
             if str(error).startswith("IO Error"):
                 raise FileGone(one_line(error)) from error
-            raise in_words(error) from error
+            raise translate(error) from error
 
     def __iter__(self) -> Iterator[Any]:
         if self._first is None:
@@ -51,7 +51,7 @@ class Batches:
             try:
                 batch = next(self._reader, None)
             except (duckdb.Error, OSError, ValueError) as error:
-                raise self._in_words(error) from error
+                raise self._translate(error) from error
             if batch is None:
                 return
             yield batch

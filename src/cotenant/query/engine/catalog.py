@@ -1,4 +1,4 @@
-"""Makes derived tables in a session's database, when a question names them."""
+"""Creates derived tables in a session's database when a statement names them."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -8,9 +8,9 @@ from cotenant.query.derived.registry import DERIVED, Ask, Derived, in_order
 
 
 class Catalog:
-    """What is made of a session's tables besides them; safe to use from threads.
+    """The derived tables of a session; safe to use from threads.
 
-    ``ask_all`` asks without regard to the session's tenant, in its time.
+    ``ask_all`` runs SQL over the rows of every tenant in the session's window.
     """
 
     def __init__(self, connection: Any, ask_all: Callable[[str], Any], tenant: bool) -> None:
@@ -21,12 +21,12 @@ class Catalog:
         self._lock = threading.Lock()
 
     def forget(self) -> None:
-        """The tables have changed: what was made of them is made anew when asked for."""
+        """Discard every derived table, because the recorded ones have changed."""
         with self._lock:
             self._made.clear()
 
     def make(self, names: Iterable[str]) -> None:
-        """Make those of the names that are derived, and what they need."""
+        """Create the derived tables among these names, and those they depend on."""
         with self._lock:
             for table in in_order(names):
                 if table.name not in self._made:
@@ -34,7 +34,7 @@ class Catalog:
                     self._made.add(table.name)
 
     def describe(self) -> None:
-        """Make every derived table; computed ones without their rows, if they have none yet."""
+        """Create every derived table; computed ones stay empty until a statement names them."""
         with self._lock:
             for table in in_order(DERIVED):
                 if table.name in self._made:

@@ -1,4 +1,4 @@
-"""Tables that get a row when something changes: what was so when a window began belongs to it."""
+"""Tables with a row per change: a window starts with the rows that still held when it began."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,48 +11,48 @@ from cotenant.store.manifest import Segment
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """A table whose rows hold until the next of the same key."""
+class Changelog:
+    """A table in which a row holds until the next row of the same key."""
 
     table: str
     key: str
-    told: str  # Where it says more than that there is nothing.
+    carried: str  # SQL condition: rows worth carrying into a window, others mean "nothing".
 
 
-_LEVELS: Final = (
-    Level("gpu_memory", "cgroup_id, gpu", "bytes IS DISTINCT FROM 0"),
-    Level("limits", "cgroup_id", "cpus IS NOT NULL OR memory_bytes IS NOT NULL"),
+_CHANGELOGS: Final = (
+    Changelog("gpu_memory", "cgroup_id, gpu", "bytes IS DISTINCT FROM 0"),
+    Changelog("limits", "cgroup_id", "cpus IS NOT NULL OR memory_bytes IS NOT NULL"),
 )
 
 
 def recording_at(end_ns: int) -> str:
-    """SQL: when each node's recording that was the last to start by then had started."""
+    """SQL: per node, the start of the newest recording at that time."""
     return (
         "(SELECT node, max(started_ns) AS started_ns FROM sessions "
         f"WHERE started_ns <= {end_ns} GROUP BY node)"
     )
 
 
-def create_level_views(
+def create_changelog_views(
     connection: Any, root: Path, segments: Sequence[Segment], window: Window
 ) -> None:
-    """Make the views of levels begin with what was so when the window began."""
+    """Replace the changelogs' views by ones that begin with what held when the window began."""
     start = window.from_ns
     if start is None or (window.to_ns is not None and window.to_ns <= start):
         return
     before = replace(window, from_ns=None, to_ns=start + 1)
     after = replace(window, from_ns=start + 1)
-    for level in _LEVELS:
-        table = TABLES[level.table]
-        own = [segment for segment in segments if segment.table == level.table]
+    for log in _CHANGELOGS:
+        table = TABLES[log.table]
+        own = [segment for segment in segments if segment.table == log.table]
         then, now = (view(connection, table, root, own, part) for part in (before, after))
-        # A recording does not know what an earlier one's processes came to.
+        # What an earlier recording saw may have changed unseen since it ended.
         known = (
             f"SELECT t.* FROM ({then}) t LEFT JOIN {recording_at(start)} r USING (node) "
             f"WHERE t.{TIME} >= coalesce(r.started_ns, 0) "
-            f"QUALIFY row_number() OVER (PARTITION BY {level.key} ORDER BY t.{TIME} DESC) = 1"
+            f"QUALIFY row_number() OVER (PARTITION BY {log.key} ORDER BY t.{TIME} DESC) = 1"
         )
         connection.execute(
-            f"CREATE OR REPLACE VIEW {level.table} AS {now} UNION ALL "
-            f"SELECT * REPLACE ({start}::BIGINT AS {TIME}) FROM ({known}) WHERE {level.told}"
+            f"CREATE OR REPLACE VIEW {log.table} AS {now} UNION ALL "
+            f"SELECT * REPLACE ({start}::BIGINT AS {TIME}) FROM ({known}) WHERE {log.carried}"
         )

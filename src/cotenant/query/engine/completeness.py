@@ -1,30 +1,30 @@
-"""How complete an answer is: what the store says was lost of what a question touches."""
+"""How complete an answer is: what was lost, or never recorded, of the tables it reads."""
 
 import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from cotenant.query.engine.answer import Loss, Span
+from cotenant.query.engine.answer import Interval, Loss
 from cotenant.query.engine.tables import Window
 from cotenant.schema import TABLES
 from cotenant.store.manifest import Segment
 
 _EVENTS: Final = "_events"
-# Made from the rows of a family, and lacking what they lack. Totals are exact: they lack nothing.
-_MADE_FROM: Final = {"gpu_memory": "cuda", "graph_kernels": "cuda", "gpu_timings": "cuda"}
+# Computed from a family's rows, so a lost row is missing here too. `totals` are exact.
+_COMPUTED_FROM: Final = {"gpu_memory": "cuda", "graph_kernels": "cuda", "gpu_timings": "cuda"}
 
 
 def families_of(tables: Iterable[str]) -> list[str]:
-    """The families of events that these tables were made from."""
+    """The event families behind these tables."""
     found = {t.removesuffix(_EVENTS) for t in tables if t in TABLES and t.endswith(_EVENTS)}
-    found |= {_MADE_FROM[t] for t in tables if t in _MADE_FROM}
+    found |= {_COMPUTED_FROM[t] for t in tables if t in _COMPUTED_FROM}
     if "rollups" in tables:
         found |= {t.removesuffix(_EVENTS) for t in TABLES if t.endswith(_EVENTS)}
     return sorted(found)
 
 
 def losses_of(connection: Any, tables: Iterable[str]) -> tuple[Loss, ...]:
-    """What was lost of them in the session's window; empty where nothing was counted."""
+    """What these tables lost in the session's window; empty if no losses were counted."""
     families = families_of(tables)
     if not families:
         return ()
@@ -37,7 +37,7 @@ def losses_of(connection: Any, tables: Iterable[str]) -> tuple[Loss, ...]:
 
 
 def unrecorded_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[str, ...]:
-    """What recordings within the window declared that their kernel could not give of them."""
+    """What the recordings in the window could not get from their kernel of these tables."""
     families = families_of(tables)
     if not families:
         return ()
@@ -46,16 +46,18 @@ def unrecorded_of(connection: Any, tables: Iterable[str], window: Window) -> tup
         "AND coalesce(ended_ns, $from, 0) >= coalesce($from, 0)",
         {"from": window.from_ns, "to": window.to_ns},
     ).fetchall()
-    told: dict[str, None] = {}
+    found: dict[str, None] = {}  # An ordered set.
     for (notes,) in rows:
         for program, text in json.loads(notes or "{}").get("hooks_refused", {}).items():
             if program.partition("_")[0] in families:
-                # In brackets is why; that is of interest to whoever records.
-                told[text.partition(" (")[0]] = None
-    return tuple(told)
+                # The reason, in brackets, is for those who record.
+                found[text.partition(" (")[0]] = None
+    return tuple(found)
 
 
-def span_of(segments: Iterable[Segment], tables: Iterable[str], window: Window) -> Span | None:
+def interval_of(
+    segments: Iterable[Segment], tables: Iterable[str], window: Window
+) -> Interval | None:
     """From the first to the last row of these tables, within the session's window."""
     wanted = set(tables)
     covered = [s for s in segments if s.table in wanted and window.covers(s)]
@@ -68,4 +70,4 @@ def span_of(segments: Iterable[Segment], tables: Iterable[str], window: Window) 
         start = max(start, window.from_ns)
     if window.to_ns is not None:
         end = min(end, window.to_ns)
-    return Span(start, end)
+    return Interval(start, end)

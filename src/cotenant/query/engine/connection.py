@@ -1,4 +1,4 @@
-"""A DuckDB that reads the store's files, and can do nothing else."""
+"""A DuckDB connection that can read the store's files and nothing else."""
 
 import os
 import shutil
@@ -17,15 +17,15 @@ _GLOB: Final = frozenset("*?[]{}")
 
 
 def memory_share() -> int:
-    """What a question may have of this host's memory, if nothing else is said."""
+    """The default memory limit of a question."""
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(host // 2, _MOST_MEMORY)
 
 
 def _spill() -> str:
-    """Where a query that needs more memory writes; empty if there is no such place.
+    """A directory for what does not fit into memory; empty if none can be created.
 
-    DuckDB follows links there and lets everybody read it: only we may enter the directory.
+    DuckDB follows links there and creates files that anyone may read, so the directory is private.
     """
     try:
         return tempfile.mkdtemp(prefix="cotenant-")
@@ -34,21 +34,21 @@ def _spill() -> str:
 
 
 def connect(store: Path, memory_bytes: int, *, spill: bool) -> Any:
-    """An empty database in memory, locked down: no other files, no extensions, no settings."""
+    """An empty in-memory database, locked down: no other files, no extensions, no settings."""
     if _GLOB & set(str(store)):
         raise StoreError(f"the path {store} has one of *?[]{{}} in it; rename it or link to it")
-    beside = _spill() if spill else ""
+    spill_directory = _spill() if spill else ""
     connection = duckdb.connect(
         ":memory:",
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
             "memory_limit": f"{memory_bytes}B",
-            "temp_directory": beside,
+            "temp_directory": spill_directory,
         },
     )
-    if beside:
-        weakref.finalize(connection, shutil.rmtree, beside, ignore_errors=True)
+    if spill_directory:
+        weakref.finalize(connection, shutil.rmtree, spill_directory, ignore_errors=True)
     connection.execute("SET python_enable_replacements = false")
     connection.execute(f"SET allowed_directories = [{quoted(f'{store}/')}]")
     connection.execute("SET enable_external_access = false")

@@ -1,7 +1,8 @@
-"""A session for somebody who may see one tenant's rows, and nothing of others.
+"""Isolation of a reader that may see one tenant's rows only.
 
-A filter is no wall: DuckDB evaluates what is asked before the filter if that is cheaper, and an
-error then tells what it met. So what is not the tenant's is blank before anything is asked of it.
+A WHERE clause does not isolate: DuckDB may evaluate a question's expressions before it, and an
+error message then reveals a value of another tenant's row. So columns of such rows are replaced by
+NULL below anything that a question can reach.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,25 +12,25 @@ from cotenant.errors import QuestionError
 from cotenant.query.derived.registry import DERIVED, in_order
 from cotenant.query.engine.statement import Statement
 
-# How views are made names every segment, whoever wrote to it.
-_TELL_HOW: Final = frozenset(
+# The definition of a view lists every segment, those of other tenants included.
+_DEFINITIONS: Final = frozenset(
     {"duckdb_views", "pg_views", "sqlite_master", "sqlite_schema", "sqlite_temp_master", "views"}
 )
 
 
 def about_others(names: Iterable[str]) -> str | None:
-    """One of the names that is a table of what a tenant's own rows cannot tell."""
+    """One of these tables that is computed from the rows of other tenants; None if none is."""
     derived = sorted(DERIVED.keys() & set(names))
     return next((n for n in derived if any(t.about_others for t in in_order([n]))), None)
 
 
 def check(statement: Statement, tenant: str) -> None:
-    """QuestionError if the answer would tell about others."""
+    """QuestionError if the answer would reveal other tenants."""
     if statement.explained:
         raise QuestionError("EXPLAIN is refused here: a plan tells about every tenant's rows")
-    told = about_others(statement.tables) or min(statement.tables & _TELL_HOW, default=None)
-    if told:
-        raise QuestionError(f"{told} tells about other tenants, and this page is of {tenant}")
+    table = about_others(statement.tables) or min(statement.tables & _DEFINITIONS, default=None)
+    if table:
+        raise QuestionError(f"{table} tells about other tenants, and this page is of {tenant}")
 
 
 def blanked(select: str, columns: Sequence[str], cgroups: Sequence[int]) -> str:

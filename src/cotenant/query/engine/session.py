@@ -1,4 +1,4 @@
-"""A read-only DuckDB in memory over a store: one view per table, and nothing else in reach."""
+"""An open store: a read-only in-memory DuckDB with one view per table."""
 
 import re
 import threading
@@ -16,8 +16,8 @@ from cotenant.query.derived.registry import with_sources
 from cotenant.query.engine.answer import Answer, Standing
 from cotenant.query.engine.batches import Batches, FileGone
 from cotenant.query.engine.catalog import Catalog
-from cotenant.query.engine.changelog_tables import create_level_views
-from cotenant.query.engine.completeness import losses_of, span_of, unrecorded_of
+from cotenant.query.engine.changelog_tables import create_changelog_views
+from cotenant.query.engine.completeness import interval_of, losses_of, unrecorded_of
 from cotenant.query.engine.connection import connect, memory_share
 from cotenant.query.engine.guard import check
 from cotenant.query.engine.snapshots import RESTORE
@@ -28,7 +28,7 @@ from cotenant.store.layout import check_readable
 from cotenant.store.manifest import Segment, current_segments, stamp
 
 _TRIES: Final = 7
-# Asks what tables there are, so they had better be there.
+# Lists tables, so derived ones must exist.
 _CATALOG: Final = re.compile(r"\b(show|duckdb_\w+)\b", re.IGNORECASE)
 # One is DuckDB's own limit, the other the system's.
 _OUT_OF_MEMORY: Final = ("Out of Memory Error", "failed to allocate")
@@ -36,20 +36,20 @@ _OUT_OF_MEMORY: Final = ("Out of Memory Error", "failed to allocate")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one question may cost, and what it may tell."""
+    """What one question may cost, and which rows it may read."""
 
     seconds: float = 300.0
     rows: int = 1_000_000  # Of an answer that is held in memory; a stream has no such limit.
     memory_bytes: int | None = None  # None is half of the host's memory, 4 GiB at most.
-    spill: bool = True  # Whether what needs more memory may use the disk.
-    guarded: bool = False  # Asked by somebody who may know of the session's tenant only.
+    spill: bool = True  # Whether a question that exceeds its memory may use the disk.
+    guarded: bool = False  # The reader may learn nothing of other tenants; see ``guard``.
 
 
 class Session:
-    """Answers questions about one store, for as long as it is open; safe to use from threads.
+    """Answers questions about one store while it is open; safe to use from threads.
 
-    ``tenant`` narrows every table to one tenant. ``since_ns`` is how far back from ``to_ns``,
-    or else from now, to look; ``from_ns`` and ``to_ns`` are moments in UTC.
+    ``tenant`` restricts every table to one tenant, ``from_ns`` and ``to_ns`` (UTC) to a window.
+    ``since_ns`` is the window's length, counted back from ``to_ns``, by default from now.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class Session:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """What is read, as of the last question."""
+        """The segments that the last question read."""
         return tuple(self._segments)
 
     def ask(
         self, sql: str, params: Mapping[str, Any] | None = None, *, rows: int | None = None
     ) -> Answer:
-        """Run one read-only statement; at most ``rows`` rows of its answer."""
+        """Run one read-only statement, and return at most ``rows`` rows."""
         import pyarrow as pa
 
         most = self.limits.rows if rows is None else rows
@@ -106,7 +106,7 @@ class Session:
         return Answer(table.slice(0, most), standing, truncated=count > most)
 
     def standing(self, tables: Iterable[str]) -> Standing:
-        """Where an answer from these tables would stand."""
+        """The standing of an answer from these tables."""
         self._refresh_if_changed()
         return self._standing("", tables)
 
@@ -114,7 +114,7 @@ class Session:
     def stream(
         self, sql: str, params: Mapping[str, Any] | None = None
     ) -> Iterator[tuple[Batches, Standing]]:
-        """The answer batch by batch, and where it stands."""
+        """The answer batch by batch, and its standing."""
         self._refresh_if_changed()
         cursor = self._connection.cursor()
         deadline = threading.Timer(self.limits.seconds, cursor.interrupt)
@@ -145,7 +145,7 @@ class Session:
             self._refresh()
             self._catalog.make(statement.tables)
         except duckdb.Error as error:
-            raise self._in_words(error) from error
+            raise self._translated(error) from error
 
     def _ask_all(self, sql: str) -> Any:
         window = self._window
@@ -159,17 +159,17 @@ class Session:
 
     def _run(self, cursor: Any, sql: str, params: dict[str, Any] | None) -> Batches:
         try:
-            return Batches(cursor, sql, params, self._in_words)
+            return Batches(cursor, sql, params, self._translated)
         except FileGone:
             # Merged or expired since the manifest was read.
             self._refresh()
         try:
-            return Batches(cursor, sql, params, self._in_words)
+            return Batches(cursor, sql, params, self._translated)
         except FileGone as error:
             raise StoreError(f"cannot read {self.store}: {error}") from error
 
-    def _in_words(self, error: Exception) -> Exception:
-        """DuckDB's error as ours; those of a stream come wrapped by Arrow."""
+    def _translated(self, error: Exception) -> Exception:
+        """DuckDB's error as one of ours; a stream's errors come wrapped by Arrow."""
         if "INTERRUPT" in str(error):
             return QuestionError(
                 f"no answer after {self.limits.seconds:g} s; ask for less time or fewer rows"
@@ -187,7 +187,7 @@ class Session:
         try:
             return Standing(
                 sql=sql,
-                span=span_of(self._segments, tables, self._window),
+                interval=interval_of(self._segments, tables, self._window),
                 losses=losses_of(cursor, tables),
                 missing_segments=self._missing,
                 unrecorded=unrecorded_of(cursor, tables, self._window),
@@ -200,20 +200,20 @@ class Session:
             self._refresh()
 
     def _refresh(self) -> None:
-        """Read the manifest again, and make the views over what it names."""
+        """Read the manifest again, and create the views over its segments."""
         with self._lock:
             named, there = self._read_manifest()
             self._catalog.forget()
             self._segments, self._missing = there, len(named) - len(there)
 
     def _read_manifest(self) -> tuple[list[Segment], list[Segment]]:
-        """Make the views; what the manifest names, and what is there of it."""
+        """Create the views; the segments that the manifest names, and those of them that exist."""
         for _ in range(_TRIES):
             now = stamp(self.store)
             named = current_segments(self.store)
             there = [s for s in named if (self.store / s.path).exists()]
             if len(there) < len(named) and stamp(self.store) != now:
-                continue  # What is missing may have got another name meanwhile.
+                continue  # A missing segment may have been merged into another meanwhile.
             try:
                 self._create(there)
             except FileNotFoundError:
@@ -232,7 +232,7 @@ class Session:
                 if self._guarded:
                     self._window = replace(self._window, cgroups=cgroups)
             create_views(connection, self.store, segments, self._window)
-            create_level_views(connection, self.store, segments, self._window)
+            create_changelog_views(connection, self.store, segments, self._window)
             connection.execute("COMMIT")
         except duckdb.Error as error:
             connection.execute("ROLLBACK")

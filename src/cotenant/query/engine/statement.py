@@ -1,8 +1,8 @@
 """What may be asked: one statement that only reads the tables.
 
-DuckDB's own parser says what the text means; whatever is not known to be harmless is refused.
+DuckDB's own parser decides what the text means; what is not known to be harmless is refused.
 A SELECT can write (a WITH clause holds COPY or INSERT) and read any file (table functions,
-and a string in place of a table), so its tree is looked at, not its first word.
+and a string in place of a table), so the whole parse tree is checked, not its first word.
 """
 
 import json
@@ -39,7 +39,7 @@ _TABLE_FUNCTIONS: Final = frozenset(
         "unnest",
     }
 )
-# They wait, leave a trace in the session, or tell what a segment holds whoever may see it.
+# They block, change the session, or reveal a segment's contents past the tenant filter.
 _REFUSED_FUNCTIONS: Final = frozenset(
     {"nextval", "pg_sleep", "setval", "sleep_ms", "stats", "write_log"}
 )
@@ -50,7 +50,7 @@ _COMMENT: Final = re.compile(r"\s*(--[^\n]*(\n|$)|/\*.*?\*/)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A text that may run, and the tables that it names."""
+    """SQL that may run, and the tables that it names."""
 
     sql: str
     tables: frozenset[str]
@@ -58,7 +58,7 @@ class Statement:
 
 
 def one_line(error: Exception) -> str:
-    """DuckDB's words without its picture of the text: what is wrong, and what was meant."""
+    """DuckDB's message without its excerpt of the SQL: the error, and the hint."""
     text = str(error).partition("\nLINE ")[0]
     words = [line.strip() for line in text.splitlines() if line.strip()]
     line = "; ".join(words) or type(error).__name__
@@ -66,7 +66,7 @@ def one_line(error: Exception) -> str:
 
 
 def _kind(connection: Any, sql: str) -> str:
-    """What DuckDB calls the one statement in the text."""
+    """DuckDB's type of the only statement in the text."""
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as error:
@@ -82,7 +82,7 @@ def _kind(connection: Any, sql: str) -> str:
 
 
 def _explained(connection: Any, sql: str) -> Statement:
-    """An EXPLAIN, written anew from what was looked at: where its options end is ours to say."""
+    """An EXPLAIN, rebuilt from the checked tree: what runs is exactly what was checked."""
     while comment := _COMMENT.match(sql):
         sql = sql[comment.end() :]
     found = _EXPLAIN.match(sql)

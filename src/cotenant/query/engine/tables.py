@@ -1,4 +1,4 @@
-"""One view per table of the schema, over the segments that are current; snapshots are copied."""
+"""One view per table of the schema over its current segments; snapshots are copied."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,18 +25,18 @@ _SQL_TYPES: Final = {
     "bool": "BOOLEAN",
     "list<int64>": "BIGINT[]",
 }
-# What a recording says of every process on the host is not one tenant's to read.
+# These list every process of the host, so a tenant's session has NULL in them.
 _HOST_ONLY: Final = frozenset({"libraries", "coverage", "notes"})
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which rows a session sees."""
+    """The rows that a session sees: an interval of time, and whose they are."""
 
     from_ns: int | None = None
     to_ns: int | None = None
     tenant_only: bool = False
-    cgroups: tuple[int, ...] | None = None  # Where rows of others must not even be looked at.
+    cgroups: tuple[int, ...] | None = None  # Rows of all others are blanked; see ``guard``.
 
     def covers(self, segment: Segment) -> bool:
         """Whether the segment may hold rows of the window."""
@@ -111,11 +111,11 @@ def _where(table: Table, window: Window) -> str:
 def view(
     connection: Any, table: Table, root: Path, segments: Sequence[Segment], window: Window
 ) -> str:
-    """The SELECT that a table's view is; it has the table's columns whatever the files have."""
+    """The SELECT of a table's view; it has the schema's columns, whichever a file lacks."""
     segments = [segment for segment in segments if window.covers(segment)]
     if not segments:
         return _empty(table)
-    # Segments with exactly today's columns need no look into each file's footer.
+    # If all have exactly today's columns, no file's footer has to be read.
     mixed = any(segment.schema != schema_id(table) for segment in segments)
     scan = _scan(table, root, segments, mixed=mixed)
     columns = _selected(table, window, _present(connection, scan) if mixed else None)
@@ -127,14 +127,16 @@ def view(
 
 
 def _with_timings(rows: str, timings: str) -> str:
-    """Rows of ``cuda_events`` with what applications timed; asked about twice, the first counts."""
+    """Rows of ``cuda_events`` with the times that applications measured; of two, the first."""
     keys = "node, pid, tid, timestamp_ns"
-    told = f"SELECT {keys}, arg_min(gpu_ns, asked_ns) AS told_ns FROM ({timings}) GROUP BY ALL"
-    source = "CASE WHEN told_ns IS NULL THEN gpu_ns_source ELSE 'elapsed' END"
+    measured = (
+        f"SELECT {keys}, arg_min(gpu_ns, asked_ns) AS measured_ns FROM ({timings}) GROUP BY ALL"
+    )
+    source = "CASE WHEN measured_ns IS NULL THEN gpu_ns_source ELSE 'elapsed' END"
     return (
-        "SELECT * EXCLUDE (told_ns) REPLACE "
-        f"(coalesce(told_ns, gpu_ns) AS gpu_ns, {source} AS gpu_ns_source) "
-        f"FROM ({rows}) LEFT JOIN ({told}) USING ({keys})"
+        "SELECT * EXCLUDE (measured_ns) REPLACE "
+        f"(coalesce(measured_ns, gpu_ns) AS gpu_ns, {source} AS gpu_ns_source) "
+        f"FROM ({rows}) LEFT JOIN ({measured}) USING ({keys})"
     )
 
 
@@ -144,32 +146,32 @@ def _timed_view(
     """The view of ``cuda_events``: joined with timings only where there may be any."""
     rows = [s for s in by_table[_TIMED] if window.covers(s)]
     timings = [s for s in by_table[_TIMINGS] if window.covers(s)]
-    spans = _spans(timings)
-    near = [s for s in rows if s.node in spans and spans[s.node].covers(s)]
+    recorded = _intervals(timings)
+    near = [s for s in rows if s.node in recorded and recorded[s.node].covers(s)]
     if not near:
         return view(connection, TABLES[_TIMED], root, rows, window)
     select = _with_timings(
         view(connection, TABLES[_TIMED], root, near, window),
         view(connection, TABLES[_TIMINGS], root, timings, window),
     )
-    far = [s for s in rows if s.node not in spans or not spans[s.node].covers(s)]
+    far = [s for s in rows if s.node not in recorded or not recorded[s.node].covers(s)]
     if not far:
         return select
     return f"{view(connection, TABLES[_TIMED], root, far, window)} UNION ALL {select}"
 
 
-def _spans(segments: Sequence[Segment]) -> dict[str, Window]:
-    """From when to when each node has rows."""
-    spans: dict[str, Window] = {}
+def _intervals(segments: Sequence[Segment]) -> dict[str, Window]:
+    """Per node, from its first row to its last."""
+    found: dict[str, Window] = {}
     for s in segments:
         first, last = s.min_ns or 0, (1 << 62 if s.max_ns is None else s.max_ns) + 1
-        known = spans.get(s.node, Window(first, last))
-        spans[s.node] = Window(min(known.from_ns or 0, first), max(known.to_ns or 0, last))
-    return spans
+        known = found.get(s.node, Window(first, last))
+        found[s.node] = Window(min(known.from_ns or 0, first), max(known.to_ns or 0, last))
+    return found
 
 
 def create_views(connection: Any, root: Path, segments: Sequence[Segment], window: Window) -> None:
-    """Make every table's view anew."""
+    """Create or replace every table's view."""
     by_table: dict[str, list[Segment]] = {name: [] for name in TABLES}
     for segment in segments:
         by_table[segment.table].append(segment)
@@ -206,7 +208,7 @@ def _copy_snapshot(
 def _create_whole(
     connection: Any, root: Path, by_table: Mapping[str, Sequence[Segment]], window: Window
 ) -> None:
-    """Views of all time: what is counted from its beginning is counted in these."""
+    """Views without a window, for what must be counted from its beginning."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS whole")
     always = replace(window, from_ns=None, to_ns=None)
     for name in _WHOLE:

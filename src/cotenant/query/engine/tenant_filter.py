@@ -40,7 +40,7 @@ def select_tenant(connection: Any, text: str) -> tuple[int, ...]:
         f"SELECT cgroup_id FROM containers WHERE {predicate}", params
     ).fetchall()
     if not found:
-        raise QuestionError(_nobody(connection, text))
+        raise QuestionError(_unknown_tenant(connection, text))
     connection.execute("CREATE SCHEMA IF NOT EXISTS tenant")
     connection.execute("CREATE OR REPLACE TABLE tenant.cgroups (cgroup_id BIGINT)")
     values = ", ".join(f"({cgroup_id})" for (cgroup_id,) in found)
@@ -48,7 +48,7 @@ def select_tenant(connection: Any, text: str) -> tuple[int, ...]:
     return tuple(cgroup_id for (cgroup_id,) in found)
 
 
-def _nobody(connection: Any, text: str) -> str:
+def _unknown_tenant(connection: Any, text: str) -> str:
     rows = connection.execute("SELECT DISTINCT tenant FROM containers ORDER BY tenant").fetchall()
     names = [name for (name,) in rows]
     if not names:

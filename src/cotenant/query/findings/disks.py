@@ -14,7 +14,7 @@ from cotenant.query.findings.finding import Finding, milliseconds, percent
 from cotenant.query.text import shell
 
 NEEDS: Final = ("io_events",)
-SLOWER: Final = 1.5  # Less is how disks are.
+SLOWER: Final = 1.5  # Less is normal variation of a disk.
 NEAR_NS: Final = 5e6  # Requests this close belong to one burst.
 
 _SQL: Final = """
@@ -61,14 +61,14 @@ def find(ask: Ask) -> list[Finding]:
         end = float((starts + rows["duration_ns"].to_numpy()).max() - origin)
         users = [_user(t, own, origin, end) for (t,), own in groups_of(rows, "tenant")]
         for victim in users:
-            worst = [_held_up(device, victim, other) for other in users if other is not victim]
+            worst = [_delayed(device, victim, other) for other in users if other is not victim]
             found += sorted((f for f in worst if f), key=lambda f: -f.rank)[:1]
     return found
 
 
-def _held_up(device: str, victim: _User, other: _User) -> Finding | None:
+def _delayed(device: str, victim: _User, other: _User) -> Finding | None:
     verdict = slowdown(victim.samples, other.busy)
-    # Who moves next to nothing does not hold up who moves a lot, even if they meet often.
+    # A tenant with few bytes does not delay one with many, however often they meet.
     if not verdict.evidence or verdict.slowdown < SLOWER:
         return None
     if other.total_bytes < 0.2 * victim.total_bytes:

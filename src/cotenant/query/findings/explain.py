@@ -1,15 +1,15 @@
-"""Findings over all tenants, the one that costs its victim most first.
+"""Findings over all tenants, the costliest for its victim first.
 
-Each kind of finding is a module with ``NEEDS``, the tables it looks at, and ``find(ask)``. A
-culprit is named only where the victim's loss and the culprit's doing were tested against each
-other in time, or where the kernel recorded the one as the cause of the other.
+Each kind of finding is a module with ``NEEDS``, the tables it reads, and ``find(ask)``. A culprit
+is named only where the victim's loss coincides in time with the culprit's activity by a test, or
+where the kernel recorded the cause itself.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from cotenant.query.derived.registry import Ask, with_sources
-from cotenant.query.engine.answer import Span, Standing
+from cotenant.query.engine.answer import Interval, Standing
 from cotenant.query.engine.session import Session
 from cotenant.query.findings import (
     disks,
@@ -30,17 +30,17 @@ KINDS: Final = (hangs, neighbours, stragglers, starved, disks, links, leaks, sta
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Ranked findings, of which time, and how complete what they rest on is."""
+    """Ranked findings, the interval they cover, and how complete its rows are."""
 
     findings: tuple[Finding, ...]
     standing: Standing
-    tenants: int  # Who did anything that was recorded.
+    tenants: int  # How many have any event.
     unknown: tuple[str, ...]  # Tables that were not recorded at all.
 
     @property
-    def span(self) -> Span | None:
-        """The time that was looked at."""
-        return self.standing.span
+    def interval(self) -> Interval | None:
+        """The interval that the findings cover."""
+        return self.standing.interval
 
 
 def _ask(session: Session) -> Ask:
@@ -48,9 +48,9 @@ def _ask(session: Session) -> Ask:
 
 
 def explain(session: Session, tenants: frozenset[str] | None = None) -> Explanation:
-    """What is wrong in the session's window; with ``tenants``, only what those suffer from.
+    """Findings in the session's window; with ``tenants``, only those with such a victim.
 
-    The session sees every tenant: a victim's culprit is mostly another.
+    The session must see every tenant: the culprit is usually another one.
     """
     ask = _ask(session)
     findings: list[Finding] = []

@@ -1,9 +1,9 @@
-"""What is wrong, for whom, because of whom, and how one knows."""
+"""A finding: its victim, its culprit, its cost and its evidence."""
 
 from dataclasses import dataclass
 from typing import Final
 
-REPORTED: Final = 0.05  # A finding that costs its victim less of its time is none.
+REPORTED: Final = 0.05  # Smallest share that is reported.
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class Finding:
 
     kind: str
     victim: str
-    culprit: str | None  # None where nobody else has a hand in it.
+    culprit: str | None  # None if no tenant is the cause.
     share: float  # Of the victim's time, or of its memory, from 0 to 1.
     confidence: float  # From 0 to 1.
     title: str

@@ -7,7 +7,7 @@ from cotenant.query.findings.finding import Finding
 
 NEEDS: Final = ("calls_under_way", "nccl_events")
 LONG_NS: Final = 10e9
-LONGER: Final = 20  # Times what the longest call before took.
+LONGER: Final = 20  # In units of the longest call that returned.
 
 _SQL: Final = """
 with usual as (

@@ -1,4 +1,4 @@
-"""Threads that are ready to run and have no CPU, because of whom; or because of their own limit."""
+"""Runnable threads without a CPU, because of another tenant or of their own quota."""
 
 from typing import Any, Final
 
@@ -10,8 +10,8 @@ NEEDS: Final = ("host_events", "cpu_waits")
 STARVED: Final = 0.10  # Of a thread's time without a CPU.
 MOSTLY: Final = 0.5
 
-# The kernel says who had the CPU in each wait: cause and effect are one record. A wait of which it
-# does not say so proves nothing.
+# Each wait's row names the thread that had the CPU: cause and effect are one record. A wait without
+# that name proves nothing.
 _WAITS: Final = """
 with threads as (
     select node, tid, max(timestamp_ns + coalesce(duration_ns, 0)) - min(timestamp_ns) as seen_ns

@@ -1,11 +1,11 @@
 -- title: What the host did around a slow call
 -- question: During the slowest CUDA waits and NCCL calls, what did CPU, disk and network do?
 -- param: limit BIGINT = 10   how many calls to show
--- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
+-- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
 -- reading: Each row is one call. `off_cpu_ns` is how long its thread did not run, which is normal for
--- a wait; `cpu_wait_ns` how long it could have run and did not, and `cpu_thief` who ran instead.
--- `own_io_ns` is the tenant's longest request under way meanwhile, `other_io_bytes` what other
--- tenants moved on any disk. All zero: the GPU itself, or the other ranks.
+-- a wait. `cpu_wait_ns` is how long it was runnable without a CPU, and `cpu_thief` the tenant that ran
+-- instead. `own_io_ns` is the tenant's longest disk request during the call, `other_io_bytes` what
+-- other tenants moved on any disk. If all are zero, the cause is the GPU itself or another rank.
 with calls as (
     select c.tenant, e.node, e.cgroup_id, e.pid, e.tid, e.api, e.timestamp_ns, e.duration_ns
     from cuda_events e
@@ -42,7 +42,7 @@ off_cpu as (
 waits as (
     select
         s.id,
-        -- Of this thread only: others' may be within the weight.
+        -- Of this thread only: a weight may include waits of other threads.
         sum(w.waited_ns)                            as cpu_wait_ns,
         arg_max(p.tenant, w.waited_ns)              as cpu_thief
     from slow s

@@ -1,10 +1,9 @@
 -- title: Cold start
 -- question: How long did each process need before its first kernel, and for what?
--- reading: From the start of the program, if its exec was recorded, else, for the first process of
--- a cgroup that uses a GPU, from the cgroup's birth; to the first launch. A process whose start is
--- not in this time is not shown. `init`, `context` and `module` are the driver's, of all processes
--- of the cgroup meanwhile; what is in none of the columns was spent outside CUDA: imports, data,
--- weights.
+-- reading: The time from a process's start to its first launch. Its start is its exec, if that was
+-- recorded; else, for the first GPU process of a cgroup, the creation of the cgroup. A process that
+-- started outside the window is not shown. `init`, `context` and `module` are driver calls of all
+-- processes of the cgroup until then. The rest was spent outside CUDA: imports, data, weights.
 with processes as (
     select
         node,
@@ -26,7 +25,7 @@ started as (
         p.*,
         coalesce(x.exec_ns, case
             when p.first_ns = min(p.first_ns) over (partition by p.cgroup_id)
-                -- Losses are told each second, from the beginning of this time.
+                -- `losses` has a row each second: its first tells where the window begins.
                 and c.created_ns >= (select min(timestamp_ns) - 2_000_000_000 from losses)
                 and c.created_ns <= p.first_ns
             then c.created_ns
@@ -50,7 +49,7 @@ calls as (
     join cuda_events e on e.node = s.node and e.pid = s.pid and e.timestamp_ns <= s.launch_ns
     group by s.node, s.pid
 ),
--- Calls that are no rows unless every call is asked to be.
+-- Calls that become rows only if every call is recorded; `totals` always have them.
 totalled as (
     select
         s.node,

@@ -3,9 +3,9 @@
 -- param: a TENANT = null   the first tenant; the busiest, if not set
 -- param: b TENANT = null   the second tenant; the busiest other, if not set
 -- param: limit BIGINT = 30   how many rows to show
--- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
--- reading: Mean times of a call on the host for each. Where `image_a` and `image_b` are not the
--- same, or one runs a kernel that the other does not, they do not run the same code.
+-- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- reading: Mean duration of a call on the host, for each tenant. If `image_a` and `image_b` differ, or
+-- one runs a kernel that the other does not, they do not run the same code.
 with busiest as (
     select tenant, row_number() over (order by count(*) desc, tenant) as place
     from cuda_events

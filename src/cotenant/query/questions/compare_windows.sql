@@ -1,10 +1,10 @@
 -- title: Before and after
 -- question: What changed between two times, per tenant, kernel, image and build?
--- param: at TIME = null   where the second window begins; the middle of what there is, if not set
+-- param: at TIME = null   where the second window begins; by default the middle of the recording
 -- param: limit BIGINT = 30   how many rows to show
--- reading: `before` and `after` are mean times of a call on the host in each window. A kernel with
--- no `before` is new. An `image` or `build_id` that is not the same in both windows is a code
--- change; the rows that moved with it are what it did.
+-- reading: `before` and `after` are the mean durations of a call on the host in each window. A kernel
+-- without `before` is new. An `image` or `build_id` that differs is a code change, and the rows that
+-- changed with it are its effect.
 with bounds as (
     select coalesce($at, ((min(timestamp_ns) + max(timestamp_ns)) / 2)::bigint) as at_ns
     from cuda_events

@@ -1,7 +1,7 @@
 -- title: Copies and bandwidth
 -- question: How much does each tenant copy, in which direction, and how fast?
 -- reading: `busy` is the time spent inside copy calls on the host; an asynchronous copy returns
--- before it is done, so `per_busy_s` is a rate only where `waits` says that calls wait.
+-- before it is done, so `per_busy_s` is a bandwidth only if `waits` shows that the calls wait.
 select
     c.tenant,
     coalesce(e.direction, '?')                      as direction,

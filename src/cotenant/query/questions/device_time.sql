@@ -1,10 +1,10 @@
 -- title: Device time per kernel
 -- question: How long does each kernel run on the device, and how is that known?
 -- param: limit BIGINT = 30   how many rows to show
--- reading: elapsed was timed by the application's own events. solved comes from many spans with
--- different mixes; `quality` is its relative standard error. span could not be solved: `why` says
--- what the equations lack, and the time is a share of its spans: all shares of a span together are
--- an upper bound.
+-- reading: A time is `elapsed` if the application measured it with its own CUDA events. It is `solved`
+-- if it follows from many spans with different mixes of kernels; `quality` is its relative standard
+-- error. Otherwise it is `span`, a share of its spans, and all shares of a span together are an upper
+-- bound; `why` says why it could not be solved.
 with whys as (
     select tenant, node, gpu, kernel_name, any_value(reason) filter (not solved) as why
     from solved_times

@@ -1,7 +1,7 @@
 -- title: Failed calls
 -- question: Which CUDA and NCCL calls failed, for whom, and with what?
 -- reading: `result` is a CUresult or cudaError_t (2 is out of memory, 700 an illegal address), or
--- an ncclResult_t. A `result` that is NULL is a call that never returned.
+-- an ncclResult_t. NULL means that the call never returned.
 with calls as (
     select cgroup_id, 'cuda' as family, api, result, timestamp_ns, weight
     from cuda_events

@@ -1,8 +1,8 @@
 -- title: When the GPU was busy, and for whom
 -- question: For how much of the time did each tenant have work on each GPU?
--- reading: From the first launch to the wait that saw it done, joined where streams overlap.
--- `share` is of the time from the tenant's first to its last span; `unproven` is time whose end no
--- wait proved.
+-- reading: Busy time is the union of the tenant's spans, each from the first launch to the wait that
+-- saw it done. `share` is its part of the time from the first span to the last; `unproven` is the part
+-- in spans that no wait ended.
 with whole as (
     select
         tenant,

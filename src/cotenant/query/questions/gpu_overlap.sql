@@ -1,6 +1,7 @@
 -- title: Who shares a GPU with whom
 -- question: For each pair of tenants on a GPU, how long did both have work on it?
--- reading: `share` is of the tenant's own busy time. Sharing is not slowing: ask interference.
+-- reading: `share` is the part of the tenant's own busy time. Sharing a GPU is not yet being slowed: see
+-- the question interference.
 select
     tenant,
     other,

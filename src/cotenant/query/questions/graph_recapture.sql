@@ -1,7 +1,7 @@
 -- title: CUDA graphs and their re-capture
 -- question: Does a tenant capture graphs again and again instead of launching them?
--- reading: A graph pays off after many launches. Many graphs with few launches each, or a high
--- time in graph calls, is a shape that changes from step to step.
+-- reading: A graph pays off after many launches. Many graphs with few launches each, or
+-- much time in graph calls, point to a shape that changes from step to step.
 with calls as (
     select
         c.tenant,

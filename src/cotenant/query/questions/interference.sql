@@ -1,9 +1,9 @@
 -- title: Who slows whom on the GPU
 -- question: How much longer does a tenant's work take while another is on its GPU?
 -- reading: `slowdown` 1.5 means that work takes 1.5 times as long while the aggressor is busy; the
--- interval is 95 %, `p` how often a timeline of the aggressor turned round says as much. Cause
--- `no evidence` means that interval, p or dose-response do not agree on a slowdown; it is an
--- answer. `too few samples`: fewer than 30 pieces of work of one kind alone, or with the other.
+-- confidence interval is 95 %, and `p` is how often the aggressor's busy intervals, rotated at random,
+-- explain as much. `no evidence` means that interval, p and dose-response do not agree on a slowdown.
+-- `too few samples` means fewer than 30 pieces of work of one kind, alone or shared.
 select
     victim,
     aggressor,

@@ -2,10 +2,11 @@
 -- question: On one disk, whose requests are slower while another tenant's are under way?
 -- param: device VARCHAR = null   only this disk, such as nvme0n1
 -- param: limit BIGINT = 20   how many rows to show
--- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
--- reading: `beside_ns` is the mean time of the tenant's requests that met a request of the neighbour
--- on the same disk, `alone_ns` that of those that met nobody's. Look at `neighbour_bytes`: what
--- delays is much, not many. Kernel is the file system's own journal.
+-- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- reading: `beside_ns` is the mean duration of the tenant's requests while a request of the
+-- neighbour was under way on the same disk, `alone_ns` that of requests with no neighbour. Look at
+-- `neighbour_bytes`: bytes delay others, not the number of requests. The tenant `kernel` is the file
+-- system's own journal.
 with requests as (
     select
         e.node,

@@ -1,11 +1,11 @@
 -- title: Ranks that others wait for
 -- question: Is one rank of a communicator late again and again?
--- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
+-- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
 -- reading: `last` is how often the rank was the last to call, out of `collectives`; by chance that
 -- is one in `ranks_seen`. `late` is the median time by which it was later than the median rank.
--- Where the start of a communicator was not recorded, calls nearest in time are taken for one
--- collective: a rank later than half of the time between two of them looks early then. What has
--- shed or lost rows is left out.
+-- Where the start of a communicator was not recorded, the calls nearest in time are one collective: a
+-- rank that is late by more than half the period looks early then. Communicators with shed or lost
+-- rows are left out.
 with arrivals as (
     select
         *,

@@ -2,8 +2,8 @@
 -- question: How many kernels does each tenant launch, and how long does a launch take it?
 -- param: step PERIOD = 1s   length of a window
 -- param: limit BIGINT = 200   how many rows to show
--- reading: One row per tenant and window. A mean that stays and a peak that jumps is a queue that
--- was full or a thread that lost its CPU; ask around_slow_call about that moment.
+-- reading: One row per tenant and window. A steady mean with a jumping peak is a full
+-- queue or a thread that lost its CPU; see around_slow_call for that moment.
 select
     c.tenant,
     (e.timestamp_ns // $step) * $step               as start_at_ns,

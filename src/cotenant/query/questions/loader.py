@@ -3,14 +3,14 @@
     -- title: Slowest CUDA calls
     -- question: In which call does each tenant wait longest inside CUDA?
     -- param: limit BIGINT = 20   how many rows to show
-    -- reading: What the numbers mean, and what to make of them.
+    -- reading: What the numbers mean, and what to conclude.
     select ...
 
-A question whose answer about one tenant rests on what others did has a parameter of the type
-TENANTS: it is asked over all tenants, and shows the rows of those.
+A question that needs the rows of other tenants has a parameter of the type TENANTS: it reads all
+tenants' rows, and shows those of the tenants named.
 
-A parameter is ``$name`` in the SQL. What runs is the text with values in place of the names, so
-that what ``--show-sql`` prints is exactly what was asked.
+A parameter is ``$name`` in the SQL, and is replaced by a literal: what ``--show-sql`` prints is
+exactly what runs.
 """
 
 import difflib
@@ -54,7 +54,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-# The type's name in a header, how a value is read, and how it is called in an error.
+# Type name in a header to its parser, and to its description in errors.
 _TYPES: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "BIGINT": (_whole, "a whole number from 0 on"),
     "DOUBLE": (_finite, "a number"),
@@ -67,19 +67,19 @@ _TYPES: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "TENANTS": (_names, "names of tenants, with commas between them"),
 }
 _TEXTS: Final = ("VARCHAR", "TENANT")
-_WHOSE: Final = "TENANTS"
+_TENANTS: Final = "TENANTS"
 _SQL_TYPES: Final = {
     "DURATION": "BIGINT",
     "PERIOD": "BIGINT",
     "TIME": "BIGINT",
     "TENANT": "VARCHAR",
-    _WHOSE: "VARCHAR[]",
+    _TENANTS: "VARCHAR[]",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One thing of a question that may be set."""
+    """A parameter of a question."""
 
     name: str
     type: str
@@ -87,7 +87,7 @@ class Parameter:
     doc: str
 
     def read(self, text: str) -> Any:
-        """The value that a text means; UsageError if it means none."""
+        """Parse a value; UsageError if it is not of the type."""
         if text.lower() == "null":
             return None
         parse, kind = _TYPES[self.type]
@@ -120,23 +120,23 @@ class Question:
 
     @property
     def about_others(self) -> bool:
-        """Whether what it says of one tenant rests on the rows of others."""
-        return any(p.type == _WHOSE for p in self.params)
+        """Whether its answer about one tenant needs the rows of others."""
+        return any(p.type == _TENANTS for p in self.params)
 
     def render(self, settings: Iterable[str] = (), tenants: Iterable[str] | None = None) -> str:
-        """The SQL with ``name=value`` settings, and defaults for the rest, filled in.
+        """The SQL with ``name=value`` settings and defaults filled in.
 
-        ``tenants`` is whom it is about, where it is about others too.
+        ``tenants`` fills in the parameter of type TENANTS, if there is one.
         """
         given = self._given(settings)
         values = {p.name: p.literal(p.read(given.get(p.name, p.default))) for p in self.params}
         if tenants is not None:
             chosen = tuple(sorted(tenants))
-            values |= {p.name: p.literal(chosen) for p in self.params if p.type == _WHOSE}
+            values |= {p.name: p.literal(chosen) for p in self.params if p.type == _TENANTS}
         return _NAME.sub(lambda match: values[match[1]], self.sql)
 
     def named(self, settings: Iterable[str], meant: Callable[[str], Iterable[str]]) -> list[str]:
-        """The settings, with tenants by the names that they are asked for by."""
+        """The settings with each TENANT resolved to its full name, as ``meant`` finds it."""
         tenants = {p.name: p for p in self.params if p.type == "TENANT"}
         given = self._given(settings)
         for name, text in given.items():
@@ -199,7 +199,7 @@ def questions() -> dict[str, Question]:
 
 
 def find(name: str) -> Question:
-    """The question of this name; UsageError, with what was meant, if there is none."""
+    """The question of this name; UsageError with the nearest names if there is none."""
     known = questions()
     if name in known:
         return known[name]

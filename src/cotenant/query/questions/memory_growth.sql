@@ -1,7 +1,7 @@
 -- title: GPU memory that grows
 -- question: Whose GPU memory grows, how fast, and through which calls?
--- reading: `rises` is the part of changes that were upwards: near 1 with a growth that does not
--- level off is a leak, or a cache that has no limit. `unfreed` counts allocations minus frees.
+-- reading: `rises` is the share of changes that are increases. Near 1, with a growth that does not
+-- level off, it is a leak or an unbounded cache. `unfreed` is allocations minus frees.
 with held as (
     select
         tenant,

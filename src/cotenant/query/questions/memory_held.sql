@@ -2,9 +2,8 @@
 -- question: How much GPU memory does each tenant hold, and when?
 -- param: step PERIOD = 10s   length of a window
 -- param: limit BIGINT = 200   how many rows to show
--- reading: Physical bytes at the end of each window, and the most within it. A window without a row
--- ended like the one before it. NULL means that a process ran before the recording and its memory is
--- not known yet.
+-- reading: Physical bytes at the end of each window, and the peak within it. Without a row, nothing
+-- changed in that window. NULL means unknown: a process was there before the recording.
 with levels as (
     select
         *,

@@ -1,9 +1,9 @@
 -- title: NCCL cost per tenant
 -- question: What do collectives cost each tenant, by operation and communicator?
 -- param: limit BIGINT = 50   how many rows to show
--- reading: Times are of the call on the host; a collective goes on after its call returns. Bytes
--- are those of the whole operation: the parts of all ranks of an AllGather, ReduceScatter or
--- AlltoAll. A GroupEnd row is the call that launches what its group collected.
+-- reading: Times are those of the call on the host; the collective goes on after it returns. Bytes
+-- are those of the whole operation: of an AllGather, ReduceScatter or AlltoAll, all ranks' parts. A
+-- GroupEnd row is the call that launches the operations of its group.
 select
     c.tenant,
     n.op,

@@ -1,7 +1,7 @@
 -- title: Network bytes and peers
 -- question: How much does each tenant send and receive, and with whom?
 -- param: limit BIGINT = 20   how many rows to show
--- reading: Bytes as the program passed them to its sockets, once each. `peer` is NULL where the
+-- reading: Bytes that the program passed to its sockets, each counted once. `peer` is NULL where the
 -- socket does not know it: an unconnected datagram socket, or the unnamed end of a Unix one.
 select
     c.tenant,

@@ -1,8 +1,8 @@
 -- title: Retransmits by tenant and peer
 -- question: Whose connections lose segments, and to where?
 -- param: limit BIGINT = 20   how many rows to show
--- reading: A retransmit belongs to the tenant whose socket it is, whoever was running. Many to one
--- peer of several tenants: that path is lossy. Many of one tenant to all peers: its own end is.
+-- reading: A retransmit belongs to the tenant that owns the socket. If several tenants have many to
+-- the same peer, the path to it is lossy; if one tenant has many to all peers, its own link is.
 with sent as (
     select
         cgroup_id,

@@ -1,10 +1,10 @@
 -- title: Rightsize
 -- question: What does each tenant use at the median, at the 99th percentile and at most, of its limits?
--- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
--- reading: Per second, seconds without any use included; GPU memory on all GPUs, from its first byte
--- on. Limits are those in the end, each on the outermost cgroup that has it; NULL is none, or one
--- that was not seen. `throttled_ns` is how long threads stood still because the CPU limit was used up: with
--- a `cpus_p99` near `cpus_limit`, raise it; with a peak far below, it can be lowered.
+-- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- reading: Percentiles are over seconds, idle ones included; those of GPU memory, over all GPUs, begin
+-- with its first byte. A limit is the last one, on the outermost cgroup that has it; NULL is none, or
+-- not seen. `throttled_ns` is how long threads were stopped because the CPU quota was used up. With a
+-- `cpus_p99` near `cpus_limit`, raise the limit; with a peak far below, it can be lowered.
 with seconds as (
     select
         node,
@@ -99,7 +99,7 @@ gpu as (
 there as (
     select
         * exclude (removed_ns),
-        -- Far away, for who is still there.
+        -- Infinity, for a cgroup that still exists.
         case when removed_ns <= end_ns then removed_ns else 9223372036854775807 end as until_ns,
         max(until_ns) over (partition by tenant) = 9223372036854775807 as lives
     from containers

@@ -1,8 +1,8 @@
 -- title: Slowest CUDA calls
 -- question: In which call does each tenant wait longest inside CUDA?
 -- param: limit BIGINT = 20   how many rows to show
--- reading: Time of calls on the host. A launch that takes milliseconds met a full queue or lost
--- its CPU; a wait that takes as long is only waiting for the GPU.
+-- reading: Durations are those of the call on the host. A launch that takes milliseconds met a full
+-- queue or lost its CPU; a wait that takes as long just waits for the GPU.
 select
     c.tenant,
     e.api,

@@ -1,10 +1,10 @@
 -- title: Slowest collectives and the late rank
 -- question: Which collectives were held up, and which rank came last?
 -- param: limit BIGINT = 20   how many rows to show
--- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
--- reading: A collective begins when its last rank arrives. `late` is how long after the median of
--- the ranks seen here the last one called; the others waited that long. Ranks on other hosts are
--- not seen: where `ranks_seen` is less than `nranks`, the late one may be elsewhere.
+-- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- reading: A collective begins when its last rank arrives. `late` is how long after the median
+-- rank the last one called; the others waited that long. Ranks on other hosts are not seen: if
+-- `ranks_seen` is less than `nranks`, the late rank may be elsewhere.
 select
     arg_max(tenant, timestamp_ns)                   as tenant,
     op,

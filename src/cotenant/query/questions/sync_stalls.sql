@@ -1,10 +1,10 @@
 -- title: Waits for the GPU
 -- question: Where does each tenant wait for its GPU, for what, and what did the host do meanwhile?
 -- param: limit BIGINT = 20   how many rows to show
--- reading: `waited` is time inside waits. `kernel_name` is the longest-running work that the waits
--- were for. A tenant that waits most of the time is bound by the GPU; one that hardly waits is
--- bound by its host. `cpu_wait` is how long threads of the process were ready to run in those
--- waits and had no CPU: a part of the wait that is not the GPU's.
+-- reading: `waited` is the time inside waits, `kernel_name` the longest-running work they waited
+-- for. A tenant that waits most of the time is bound by the GPU, one that hardly waits by its host.
+-- `cpu_wait` is the part of the waits in which a thread of the process was runnable without a CPU:
+-- that part is not the GPU's.
 with waits as (
     -- One call may wait for many streams; it is one wait.
     select

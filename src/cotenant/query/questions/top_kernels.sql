@@ -1,10 +1,10 @@
 -- title: Top kernels per tenant
 -- question: Which kernels does each tenant spend its time in?
 -- param: limit BIGINT = 20   how many rows to show
--- reading: `host_ns` is time inside the launching calls: exact, or estimated from the rows that are
--- left where some were shed. `gpu_ns` is time on the device, and `gpu_ns_source` how it is known:
+-- reading: `host_ns` is the time inside the launching calls: exact, or estimated from the remaining
+-- rows where some were shed. `gpu_ns` is the time on the device, and `gpu_ns_source` its source:
 -- elapsed (the application timed it), solved (from many spans; `quality` is its relative standard
--- error) or span (a share of the span by shape: all of a span's together are an upper bound).
+-- error) or span (a share of its span; all shares of a span together are an upper bound).
 with host as (
     select
         c.tenant,

@@ -1,9 +1,9 @@
 -- title: Calls under way
 -- question: Which calls have begun and not returned, and since when?
 -- param: longer DURATION = 0s   only calls under way for longer than this
--- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
--- reading: As of the recording's last look. A collective that is under way on some ranks and not
--- on others is waiting for the others; a wait for a stream is waiting for what was queued on it.
+-- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- reading: As of the recorder's last sample. A collective that is under way on some ranks only waits
+-- for the others; a wait for a stream waits for what is queued on it.
 select
     c.tenant,
     f.pid,

@@ -1,11 +1,11 @@
 -- title: Who stole my CPU
 -- question: Whose threads ran while each tenant's were ready to run?
--- param: own BOOLEAN = false   count also what a tenant's threads take from each other
+-- param: own BOOLEAN = false   also count what a tenant's threads take from each other
 -- param: limit BIGINT = 20   how many rows to show
--- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
--- reading: `waited_ns` is time in which a thread could have run and did not. `thief` is who took its
--- CPU, or had it until the thread's turn came. Threads that use no GPU library count only from the
--- recording's threshold on; totals have all of it.
+-- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- reading: `waited_ns` is the time in which a thread was runnable without a CPU. `thief` is the tenant
+-- that took its CPU, or had it until the thread's turn came. Of threads that use no GPU library, only
+-- waits above the recording's threshold count; `totals` has them all.
 select
     w.tenant,
     coalesce(p.tenant, '(idle or unknown)')         as thief,

@@ -1,11 +1,11 @@
 -- title: Who uses what
 -- question: Which share of CPU, GPU, disk and network does each tenant take?
--- param: tenants TENANTS = null   whom it is about, as --tenant says; others are looked at too
--- reading: CPU, disk and network are exact counts, whatever happened to the rows. `cpus` is how many
--- processors it kept busy on average. `gpu_busy_ns` is the time in which it had work on a GPU, as far
--- as the rows tell it. What a host's dashboard shows is the sum of the column.
+-- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- reading: CPU, disk and network are exact, even if rows were shed or lost. `cpus` is how many
+-- processors the tenant kept busy on average. `gpu_busy_ns` is the time in which it had work on a GPU,
+-- from the rows there are. The sum of a column is what a host's dashboard shows.
 with seconds as (
-    -- The time between two recordings is nobody's.
+    -- The time between two recordings counts for no tenant.
     select node, sum(seconds) as seconds
     from (
         select

@@ -1,4 +1,4 @@
-"""What each tenant does, per second, and what its time goes to."""
+"""What each tenant does per second, and where its time goes."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,13 +13,13 @@ class Part:
 
     table: str
     columns: dict[str, str]  # Name to SQL, over the window's rows of one cgroup.
-    level: str | None = None  # The key whose last row before the window's end counts.
-    calls: bool = False  # Rows have ``began`` (in the window) and ``within_ns`` (their part of it).
+    level: str | None = None  # Key of a changelog: its last row before the window's end counts.
+    calls: bool = False  # Adds ``began`` (in the window) and ``within_ns`` (the part in it).
 
 
 _LAUNCH: Final = "op IN ('launch', 'graph_launch')"
 _WITHIN: Final = "sum(within_ns * weight) FILTER (within_ns > 0)"
-# A call that began before the window is looked for so far back.
+# How far before the window a call in it may have begun.
 _BEFORE_NS: Final = 10_000_000_000
 
 _PARTS: Final = (
@@ -55,7 +55,7 @@ _PARTS: Final = (
     Part("losses", {"lost": "sum(lost)", "shed": "sum(shed)"}),
 )
 COLUMNS: Final = tuple(column for part in _PARTS for column in part.columns)
-# What is there when the window ends, not what happened in it.
+# The state when the window ends, not a rate over it.
 _LEVELS: Final = frozenset({"gpu_bytes", "lost", "shed"})
 
 
@@ -80,7 +80,7 @@ def _part(part: Part, start_ns: int, end_ns: int) -> str:
 
 
 def _calls(part: Part, start_ns: int, end_ns: int) -> str:
-    """Calls that were under way in the window: how much of it each took."""
+    """Calls that were under way in the window, each with the part in it."""
     clipped = f"least(timestamp_ns + duration_ns, {end_ns}) - greatest(timestamp_ns, {start_ns})"
     return (
         f"(SELECT *, timestamp_ns >= {start_ns} AS began, {clipped} AS within_ns "
@@ -90,7 +90,7 @@ def _calls(part: Part, start_ns: int, end_ns: int) -> str:
 
 
 def _last(part: Part, end_ns: int) -> str:
-    """The rows that hold when the window ends, however old; of the recording that goes on then."""
+    """The rows that hold when the window ends, however old, of the recording at that time."""
     return (
         f"(SELECT t.* FROM {part.table} t LEFT JOIN {recording_at(end_ns)} r USING (node) "
         f"WHERE t.timestamp_ns < {end_ns} AND t.timestamp_ns >= coalesce(r.started_ns, 0) "
@@ -109,7 +109,7 @@ def tenants_sql(start_ns: int, end_ns: int, *, in_flight: bool = False) -> str:
         else f"sum({name}) / {seconds:.9f} AS {name}"
         for name in COLUMNS
     )
-    # Who holds nothing any more does nothing.
+    # A tenant that holds no memory any more is not shown for that.
     anything = ", ".join(f"nullif({name}, 0)" if name == "gpu_bytes" else name for name in COLUMNS)
     share = _in_flight(start_ns, end_ns) if in_flight else _in_flight_unknown()
     return f"""WITH {parts},

@@ -1,4 +1,4 @@
-"""What was counted since the last time one asked: the totals and losses, by tenant."""
+"""Totals and losses by tenant since the last scrape."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,7 +35,7 @@ _LAUNCH: Final = (
 
 @dataclass(slots=True)
 class Cursor:
-    """Up to where each node's rows were read."""
+    """Per node, the time of the last row that was read."""
 
     totals: dict[str, int] = field(default_factory=dict)
     losses: dict[str, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What was written since."""
+    """Rows written since the last scrape, summed."""
 
     totals: list[dict[str, Any]]
     histograms: list[dict[str, Any]]
@@ -52,7 +52,7 @@ class News:
 
 
 def since(session: Session, cursor: Cursor) -> News:
-    """Everything after the cursor, which moves on."""
+    """Sums of the rows after the cursor, which is advanced."""
     totals = _advance(session, "totals", cursor.totals)
     losses = _advance(session, "losses", cursor.losses)
     return News(
@@ -64,7 +64,7 @@ def since(session: Session, cursor: Cursor) -> News:
 
 
 def _advance(session: Session, table: str, at: dict[str, int]) -> str:
-    """Move to the newest row of each node; the condition that means the rows in between."""
+    """Advance to the newest row of each node; SQL condition for the rows in between."""
     newest = session.ask(f"SELECT node, max(timestamp_ns) AS at_ns FROM {table} GROUP BY node")
     between = []
     for row in newest.rows():

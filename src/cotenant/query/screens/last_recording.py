@@ -1,4 +1,4 @@
-"""What the newest recording of a store says about itself: its libraries, its processes."""
+"""The newest recording of a store: its libraries and processes."""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cotenant.query.engine.session import Session
 
 @dataclass(frozen=True, slots=True)
 class LastRecording:
-    """One row of ``sessions``, as far as it tells how complete the recording is."""
+    """The columns of a row of ``sessions`` that show how complete the recording is."""
 
     started_ns: int
     libraries: tuple[dict[str, Any], ...]

@@ -1,4 +1,4 @@
-"""What each tenant did, in one line each: the end of a recording."""
+"""One line per tenant, shown when a recording ends."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ kernels as (
     where op = 'launch'
     group by tenant, container_id, kernel_name
 ),
-favourites as (
+most_launched_kernels as (
     select
         tenant,
         container_id,
@@ -55,7 +55,7 @@ select
     most_launched
 from cuda
 full join nccl using (tenant, container_id)
-left join favourites using (tenant, container_id)
+left join most_launched_kernels using (tenant, container_id)
 order by launches desc, tenant
 """
 

@@ -1,4 +1,4 @@
-"""Who is here: every cgroup that the store knows, and what it did."""
+"""Every cgroup of a store, with its events by family."""
 
 from pathlib import Path
 from typing import Final
@@ -39,13 +39,13 @@ def tenants(session: Session, *, everyone: bool = False) -> Answer:
 
 
 def meant(store: Path | str, text: str) -> frozenset[str]:
-    """The tenants that ``--tenant`` means; an error in words where it means nobody."""
+    """The tenants that ``--tenant text`` selects; QuestionError if none."""
     with Session(store, tenant=text) as session:
         rows = session.ask("SELECT DISTINCT tenant FROM containers").rows()
     return frozenset(row["tenant"] for row in rows)
 
 
 def silent_cgroups(session: Session, shown: int) -> int:
-    """How many cgroups the store knows besides those shown."""
+    """How many cgroups of the store are not shown."""
     (row,) = session.ask("select count(*) as known from containers").rows()
     return int(row["known"]) - shown

@@ -1,4 +1,4 @@
-"""Everything a store has, as slices on tracks: what a timeline shows."""
+"""Everything in a store as slices on tracks, for Perfetto."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from cotenant.schema import TABLES
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One sort of slices: where they come from, and the SQL that makes them.
+    """A table that slices come from, and the SQL that makes them.
 
-    The columns are tenant, track, name, start_ns, duration_ns (NULL: a moment), value (NULL but
-    for a level over time), then whatever else there is to say of each. No two sources share a
-    track: on each, slices come in the order they began.
+    The columns are tenant, track, name, start_ns, duration_ns (NULL: an instant), value (of a
+    counter track, else NULL), then a slice's arguments. No two sources share a track; on a track,
+    slices are ordered by their start.
     """
 
     table: str
@@ -102,7 +102,7 @@ order by timestamp_ns
 
 
 def slices(session: Session) -> Iterator[Any]:
-    """``pyarrow.RecordBatch`` es of slices, those of a source in the order they began."""
+    """``pyarrow.RecordBatch`` es of slices, ordered by start within each source."""
     there = {segment.table for segment in session.segments} & set(TABLES)
     for source in SOURCES:
         if source.table in there:

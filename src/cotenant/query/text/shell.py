@@ -1,10 +1,10 @@
-"""Commands that are shown to be pasted into a shell, whatever names are in them."""
+"""Commands for the reader to paste into a shell, safe whatever a tenant is called."""
 
 import shlex
 
 
 def word(text: str) -> str:
-    """One word of a command line; what would move a cursor stands as ``$'\\033'``."""
+    """One quoted word of a command line; control characters become ``$'\\033'``."""
     if text.isprintable():
         return shlex.quote(text)
     return "$'" + "".join(map(_escaped, text)) + "'"
@@ -24,5 +24,5 @@ def option(name: str, value: str) -> str:
 
 
 def ask(question: str, tenant: str) -> str:
-    """The command that puts a named question about a tenant."""
+    """The command that asks a named question about a tenant."""
     return f"cotenant ask {question} {option('--tenant', tenant)}"

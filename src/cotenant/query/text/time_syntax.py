@@ -1,4 +1,4 @@
-"""Durations and moments as people write them."""
+"""Durations and times as people type them."""
 
 import re
 from datetime import UTC, datetime

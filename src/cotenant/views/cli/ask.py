@@ -104,7 +104,7 @@ def _sql_shown(args: argparse.Namespace, tenant: str | None, sql: str) -> str:
 
 def _object(question: Question, answer: Answer, tenant: str | None) -> dict[str, Any]:
     standing = answer.standing
-    covered = standing.span
+    covered = standing.interval
     return {
         "question": question.name,
         "tenant": tenant,
@@ -140,6 +140,6 @@ def _nothing(question: Question, answer: Answer, *, empty: bool, tenant: str | N
     if empty:
         return "nothing was recorded yet: the store is empty"
     who = tenant or "any tenant"
-    if answer.span is None:
+    if answer.interval is None:
         return f"nothing that {question.name} asks about was recorded of {who} in this time"
-    return f"{question.title}: nothing to show of {who}, {text.span(answer.span)}"
+    return f"{question.title}: nothing to show of {who}, {text.interval(answer.interval)}"

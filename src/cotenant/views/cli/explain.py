@@ -54,11 +54,11 @@ def _with_options(found: Explanation, options: list[str]) -> Explanation:
 
 
 def _object(found: Explanation, tenant: str | None) -> dict[str, object]:
-    span = found.span
+    interval = found.interval
     return {
         "tenant": tenant,
-        "from_ns": span.start_ns if span else None,
-        "to_ns": span.end_ns if span else None,
+        "from_ns": interval.start_ns if interval else None,
+        "to_ns": interval.end_ns if interval else None,
         "complete": found.standing.complete if found.standing.losses else None,
         "findings": [asdict(finding) for finding in found.findings],
     }
@@ -67,7 +67,7 @@ def _object(found: Explanation, tenant: str | None) -> dict[str, object]:
 def _lines(found: Explanation, tenant: str | None, *, empty: bool) -> list[str]:
     if empty:
         return ["nothing was recorded yet: the store is empty"]
-    if found.span is None or not found.tenants:
+    if found.interval is None or not found.tenants:
         return ["nothing was recorded in this time"]
     lines = []
     for number, finding in enumerate(found.findings, 1):
@@ -75,7 +75,7 @@ def _lines(found: Explanation, tenant: str | None, *, empty: bool) -> list[str]:
     if not found.findings:
         who = tenant or f"{text.count(found.tenants)} tenant" + "s" * (found.tenants != 1)
         lines.append(f"nothing stands out for {who}")
-    last = f"({text.span(found.span)}; {_standing(found)})"
+    last = f"({text.interval(found.interval)}; {_standing(found)})"
     return lines + textwrap.wrap(last, text.width_of_output(), subsequent_indent=" ")
 
 

@@ -57,9 +57,9 @@ def definition(session):
 
 def test_only_segments_with_timings_near_are_joined(recorded, timed):
     with Session(timed.root) as session:
-        assert "told_ns" in definition(session)
+        assert "measured_ns" in definition(session)
     with Session(timed.root, from_ns=NOW_NS + SECOND_NS) as session:
-        assert "told_ns" not in definition(session)
+        assert "measured_ns" not in definition(session)
     recorded.launches(22, 5, at_ns=NOW_NS + 60 * SECOND_NS)
     recorded.seal()
     with Session(timed.root) as session:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cotenant.errors import QuestionError, StoreError, TooLarge
-from cotenant.query.engine.answer import Loss, Span
+from cotenant.query.engine.answer import Interval, Loss
 from cotenant.query.engine.session import Limits, Session
 from cotenant.query.questions.promises import promise
 from cotenant.schema import TABLES
@@ -109,9 +109,11 @@ def test_a_window_in_which_nothing_happened_is_empty(ask):
 
 def test_an_answer_says_which_time_it_covers(recorded):
     with Session(recorded.root) as session:
-        assert session.ask("FROM cuda_events").span == Span(NOW_NS, NOW_NS + 2 * SECOND_NS + 1)
-        assert session.ask("FROM nccl_events").span == Span(NOW_NS, NOW_NS + 2)
-        assert session.ask("FROM containers").span is None
+        assert session.ask("FROM cuda_events").interval == Interval(
+            NOW_NS, NOW_NS + 2 * SECOND_NS + 1
+        )
+        assert session.ask("FROM nccl_events").interval == Interval(NOW_NS, NOW_NS + 2)
+        assert session.ask("FROM containers").interval is None
 
 
 def test_an_answer_says_what_was_lost_of_what_it_touches(recorded):

@@ -114,4 +114,4 @@ def test_an_answer_from_a_view_says_what_was_lost_behind_it(recorded):
     with Session(recorded.root) as session:
         answer = session.ask(find("gpu_busy").render())
     assert [(loss.family, loss.lost) for loss in answer.losses] == [("cuda", 2)]
-    assert answer.span is not None
+    assert answer.interval is not None

@@ -1,11 +1,11 @@
-"""How much slower somebody's work was while somebody else was busy: arrays in, a verdict out.
+"""How much slower one tenant's work was while another was busy: arrays in, a verdict out.
 
-A sample is one piece of the victim's work: an interval, what it cost, and of which kind it is.
-With ``f`` the part of it in which the other was busy and ``d0`` what its kind costs alone,
+A sample is one piece of the victim's work: an interval, its cost, and its kind. With ``f`` the
+part of it in which the other was busy and ``d0`` what its kind costs alone,
 
     cost = d0 / (1 - f + f / slowdown)
 
-so each sample tells ``1 - 1/slowdown = (1 - d0 / cost) / f``; the more of it was shared, the more
+so each sample gives ``1 - 1/slowdown = (1 - d0 / cost) / f``; the more of it was shared, the more
 it counts. Medians, so that a late wake-up of the host here and there changes nothing.
 """
 
@@ -24,7 +24,7 @@ SHARED: Final = 0.25  # A sample counts as shared from this part on.
 FEWEST: Final = 30  # Samples alone, and shared, without which nothing is said.
 BLOCKS: Final = 20
 BLOCK_NS: Final = 10e9
-NEAR_NS: Final = 600e9  # What somebody costs alone is taken from within ten minutes.
+NEAR_NS: Final = 600e9  # The cost alone is taken from samples within ten minutes.
 SHIFTS: Final = 200
 RESAMPLES: Final = 400
 MOST_SAMPLES: Final = 2_000  # Of a kind, alone and shared each.
@@ -88,7 +88,7 @@ def _few(alone: int, shared: int) -> Verdict:
 
 
 def _strata(samples: Samples, part: Floats, fewest: int = FEWEST) -> list[Stratum]:
-    """Kinds and times with samples enough of both sorts, the heaviest first."""
+    """Kinds and times with enough samples alone and shared, the heaviest first."""
     kinds, kind = np.unique(samples.kind, return_inverse=True)
     period = ((samples.start - samples.start.min()) // NEAR_NS).astype(np.int64)
     alone, shared = part <= 0, part >= SHARED
@@ -178,9 +178,9 @@ def _resampled(
         gains = (1 - alone[:, None] / cost) / share
         gain = np.minimum(_weighted_medians(gains, weights * share**2), _MOST_GAIN)
         weight = weights @ cost
-        told = np.isfinite(gain)
-        logs += np.where(told, weight * -np.log1p(-np.where(told, gain, 0)), 0)
-        total += np.where(told, weight, 0)
+        known = np.isfinite(gain)
+        logs += np.where(known, weight * -np.log1p(-np.where(known, gain, 0)), 0)
+        total += np.where(known, weight, 0)
     # Few blocks vary less among themselves than the time they were drawn from.
     widen = _t_975(pairs - 1) / 1.96 * np.sqrt(pairs / max(pairs - 1, 1))
     found: Floats = logs[total > 0] / total[total > 0]

@@ -26,12 +26,12 @@ class Fit:
     rank: int
     condition: float  # Of the scaled equations, leaving out what they do not determine.
     _inverse: Floats  # Covariance of the solution.
-    _untold: Floats  # Directions in which any step fits as well, in columns.
+    _undetermined: Floats  # Directions in which any step fits as well, in columns.
 
-    def tells(self, terms: Floats) -> bool:
+    def determines(self, terms: Floats) -> bool:
         """Whether the equations determine this sum of unknowns."""
         length = float(np.linalg.norm(terms))
-        return bool(np.abs(terms @ self._untold).max(initial=0.0) < 1e-6 * length)
+        return bool(np.abs(terms @ self._undetermined).max(initial=0.0) < 1e-6 * length)
 
     def error_of(self, terms: Floats) -> float:
         """Standard error of a sum of unknowns."""
@@ -95,15 +95,15 @@ def _judged(gram: Floats, x: Floats, spread: float, norms: Floats) -> Fit:
     diagonal = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     vectors_values = np.linalg.eigh(gram / np.outer(diagonal, diagonal))
     eigenvalues, vectors = vectors_values.eigenvalues, vectors_values.eigenvectors
-    told = eigenvalues > _NEGLIGIBLE * eigenvalues[-1]
+    determined = eigenvalues > _NEGLIGIBLE * eigenvalues[-1]
     back = (1 / (diagonal * norms))[:, None] * vectors
-    inverse = (back[:, told] / eigenvalues[told]) @ back[:, told].T * spread**2
-    untold = back[:, ~told]
-    untold = untold / np.maximum(np.linalg.norm(untold, axis=0), 1e-300)
+    inverse = (back[:, determined] / eigenvalues[determined]) @ back[:, determined].T * spread**2
+    undetermined = back[:, ~determined]
+    undetermined = undetermined / np.maximum(np.linalg.norm(undetermined, axis=0), 1e-300)
     return Fit(
         solution=x / norms,
-        rank=int(told.sum()),
-        condition=float(np.sqrt(eigenvalues[-1] / eigenvalues[told][0])),
+        rank=int(determined.sum()),
+        condition=float(np.sqrt(eigenvalues[-1] / eigenvalues[determined][0])),
         _inverse=inverse,
-        _untold=untold,
+        _undetermined=undetermined,
     )

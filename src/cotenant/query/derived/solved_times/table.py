@@ -43,11 +43,11 @@ SCHEMA: Final = pa.schema(
         ("condition", pa.float64()),
     ]
 )
-MOST_SPANS: Final = 20_000  # A sample of so many tells as much as all of them.
+MOST_SPANS: Final = 20_000  # More do not improve the fit.
 FEWEST_SPANS: Final = 30
 # From a launch to its start, and from the end to the wait's return; every span has it once.
 OVERHEAD: Final = Prior(10_000.0, 10_000.0)
-GOOD: Final = 0.10  # Standard error of a time, relative to it, above which it is not given.
+GOOD: Final = 0.10  # Largest relative standard error of a time that is reported.
 
 _SQL: Final = f"""
 with eligible as (
@@ -78,7 +78,7 @@ class Time:
 
     @property
     def solved(self) -> bool:
-        """Whether the equations tell it."""
+        """Whether the equations determine it."""
         return self.reason is None
 
 
@@ -97,7 +97,7 @@ def _time(items: Items, unknown: Unknown, fit: Fit) -> Time:
     value = float(terms @ fit.solution)
     quality = fit.error_of(terms) / value if value > 0 else np.inf
     reason = None
-    if not fit.tells(terms):
+    if not fit.determines(terms):
         reason = "it always runs together with the same others: their times cannot be told apart"
     elif quality > GOOD:
         reason = f"the spans leave it uncertain by {min(quality, 9.99):.0%}"

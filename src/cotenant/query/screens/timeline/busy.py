@@ -1,4 +1,4 @@
-"""How much of each moment a tenant had work on a GPU, at the resolution of a screen."""
+"""Busy time of each tenant per cell of the timeline."""
 
 from typing import Any, Final
 
@@ -8,18 +8,18 @@ import numpy.typing as npt
 from cotenant.query.engine.session import Session
 
 CELLS: Final = 512
-MOST_EVENTS: Final = 250_000  # In the session's window; with more, this takes too long to wait for.
+MOST_EVENTS: Final = 250_000  # In the session's window; more take too long.
 _DIGITS: Final = 3
 
 
 def too_many(session: Session) -> bool:
-    """Whether the window is too full to tell at once."""
+    """Whether the window has too many events to compute this while a reader waits."""
     (row,) = session.ask("SELECT count(*) AS events FROM cuda_events").rows()
     return int(row["events"]) > MOST_EVENTS
 
 
 def busy_cells(session: Session, start_ns: int, end_ns: int) -> dict[str, list[float]]:
-    """Per tenant, of each of 512 cells, the part in which work was in flight; from 0 to 1."""
+    """Per tenant, the busy share of each of 512 cells, from 0 to 1."""
     found = session.ask(
         "SELECT tenant, start_ns, end_ns FROM busy "
         f"WHERE end_ns > {start_ns} AND start_ns < {end_ns}"

@@ -1,4 +1,4 @@
-"""What lies behind a slice or a cell of the timeline: SQL that anyone can run again."""
+"""The rows behind a slice or a cell of the timeline, as SQL that can be run again."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -41,7 +41,7 @@ def _sibling(lane: Lane, other: Lane) -> bool:
 
 
 def cell_sql(lane: Lane, others: Iterable[Lane], start_ns: int, end_ns: int) -> str:
-    """What a lane did between two moments, by name, the most time first."""
+    """A lane's events in an interval, by name, the most time first."""
     family = FAMILIES[lane.family]
     return f"""SELECT {family.label} AS name,
        sum(e.weight)::BIGINT AS events,

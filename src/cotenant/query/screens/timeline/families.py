@@ -1,4 +1,4 @@
-"""What the timeline shows of each family of events, as data."""
+"""How the timeline shows each event family."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -30,7 +30,7 @@ class Family:
         )
 
 
-# A thread that sleeps because it wants to is nobody's news: what is shown is waiting for a CPU.
+# Voluntary sleep is not shown: only waiting for a CPU is.
 _WAITS: Final = "NOT (op = 'switch' AND coalesce(state, '') NOT ILIKE 'r%')"
 
 _ALL: Final = (

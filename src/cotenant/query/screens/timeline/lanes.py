@@ -1,4 +1,4 @@
-"""Lanes: one per tenant, process and stream; one per tenant for what has no stream."""
+"""Lanes, the rows of the timeline: one per family, tenant, process and stream."""
 
 import threading
 import time
@@ -9,12 +9,12 @@ from typing import Any, Final
 from cotenant.query.engine.session import Session
 from cotenant.query.screens.timeline.families import FAMILIES
 
-LANES_PER_TENANT: Final = 12  # Of one family; the rest share a lane, so that a busy host fits.
+LANES_PER_TENANT: Final = 12  # Of one family; the rest share a lane, to fit on a screen.
 GPU: Final = frozenset({"cuda", "nccl"})
 HOST: Final = frozenset({"host", "kernel", "unknown"})
 _REST: Final = -1
-_SHARE: Final = 10  # A scan may be repeated after ten times what it took.
-_SHORTEST_S: Final = 2.0
+_PAUSE: Final = 10  # Pause after a survey, in units of its duration,
+_LEAST_PAUSE_S: Final = 2.0  # but at least this long.
 
 Key = tuple[int, int | None, int | None]  # cgroup_id, pid, stream.
 
@@ -28,22 +28,22 @@ class Lane:
     tenant: str
     pid: int | None = None
     stream: int | None = None
-    shared: bool = False  # By every process and stream of the tenant that has none of its own.
+    shared: bool = False  # By all processes and streams of the tenant without a lane of their own.
 
 
 @dataclass(slots=True)
 class Survey:
-    """What a scan of the whole store found."""
+    """What a scan of the whole store found: its interval, tenants and counts."""
 
     start_ns: int | None = None
     end_ns: int | None = None
     events: dict[str, dict[str, int]] | None = None  # By tenant and family.
-    order: tuple[str, ...] = ()  # Tenants: of a GPU first, then by when they were first seen.
+    order: tuple[str, ...] = ()  # Tenants with GPU events first, then by their first event.
     longest: dict[str, int] | None = None  # By family, in ns.
 
 
 class Lanes:
-    """Which rows belong to which lane; ids are given once and never again."""
+    """Assigns rows to lanes; a lane's id is never reused."""
 
     def __init__(self) -> None:
         self._by_key: dict[tuple[str, Key], int] = {}
@@ -66,7 +66,7 @@ class Lanes:
         cgroup_id, pid, stream = key
         tenant = self._tenants.get(cgroup_id)
         if tenant is None:
-            # Newer than the last look at who is here; the next one gives it its name.
+            # Newer than the last survey; the next one knows its tenant.
             return self._lane(family, "unknown", None, None)
         full = self._count.get((family, tenant), 0) >= LANES_PER_TENANT
         known = (family, tenant, pid, stream) in self._by_lane
@@ -110,7 +110,7 @@ class Lanes:
                 self.lane_of(row["family"], (row["cgroup_id"], row["pid"], row["stream"]))
             self.survey = self._summed(rows)
             took = time.monotonic() - began
-            self._next_scan = time.monotonic() + max(_SHORTEST_S, _SHARE * took)
+            self._next_scan = time.monotonic() + max(_LEAST_PAUSE_S, _PAUSE * took)
 
     def _summed(self, rows: Iterable[dict[str, Any]]) -> Survey:
         events: dict[str, dict[str, int]] = {}
@@ -123,7 +123,7 @@ class Lanes:
             family, began, ended = row["family"], row["first_ns"], row["last_ns"]
             mine = events.setdefault(tenant, {})
             mine[family] = mine.get(family, 0) + row["events"]
-            # Who uses a GPU comes before who does not, and the host and the kernel last.
+            # Tenants with GPU events first; the host and the kernel last.
             rank = (tenant in HOST, family not in GPU, began)
             first[tenant] = min(first.get(tenant, rank), rank)
             longest[family] = max(longest.get(family, 0), row["longest_ns"])

@@ -1,7 +1,7 @@
-"""Tiles: what happened in a stretch of time, at the resolution of a screen.
+"""Tiles: an interval of the timeline at the resolution of a screen.
 
-A slice that is wider than a cell is told by itself, at any zoom. What is narrower is added up
-per cell; in a stretch with few rows nothing is, so that zooming in ends with every slice.
+A slice wider than a cell is kept as it is, at any zoom. Narrower ones are summed per cell, unless
+the tile has few rows: zooming in ends with every slice.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from cotenant.query.screens.timeline.lanes import Lanes
 
 CELLS: Final = 1024
 MAX_CELL_NS: Final = 1 << 50  # 1,024 of them are 36 years.
-RAW_ROWS: Final = 3_000  # Up to here, a tile's rows are all told one by one.
+RAW_ROWS: Final = 3_000  # Up to this many rows of a tile, each is a slice.
 MOST_SLICES: Final = 12_000
 
 
@@ -104,7 +104,7 @@ _WIDTHS: Final = (2, 8, 32, 128, 512)  # In cells.
 
 
 def _threshold(counts: dict[str, Any], cell_ns: int) -> int:
-    """From which duration on a slice is told by itself."""
+    """The shortest duration that is a slice of its own."""
     if counts["rows"] <= RAW_ROWS:
         return 0
     for width in _WIDTHS:
