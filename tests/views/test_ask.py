@@ -76,7 +76,7 @@ def test_settings_may_stand_before_and_after_options(cotenant):
         (["slow_call"], 2, "cotenant: there is no question slow_call; did you mean slow_calls"),
         (["slow_calls", "limit=x"], 2, "cotenant: limit is a whole number from 0 on, not 'x'"),
         (["slow_calls", "--tenant", "ml/trian"], 1, "cotenant: there is no tenant ml/trian; did"),
-        (["slow_calls", "--since", "soon"], 2, "cotenant: 'soon' is no duration"),
+        (["slow_calls", "--since", "soon"], 2, "cotenant: 'soon' is not a duration"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line(cotenant, words, code, said):

@@ -220,7 +220,9 @@ class Session:
                 continue
             self._stamp = now
             return named, there
-        raise StoreError(f"cannot read {self.store}: its files go as they are read; try again")
+        raise StoreError(
+            f"cannot read {self.store}: its files are removed while they are read; try again"
+        )
 
     def _create(self, segments: list[Segment]) -> None:
         connection = self._connection

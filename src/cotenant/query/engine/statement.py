@@ -70,7 +70,7 @@ def _kind(connection: Any, sql: str) -> str:
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as error:
-        raise QuestionError(f"this SQL cannot be read: {one_line(error)}") from error
+        raise QuestionError(f"cannot parse this SQL: {one_line(error)}") from error
     if not statements:
         raise QuestionError("there is no SQL to run; try `SELECT * FROM containers`")
     if len(statements) > 1:
@@ -138,7 +138,7 @@ def _check(tree: Any) -> frozenset[str]:
         elif kind == "BASE_TABLE":
             name = str(node["table_name"])
             if not _TABLE_NAME.fullmatch(name):
-                raise QuestionError(f"{name!r} is no table of the store; see SHOW TABLES")
+                raise QuestionError(f"{name!r} is not a table of the store; see SHOW TABLES")
             tables.add(name.lower())
         elif str(node.get("function_name", "")).lower() in _REFUSED_FUNCTIONS:
             raise QuestionError(f"{node['function_name']}() is refused; {ALLOWED}")

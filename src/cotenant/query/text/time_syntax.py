@@ -15,7 +15,7 @@ def duration_ns(text: str) -> int:
     """``90s``, ``5m``, ``2h`` in nanoseconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text.strip())
     if not match:
-        raise UsageError(f"{text!r} is no duration; write 90s, 5m or 2h")
+        raise UsageError(f"{text!r} is not a duration; write 90s, 5m or 2h")
     duration = float(match[1]) * _UNITS[match[2]]
     if duration > _MOST_NS:
         raise UsageError(f"{_short(text)} is longer than 292 years; write 90s, 5m or 2h")
@@ -26,7 +26,7 @@ def period_ns(text: str) -> int:
     """A duration that is not nothing."""
     period = duration_ns(text)
     if not period:
-        raise UsageError(f"{text!r} is no time at all; write 90s, 5m or 2h")
+        raise UsageError(f"{text!r} is zero; write 90s, 5m or 2h")
     return period
 
 
@@ -39,7 +39,7 @@ def moment_ns(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise UsageError(f"{text!r} is no time; write 2026-09-21T14:13:20") from error
+        raise UsageError(f"{text!r} is not a time; write 2026-09-21T14:13:20") from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000_000) * 1_000

@@ -82,7 +82,7 @@ def test_a_session_of_a_tenant_sees_only_that_tenant(ask, tenant):
 def test_a_tenant_cannot_read_the_files_past_its_views(ask, recorded):
     with pytest.raises(QuestionError, match="read_parquet"):
         ask(f"FROM read_parquet('{recorded.root}/**/*.parquet')", tenant="serve")
-    with pytest.raises(QuestionError, match="is no table"):
+    with pytest.raises(QuestionError, match="is not a table"):
         ask(f"FROM '{recorded.root}/cuda_events/**/*.parquet'", tenant="serve")
 
 
