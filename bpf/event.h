@@ -7,7 +7,7 @@
  * the order of the struct; a field without one stays on the wire.
  *
  *   DOC("...")       the column's documentation
- *   AS("maker")      how the agent turns the wire value into the stored one; see agent/columns/
+ *   AS("maker")      how the agent turns the wire value into the stored one; see agent/recorder/ingest/columns/
  *   COLUMN("name")   the column's name where it differs from the field's
  *   KNOWN(bit)       the column is NULL unless this bit is set in the event's `known`
  *   DERIVED(...)     a column with no bytes on the wire, filled in by its maker

@@ -318,7 +318,7 @@ _AS_NOBODY = """
 import os, sys
 import duckdb, numpy, pyarrow, pyarrow.parquet, pyarrow.compute
 import cotenant.query.engine.session, cotenant.views.cli.sql, cotenant.views.cli.record
-import cotenant.agent.record, cotenant.agent.doctor, cotenant.views.cli.doctor
+import cotenant.agent.recorder.main, cotenant.agent.doctor, cotenant.views.cli.doctor
 import cotenant.views.text, cotenant.views.window
 from cotenant.views.cli import main
 os.setgroups([]); os.setgid(65534); os.setuid(65534)

@@ -13,7 +13,7 @@ from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environmen
 # A recorder whose drain throws one batch away and tells nobody.
 THIEF = """
 import sys
-from cotenant.agent import drain
+from cotenant.agent.recorder.ingest import drain
 from cotenant.views.cli import main
 
 take = drain.Drain.take

@@ -134,7 +134,7 @@ def held(pid: int, mine: Path) -> Counter[str]:
 def helper_of(recording: Recording) -> int:
     children = Path(f"/proc/{recording.process.pid}/task/{recording.process.pid}/children")
     for pid in children.read_text().split():
-        if b"cotenant.agent.helper" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"cotenant.agent.helper.main" in Path(f"/proc/{pid}/cmdline").read_bytes():
             return int(pid)
     raise AssertionError("no helper")
 

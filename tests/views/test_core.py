@@ -28,7 +28,7 @@ def test_all_but_the_screens_is_imported_without_an_extra():
         for module in pkgutil.walk_packages(cotenant.__path__, "cotenant.")
         if not module.name.startswith(LOOKING) and not module.name.endswith("__main__")
     )
-    assert "cotenant.agent.record" in names
+    assert "cotenant.agent.recorder.main" in names
     script = WITHOUT.partition("from")[0] + f"import importlib\nfor name in {names}:"
     done = subprocess.run(
         [sys.executable, "-c", f"{script} importlib.import_module(name)"],

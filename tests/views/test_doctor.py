@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.agent.layers import Layers
 from cotenant.agent.process import Process
+from cotenant.agent.recorder.processes.layer_choice import Layers
+from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.refusals import by_reason
-from cotenant.agent.session import SessionRow
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import doctor
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cotenant.agent import helper_process
-from cotenant.agent import record as agent
+from cotenant.agent.recorder import helper_client as helper_process
+from cotenant.agent.recorder import main as agent
 from cotenant.views.cli import record
 from tests.views.conftest import NOW_NS
 

@@ -60,7 +60,7 @@ ROOT = Path(__file__).parents[2]
 def test_what_cannot_be_meant_is_one_line_and_exit_code_2(words, said, store, monkeypatch, capsys):
     monkeypatch.setenv("COTENANT_STORE", str(store))
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("cotenant.agent.record.Recorder", None)  # Nothing gets that far.
+    monkeypatch.setattr("cotenant.agent.recorder.main.Recorder", None)  # Nothing gets that far.
     code = _left(words.split())
     out, err = capsys.readouterr()
     assert (code, out, err.count("\n")) == (2, "", 1)

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cotenant.agent.helper_process import HelperProcess
-from cotenant.agent.naming import source_settings
+from cotenant.agent.helper.discovery.directories import find_libraries
+from cotenant.agent.helper.discovery.mmap_events import Watch
+from cotenant.agent.helper.naming import source_settings
+from cotenant.agent.recorder.helper_client import HelperProcess
 from cotenant.agent.refusals import blindness, by_reason
-from cotenant.agent.search import find_libraries
 from cotenant.agent.settings import (
     Settings,
     choose_hierarchy,
     for_helper,
     v1_hierarchies,
 )
-from cotenant.agent.watch import Watch
 from cotenant.confine.capabilities import drop_capabilities
 from cotenant.confine.landlock import confine_writes
 from cotenant.errors import CotenantError, StoreError

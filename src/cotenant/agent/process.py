@@ -21,6 +21,14 @@ class Process(NamedTuple):
         return cls(int(record["pid"]), int(record["process_start_ns"]))
 
 
+class Nameless(NamedTuple):
+    """A kernel that was launched, and that nobody has named."""
+
+    process: Process
+    handle: int
+    stub: int
+
+
 class Gone(OSError):
     """The process has ended, or its number belongs to another one now."""
 

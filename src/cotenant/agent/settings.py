@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from cotenant.agent.budget import REST_S, SHARE
 from cotenant.agent.channel import Message
 from cotenant.agent.config import Config, as_message
 from cotenant.errors import UsageError
@@ -16,6 +15,9 @@ from cotenant.probes.kernel import FAMILIES
 # Version 1 controllers that may name tenants, in the order in which they are asked; the numbers
 # are those of v1_cgroup_id() in bpf/probe.bpf.h.
 V1_CONTROLLERS: Final = {"memory": 0, "pids": 1, "cpu": 2, "freezer": 3, "devices": 4}
+
+SHARE: Final = 0.05
+REST_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ class Function:
     guard: int = 0
     source_type: int = 0  # Offsets of the two CUmemorytype in the struct.
     target_type: int = 0
-    graph: str = ""  # What it means to a graph; for agent/graphs.py.
+    graph: str = ""  # What it means to a graph; for agent/recorder/processes/graphs.py.
 
 
 def _number(enum: str, text: str) -> int:

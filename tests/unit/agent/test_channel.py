@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cotenant.agent.channel import Channel, Closed, MessageTooLarge, slices
-from cotenant.agent.session import SessionRow
+from cotenant.agent.recorder.session_row import SessionRow
 
 LIMIT = 1 << 18
 SMALL = {"type": "small"}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.agent import demangle
-from cotenant.agent.helper_process import HelperProcess
 from cotenant.agent.process import Process
+from cotenant.agent.recorder.helper_client import HelperProcess
+from cotenant.agent.recorder.processes import demangle
 from cotenant.errors import QuestionError
 from cotenant.views.cli import demo
 from cotenant.views.web.worker import Bounds, Worker

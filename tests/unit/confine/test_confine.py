@@ -108,7 +108,7 @@ print(*{f.stat().st_mode & 0o777 for f in files})
 
 def test_a_recorder_still_starts_what_demangles():
     script = """
-from cotenant.agent import demangle
+from cotenant.agent.recorder.processes import demangle
 from cotenant.agent.process import Process
 libc.prctl(38, 1, 0, 0, 0)
 confine_writes(Path("/nonexistent").parent / "tmp")

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cotenant.agent.communicators import Communicators
-from cotenant.agent.facts import Facts
-from cotenant.agent.kernel_names import KernelNames
-from cotenant.agent.turns import tenant_of
+from cotenant.agent.helper.discovery.fair_queue import tenant_of
+from cotenant.agent.recorder.ingest.facts import Facts
+from cotenant.agent.recorder.processes.communicators import Communicators
+from cotenant.agent.recorder.processes.kernel_names import KernelNames
 from cotenant.identity import Ledger, mounts, parse_path, survey
 from cotenant.identity.runtimes.placement import process_is_in
 from cotenant.identity.text import lines, path_text

@@ -1,4 +1,4 @@
-"""CUDA graphs, from capture to launch: what ``graph`` says is for agent/graphs.py."""
+"""CUDA graphs, from capture to launch; the recorder's ``processes.graphs`` reads ``graph``."""
 
 from typing import Any, Final
 

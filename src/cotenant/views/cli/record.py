@@ -15,7 +15,7 @@ from cotenant.views.cli.amounts import ring_bytes, share, size_bytes
 from cotenant.views.window import duration_ns, period_ns
 
 if TYPE_CHECKING:
-    from cotenant.agent.record import Progress, Recorder
+    from cotenant.agent.recorder.main import Progress, Recorder
 
 # Every family that can be recorded; the same as in cotenant.probes.kernel, which views need not.
 FAMILIES = ("cuda", "nccl", "host", "io", "net", "tcp")
@@ -154,7 +154,7 @@ def _families(text: str) -> tuple[str, ...]:
 
 def _recorder(args: argparse.Namespace) -> "Recorder":
     """What is to be recorded, and by whom."""
-    from cotenant.agent.helper_process import HelperProcess
+    from cotenant.agent.recorder.helper_client import HelperProcess
     from cotenant.confine.capabilities import need_root
 
     chosen = _chosen(args)
@@ -163,7 +163,7 @@ def _recorder(args: argparse.Namespace) -> "Recorder":
     helper = HelperProcess()
     try:
         from cotenant.agent.config import load_config
-        from cotenant.agent.record import Recorder
+        from cotenant.agent.recorder.main import Recorder
         from cotenant.agent.settings import Settings
 
         return Recorder(Settings(**chosen, config=load_config(args.config)), helper)
@@ -200,7 +200,7 @@ def _chosen(args: argparse.Namespace) -> dict[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Record until the time is up or a signal comes."""
-    from cotenant.agent.allocation import keep_memory
+    from cotenant.agent.malloc import keep_memory
 
     keep_memory()
     apply_debug(args)

@@ -1,0 +1,1 @@
+"""The privileged process: loads programs, finds libraries, places probes, asks runtimes."""

@@ -1,0 +1,1 @@
+"""Finding libraries on the host, tenants in turn."""

@@ -1,0 +1,362 @@
+"""Finding libraries, before their first use where that can be done.
+
+    host         the usual directories, at start
+    running      what processes have mapped already, at start
+    mounts       the layers of what the host mounts, before a cgroup is made for it
+    containers   the new root of a process that enters a new cgroup, before it runs its program
+    later        what anybody maps as code afterwards
+
+All of it reads tenants' files, which may be slow or never answer; so it runs in a thread of its
+own, and nothing else waits for it. Tenants have their turns there, and a thread that waits for one
+of them too long is left behind.
+"""
+
+import contextlib
+import functools
+import heapq
+import itertools
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from cotenant.agent.channel import Closed, Message, trouble
+from cotenant.agent.helper.discovery.directories import looks_like_library
+from cotenant.agent.helper.discovery.fair_queue import MOUNTS, OURS, PassedOver, Turns, tenant_of
+from cotenant.agent.helper.discovery.mmap_events import Mapped
+from cotenant.agent.helper.discovery.root_search import Once, RootSearch, Steps, surviving
+from cotenant.agent.helper.libraries import Libraries
+from cotenant.probes.inodes import Inode, all_code_mappings, inodes_of
+from cotenant.probes.roots import open_file, open_mapping, open_root
+from cotenant.probes.ucx import is_ucx
+
+_CHAINS_MAX: Final = 65536
+_SWEEP_EVERY_S: Final = 5.0
+LINGER_NS: Final = 10_000_000_000
+# A container's root appears some time after its first process has entered the cgroup.
+_LOOK_AGAIN_S: Final = (0.0, 0.003, 0.008, 0.02, 0.04, 0.07, 0.12, 0.2, 0.4, 0.8)
+_TURN_S: Final = 0.1
+_SCAN_S: Final = 30.0
+_SCAN_STEP_S: Final = 0.003
+_SCANNED_MAX: Final = 16384  # Of one tenant.
+_PATIENCE_S: Final = 5.0
+_LEFT_BEHIND_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Look at the root of this process, and once more later."""
+
+    pid: int
+    chain: int
+    attempt: int = 0
+
+
+class _Place(NamedTuple):
+    """Where a process has a file mapped."""
+
+    pid: int
+    start: int
+    end: int
+
+    def path(self) -> str:
+        """What the file is called; nothing if it is mapped there no more."""
+        try:
+            return os.readlink(f"/proc/{self.pid}/map_files/{self.start:x}-{self.end:x}")
+        except OSError:
+            return ""
+
+
+class _Busy(NamedTuple):
+    """What a thread is at."""
+
+    tenant: str
+    since: float
+
+
+Work = Callable[[], Steps | None]
+_Item = _Look | Mapped | Work | Steps | None
+
+
+class Discovery:
+    """Feeds ``Libraries`` from what happens on the host."""
+
+    def __init__(
+        self,
+        libraries: Libraries,
+        code_program: int,
+        tell: Callable[[Message], None],
+        passed_over: PassedOver,
+        *,
+        linger_ns: int = LINGER_NS,
+    ) -> None:
+        self._libraries = libraries
+        self._code_program = code_program
+        self._tell = tell
+        self._passed_over = passed_over
+        self._linger_ns = linger_ns
+        self._turns: Turns[_Item] = Turns()
+        self._order = itertools.count()
+        self._sweepers: list[Callable[[set[int]], None]] = []
+        self._later: list[tuple[float, int, str, _Look]] = []
+        self._chains: dict[int, int] = {}
+        self._seen = Once()
+        self._roots = RootSearch(libraries, tell, passed_over)
+        self._swept = 0.0
+        self._scanning: set[str] = set()
+        self._busy: dict[threading.Thread, _Busy] = {}
+        self._thread = self._new_thread()
+
+    def start(self) -> None:
+        """Follow what comes, in the background."""
+        self._swept = time.monotonic()
+        self._thread.start()
+
+    def scan(self) -> None:
+        """Everything that is there already; called once, before recording is announced."""
+        now = time.monotonic_ns()
+        running = self._running()
+        # Room for UCX has to be left before there is a probe in it.
+        if any(is_ucx(place.path()) for places in running.values() for place in places):
+            self._libraries.ucx_came()
+        for _ in self._roots.host():
+            pass
+        for tenant, places in running.items():
+            self._scanning.add(tenant)
+            self._put(tenant, self._scan(tenant, places, now), "mappings")
+        until = time.monotonic() + _SCAN_S
+        while self._scanning - self._left_behind() and time.monotonic() < until:
+            if not self._thread.is_alive():
+                return
+            time.sleep(_SCAN_STEP_S)
+            self.tend()
+
+    def _running(self) -> dict[str, list[_Place]]:
+        """Where each file is mapped as code, by whoever has it mapped."""
+        found: dict[str, list[_Place]] = {}
+        whose = functools.cache(tenant_of)
+        seen: set[Inode] = set()
+        for mappings in all_code_mappings(self._code_program):
+            for inode, mapping in inodes_of(mappings):
+                if inode in seen or self._libraries.probed(inode) is not None:
+                    continue
+                place = _Place(int(mapping["pid"]), int(mapping["start"]), int(mapping["end"]))
+                mine = found.setdefault(whose(place.pid), [])
+                if len(mine) < _SCANNED_MAX:
+                    seen.add(inode)
+                    mine.append(place)
+                else:
+                    self._passed_over.add("mappings", whose(place.pid))
+        return found
+
+    def _scan(self, tenant: str, places: list[_Place], now_ns: int) -> Steps:
+        for place in places:
+            with surviving(self._tell):
+                self._consider_mapping(tenant, place, "", now_ns)
+            yield
+        self._scanning.discard(tenant)
+
+    def stop(self) -> None:
+        """Take no more; waits for what is under way, but not for ever."""
+        self._turns.put(OURS, None)
+        if self._thread.is_alive():
+            self._thread.join(timeout=2)
+
+    def mapped(self, mapped: Iterable[Mapped]) -> None:
+        """Somebody mapped files as code."""
+        whose = functools.cache(tenant_of)
+        for file in mapped:
+            if is_ucx(file.path):
+                self._libraries.ucx_came()
+            if self._libraries.unsure.knows(file.inode):
+                told = functools.partial(self._libraries.unsure.mapped, file.pid)
+                self._put(whose(file.pid), told, "mappings")
+            if self._libraries.changed(file.pid, file.inode, writable=file.writable):
+                again = functools.partial(self._libraries.look_again, file.inode)
+                self._put(whose(file.pid), again, "changes")
+            if file.key not in self._seen and file.path.startswith("/"):
+                urgent = looks_like_library(file.path)
+                self._put(whose(file.pid), file, "mappings", urgent=urgent)
+
+    def entered(self, pid: int) -> None:
+        """A process entered a new cgroup, or started a program in a root of its own."""
+        # Looks that were to follow an earlier step of this process are too late for this one.
+        self._chains.pop(pid, None)
+        chain = self._chains[pid] = next(self._order)
+        while len(self._chains) > _CHAINS_MAX:
+            del self._chains[next(iter(self._chains))]
+        self._put(tenant_of(pid), _Look(pid, chain), "looks")
+
+    def mounted(self, layers: list[str]) -> None:
+        """The host has mounted something made of these directories: perhaps a container's root."""
+        self._put(MOUNTS, lambda: self._roots.host_layers(layers), "mounts")
+
+    def rest(self, functions: frozenset[int], number: int) -> None:
+        """These functions cost too much: no probes on them until told otherwise."""
+        self.do(lambda: self._libraries.rest(functions, number))
+
+    def do(self, work: Work, tenant: str = OURS, what: str = "work") -> None:
+        """Something else that may take long, in its turn."""
+        self._put(tenant, work, what)
+
+    def when_swept(self, sweeper: Callable[[set[int]], None]) -> None:
+        """Call this now and then with the processes that run."""
+        self._sweepers.append(sweeper)
+
+    def _put(self, tenant: str, item: _Item, what: str, *, urgent: bool = True) -> None:
+        if not self._turns.put(tenant, item, urgent=urgent):
+            self._passed_over.add(what, tenant)
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="discovery", daemon=True)
+
+    def tend(self) -> None:
+        """Where a thread waits for what never comes, as a file system may have it, take another.
+
+        What it waits for is its tenant's loss: nothing more of his is looked at meanwhile.
+        """
+        busy = self._busy.get(self._thread)
+        if busy is None or busy.tenant == OURS or time.monotonic() - busy.since < _PATIENCE_S:
+            return
+        if len(self._busy) < _LEFT_BEHIND_MAX:
+            self._tell(trouble("discovery", f"a file of {busy.tenant} does not answer"))
+            self._thread = self._new_thread()
+            self._thread.start()
+
+    def _left_behind(self) -> set[str]:
+        """Tenants whose files a thread still waits for."""
+        busy = list(self._busy.items())
+        return {about.tenant for thread, about in busy if thread is not self._thread}
+
+    def _run(self) -> None:
+        with contextlib.suppress(Closed):
+            self._follow_all()
+
+    def _follow_all(self) -> None:
+        me = threading.current_thread()
+        while self._thread is me:
+            wait = self._later[0][0] - time.monotonic() if self._later else 1.0
+            try:
+                tenant, item = self._turns.get(max(0.0, wait))
+                if item is None:
+                    return
+                self._handle(tenant, item)
+            except queue.Empty:
+                pass
+            if self._thread is not me:
+                return
+            now = time.monotonic()
+            while self._later and self._later[0][0] <= now:
+                _, _, tenant, look = heapq.heappop(self._later)
+                self._put(tenant, look, "looks")
+            if now - self._swept > _SWEEP_EVERY_S:
+                self._swept = now
+                with surviving(self._tell):
+                    self._sweep()
+
+    def _handle(self, tenant: str, item: _Look | Mapped | Work | Steps) -> None:
+        if tenant in self._left_behind():
+            self._passed_over.add("waiting", tenant)
+            return
+        me = threading.current_thread()
+        self._busy[me] = _Busy(tenant, time.monotonic())
+        try:
+            with surviving(self._tell):
+                if isinstance(item, Mapped):
+                    self._follow(tenant, item)
+                elif isinstance(item, _Look):
+                    self._look(tenant, item)
+                else:
+                    self._advance(tenant, item() if callable(item) else item)
+        finally:
+            del self._busy[me]
+
+    def _advance(self, tenant: str, steps: Steps | None) -> None:
+        """As many steps as there is time for; the rest at the tenant's next turn."""
+        until = time.monotonic() + _TURN_S
+        for _ in steps or ():
+            if time.monotonic() > until:
+                self._put(tenant, steps, "files")
+                return
+
+    def _look(self, tenant: str, look: _Look) -> None:
+        if self._chains.get(look.pid) != look.chain:
+            return
+        self._advance(tenant, self._roots.process(look.pid, tenant))
+        again = replace(look, attempt=look.attempt + 1)
+        if again.attempt < len(_LOOK_AGAIN_S):
+            delay = _LOOK_AGAIN_S[again.attempt] - _LOOK_AGAIN_S[look.attempt]
+            due = time.monotonic() + delay
+            heapq.heappush(self._later, (due, next(self._order), tenant, again))
+        else:
+            # Who runs that long may go on. What is mapped meanwhile goes before what may be.
+            self._put(tenant, self._roots.job(look.pid, tenant), "files", urgent=False)
+
+    def _follow(self, tenant: str, item: Mapped) -> None:
+        """Look at a file that was mapped, once.
+
+        A process that is gone already leaves the file for the next one; and what is called like
+        a library of ours but is none may not be whole yet.
+        """
+        if item.key in self._seen:
+            return
+        place = _Place(item.pid, item.start, item.end)
+        try:
+            ours = self._consider_mapping(tenant, place, item.path, item.when_ns)
+        except OSError:
+            if looks_like_library(item.path):
+                self._libraries.missed(item.inode, item.path, item.when_ns)
+            return
+        if ours or not looks_like_library(item.path):
+            self._seen.add(item.key)
+
+    def _consider_mapping(self, tenant: str, place: _Place, path: str, when_ns: int) -> bool:
+        try:
+            fd = open_mapping(*place)
+        except OSError:
+            if not path:
+                return False
+            fd = self._open_in_root(place.pid, path)
+        if not path:
+            path = os.readlink(f"/proc/self/fd/{fd}")
+        return self._libraries.consider(fd, path, tenant, mapped_ns=when_ns)
+
+    def _open_in_root(self, pid: int, path: str) -> int:
+        root = open_root(pid)
+        try:
+            return open_file(root, path)
+        finally:
+            os.close(root)
+
+    def _sweep(self) -> None:
+        mapped: set[Inode] = set()
+        living: set[int] = set()
+        for mappings in all_code_mappings(self._code_program):
+            found = (inode for inode, _ in inodes_of(mappings))
+            mapped.update(inode for inode in found if self._libraries.probed(inode))
+            living.update(np.unique(mappings["pid"]).tolist())
+        if gone := self._libraries.sweep(mapped, linger_ns=self._linger_ns):
+            # What was let go is worth a look when it comes again.
+            self._seen.clear()
+            self._roots.looked.clear()
+            self._take_back(gone)
+        for sweeper in self._sweepers:
+            sweeper(living)
+
+    def _take_back(self, gone: set[Inode]) -> None:
+        """Probe again what somebody mapped while the sweep looked elsewhere.
+
+        Nobody queued it: it was probed at that time.
+        """
+        now = time.monotonic_ns()
+        for mappings in all_code_mappings(self._code_program):
+            for inode, mapping in inodes_of(mappings):
+                if inode in gone:
+                    place = _Place(int(mapping["pid"]), int(mapping["start"]), int(mapping["end"]))
+                    with surviving(self._tell):
+                        self._consider_mapping(tenant_of(place.pid), place, "", now)

@@ -1,0 +1,318 @@
+"""The libraries that are probed, by real inode, from first sight to last use."""
+
+import os
+import resource
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
+from cotenant.agent.helper.prober import Prober, Probes
+from cotenant.agent.helper.unsure import OF_RUNTIME, Unsure
+from cotenant.errors import ProbeError
+from cotenant.probes.attach import Attachment, Placed
+from cotenant.probes.changes import TooMany
+from cotenant.probes.inodes import Inode, real_inode
+from cotenant.probes.library import Plan
+
+# Files that are no library of ours, remembered so that each is read once.
+_STRANGERS_MAX: Final = 65536
+# Files that one tenant may have probed at once.
+_EACH_MAX: Final = 256
+_CHANGING_MAX: Final = 4096
+# Between attempts to attach.
+_PAUSES_S: Final = (0.002, 0.01, 0.05)
+
+
+@dataclass(slots=True)
+class Library:
+    """One probed file; the descriptor keeps it from changing under us."""
+
+    fd: int
+    path: str
+    plan: Plan
+    probes: Probes = field(default_factory=Probes)
+    attached_ns: int = 0
+    gap_ns: int | None = None
+    unused_since_ns: int | None = None
+    host: bool = False
+    tenant: str = OURS  # Who brought it.
+
+    @property
+    def descriptors(self) -> int:
+        """How many it takes."""
+        return 1 + self.probes.descriptors
+
+    def describe(self) -> dict[str, Any]:
+        """What ``sessions`` and ``doctor`` say about it."""
+        return {
+            "path": self.path,
+            "kinds": list(self.plan.kinds),
+            "build_id": self.plan.build_id,
+            "attached": len(self.plan.placed) - len(self.probes.left),
+            "stepped": self.plan.stepped,
+            "blind": self.plan.blind_without(self.probes.left),
+            "refused": self.plan.refused | self.probes.left,
+            "gap_ns": self.gap_ns,
+        }
+
+
+class Libraries:
+    """Attaches to each file once, and lets go of those that nobody maps any more."""
+
+    def __init__(
+        self,
+        prober: Prober,
+        plan: Callable[[int], Plan | None],
+        inode_program: int,
+        tell: Callable[[dict[str, Any]], None],
+        passed_over: PassedOver,
+    ) -> None:
+        self._prober = prober
+        self.unsure = Unsure(prober.code_program, tell)
+        self._plan = plan
+        self._inode_program = inode_program
+        self._tell = tell
+        self._passed_over = passed_over
+        self._descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._probed: dict[Inode, Library] = {}
+        # With size and time of change: a file may be looked at while it is being written.
+        self._strangers: OrderedDict[Inode, tuple[int, int]] = OrderedDict()
+        # A thread that waits for somebody's file may come back when another has had it meanwhile.
+        self._attaching: set[Inode] = set()
+        self._changing: set[tuple[int, int]] = set()
+        self._resting: frozenset[int] = frozenset()
+        self._spare: frozenset[int] = frozenset()
+
+    def __len__(self) -> int:
+        return len(self._probed)
+
+    def _stranger(self, inode: Inode, fd: int) -> bool:
+        """Whether this file, as it is now, was looked at and is none of ours."""
+        return self._strangers.get(inode) == _state(fd)
+
+    def _turn_away(self, inode: Inode, fd: int) -> None:
+        self._strangers[inode] = _state(fd)
+        os.close(fd)
+        while len(self._strangers) > _STRANGERS_MAX:
+            self._strangers.popitem(last=False)
+
+    def probed(self, inode: Inode) -> Library | None:
+        """The library on this inode, if it is probed."""
+        return self._probed.get(inode)
+
+    def consider(
+        self, fd: int, path: str, tenant: str, *, mapped_ns: int | None, host: bool = False
+    ) -> bool:
+        """Probe an open file if it is a library of ours; closes ``fd`` if it is not kept.
+
+        ``mapped_ns`` is when somebody mapped it: from then until now, calls went unseen.
+        """
+        inode = real_inode(self._inode_program, fd)
+        known = self._probed.get(inode) if inode is not None else None
+        if inode is None or known is not None or self._stranger(inode, fd):
+            os.close(fd)
+            if known is not None and mapped_ns is not None:
+                self._mapped(known, mapped_ns)
+            return known is not None
+        try:
+            found = self._plan(fd)
+        except Exception:
+            self._turn_away(inode, fd)
+            raise
+        if found is None or not found.placed:
+            self._turn_away(inode, fd)
+            if found is not None:
+                self._tell({"type": "library", **Library(fd, path, found).describe()})
+            return False
+        if inode in self._probed or inode in self._attaching or not self._room(tenant):
+            os.close(fd)
+            return inode in self._probed
+        self._attaching.add(inode)
+        try:
+            self._attach(Library(fd, path, found, host=host, tenant=tenant), inode, mapped_ns)
+        finally:
+            self._attaching.discard(inode)
+        return True
+
+    def _room(self, tenant: str) -> bool:
+        """Whether a tenant may have one more, so that enough is left for all others."""
+        probed = list(self._probed.values())
+        mine = [library for library in probed if library.tenant == tenant]
+        share = self._descriptors_max // (2 if tenant == OURS else 4)
+        full = sum(library.descriptors for library in probed) > self._descriptors_max * 3 // 4
+        many = len(mine) >= _EACH_MAX and tenant != OURS
+        if full or many or sum(library.descriptors for library in mine) > share:
+            self._passed_over.add("libraries", tenant)
+            return False
+        return True
+
+    def missed(self, number: int, path: str, mapped_ns: int) -> None:
+        """Somebody mapped a file that looks like ours, and was gone before it could be opened."""
+        for inode, library in list(self._probed.items()):
+            if inode.number == number and os.path.basename(library.path) == os.path.basename(path):
+                self._mapped(library, mapped_ns)
+                return
+        why = {"*": "its process ended before it could be opened"}
+        self._tell({"type": "library", "path": path, "attached": 0, "refused": why})
+
+    def _mapped(self, library: Library, mapped_ns: int) -> None:
+        """It was mapped then; if its probes came later, calls may have gone unseen."""
+        gap = library.attached_ns - mapped_ns
+        if gap > (library.gap_ns or 0):
+            library.gap_ns = gap
+            self._tell({"type": "library", **library.describe()})
+
+    def _attach(self, library: Library, inode: Inode, mapped_ns: int | None) -> None:
+        try:
+            self._place(library, inode)
+        except ProbeError as error:
+            # One that too many have mapped may be looked at again.
+            if isinstance(error, TooMany):
+                os.close(library.fd)
+            else:
+                self._turn_away(inode, library.fd)
+            blind = "cuda" in library.plan.kinds
+            failed = {"attached": 0, "stepped": 0, "blind": blind, "refused": {"*": str(error)}}
+            self._tell({"type": "library", **library.describe(), **failed})
+            return
+        library.attached_ns = time.monotonic_ns()
+        library.gap_ns = None if mapped_ns is None else library.attached_ns - mapped_ns
+        self._probed[inode] = library
+        self._tell_of(library, inode)
+
+    def _tell_of(self, library: Library, inode: Inode) -> None:
+        about = library.describe()
+        self._tell({"type": "library", **about})
+        self.unsure.consider(inode, about["refused"])
+
+    def _place(self, library: Library, inode: Inode) -> None:
+        """Every probe of a file. One process that ends meanwhile makes the kernel refuse all."""
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                self._prober.place(library.probes, library.fd, inode, self._awake(library.plan))
+            except ProbeError as error:
+                if pause_s is None or isinstance(error, TooMany):
+                    raise
+                time.sleep(pause_s)
+            else:
+                return
+
+    def changed(self, pid: int, number: int, *, writable: bool) -> bool:
+        """Whether a process has changed code of a file with this inode number, and is done."""
+        if writable:
+            probed = any(inode.number == number for inode in list(self._probed))
+            if probed and len(self._changing) < _CHANGING_MAX:
+                self._changing.add((pid, number))
+            return False
+        if (pid, number) not in self._changing:
+            return False
+        self._changing.discard((pid, number))
+        return True
+
+    def look_again(self, number: int) -> None:
+        """Leave alone what was changed meanwhile in a file with this inode number."""
+        for inode, library in list(self._probed.items()):
+            if inode.number == number and self._prober.harmful(
+                library.probes, library.fd, inode, self._awake(library.plan)
+            ):
+                self._place_again(library, inode)
+
+    def ucx_came(self) -> None:
+        """Somebody loads UCX. There is little time: nothing waits for this, nor this for it."""
+        if self._prober.ucx_came():
+            threading.Thread(target=self._make_room, name="room", daemon=True).start()
+
+    def _make_room(self) -> None:
+        for inode, library in list(self._probed.items()):
+            if self._prober.make_room(library.probes, library.plan.placed):
+                self._tell_of(library, inode)
+
+    def _awake(self, found: Plan) -> list[Placed]:
+        spare = self._spare - OF_RUNTIME if self.unsure else self._spare
+        return [p for p in found.placed if p.function.id not in self._resting | spare]
+
+    def rest(self, functions: frozenset[int], number: int) -> None:
+        """Leave these functions without probes; all others have theirs throughout."""
+        changed, self._resting = self._resting ^ functions, functions
+        done = self._attach_again(changed)
+        self._tell({"type": "rested", "number": number, "whole": done and not functions})
+
+    def spare(self, functions: frozenset[int]) -> None:
+        """Leave these without probes, because another layer tells the same."""
+        changed, self._spare = self._spare ^ functions, functions
+        self._attach_again(changed)
+
+    def _attach_again(self, changed: frozenset[int]) -> bool:
+        done = True
+        for inode, library in list(self._probed.items()):
+            if not any(p.function.id in changed for p in library.plan.placed):
+                continue
+            done &= self._place_again(library, inode)
+        return done
+
+    def _place_again(self, library: Library, inode: Inode) -> bool:
+        left = library.probes.left
+        try:
+            self._place(library, inode)
+        except ProbeError:
+            return False  # The old ones stay; the next change tries again.
+        if library.probes.left != left:
+            self._tell_of(library, inode)
+        return True
+
+    def sweep(self, mapped: set[Inode], *, linger_ns: int) -> set[Inode]:
+        """Let go of libraries that nobody has mapped for a while; those that went."""
+        now = time.monotonic_ns()
+        gone = set()
+        for inode, library in list(self._probed.items()):
+            if inode in mapped or library.host:
+                library.unused_since_ns = None
+            elif library.unused_since_ns is None:
+                library.unused_since_ns = now
+            elif now - library.unused_since_ns >= linger_ns:
+                gone.add(inode)
+        for inode in gone:
+            self.unsure.forget(inode)
+        if gone:
+            self._release([self._probed.pop(inode) for inode in gone])
+        return gone
+
+    def _release(self, libraries: list[Library]) -> None:
+        """Remove probes in the background: the kernel takes its time, and others are waiting."""
+
+        def close() -> None:
+            everything = Attachment()
+            for library in libraries:
+                library.probes.give(everything)
+            everything.close()
+            for library in libraries:
+                os.close(library.fd)
+
+        threading.Thread(target=close, name="release", daemon=True).start()
+
+    def close(self) -> Attachment:
+        """No probe fires when this returns; what takes long to remove goes with the process.
+
+        The kernel removes perf events one after the other under a lock of its own, however many
+        threads ask for it.
+        """
+        everything = Attachment()
+        for library in self._probed.values():
+            library.probes.give(everything)
+        if everything.events:
+            everything.silence()
+            return everything
+        everything.close()
+        for library in self._probed.values():
+            os.close(library.fd)
+        self._probed.clear()
+        return everything
+
+
+def _state(fd: int) -> tuple[int, int]:
+    about = os.fstat(fd)
+    return about.st_size, about.st_mtime_ns

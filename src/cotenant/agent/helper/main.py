@@ -1,0 +1,323 @@
+"""The privileged half: loads programs, finds libraries, places probes, asks runtimes.
+
+It holds every link. When its socket closes, because the recorder stopped or died, it exits, and
+with its descriptors the probes go. It stores nothing and decides nothing about rows.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+
+from cotenant._native import Ring
+from cotenant.agent.channel import Channel, Closed, Message, MessageTooLarge, trouble
+from cotenant.agent.config import from_message
+from cotenant.agent.helper.discovery.fair_queue import PassedOver, tenant_of
+from cotenant.agent.helper.discovery.mmap_events import Watch
+from cotenant.agent.helper.discovery.mounts import MountWatch
+from cotenant.agent.helper.discovery.scheduler import Discovery
+from cotenant.agent.helper.exclusion import Exclusion
+from cotenant.agent.helper.inspector import Inspector
+from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.helper.naming import Naming
+from cotenant.agent.helper.pointers import Pointers
+from cotenant.agent.helper.prober import Prober
+from cotenant.agent.helper.trial_probe import TrialProbe
+from cotenant.agent.malloc import give_back_memory
+from cotenant.agent.process import Process
+from cotenant.confine.capabilities import Capability, allow_descriptors, drop_capabilities
+from cotenant.confine.seccomp import refuse_calls
+from cotenant.errors import CotenantError
+from cotenant.identity.text import path_text
+from cotenant.probes import syscalls
+from cotenant.probes.attach import Attacher, Method
+from cotenant.probes.features import attempt, choose_method, choose_stepping
+from cotenant.probes.function import Family, Function, Library
+from cotenant.probes.hooks import place, together
+from cotenant.probes.kernel import KernelFamily
+from cotenant.probes.library import plan
+from cotenant.probes.perf import Ticks, open_ticks
+from cotenant.probes.programs import (
+    TASK_PROGRAMS,
+    UNREAD_RING_BYTES,
+    Programs,
+    Sizes,
+    load_programs,
+)
+from cotenant.probes.tables import FUNCTIONS
+from cotenant.schema.events import ENUMS
+from cotenant.schema.kinds import FACT_KIND
+from cotenant.schema.layouts import FACT, UNREAD
+
+# Maps that the recorder reads or writes; it gets copies of their descriptors.
+SHARED_MAPS: Final = (
+    "events", "facts", "names", "totals", "spare_totals", "counters", "controls", "holdings",
+    "allocations",
+)  # fmt: skip
+
+# Names are learned for both.
+NCCL: Final = "nccl"
+_GPU: Final = {"cuda", NCCL}
+
+_RUNTIME: Final = frozenset(
+    f.id for f in FUNCTIONS if f.library is Library.CUDART and f.family is Family.CUDA
+)
+
+_POINTERS_AT_ONCE: Final = 64
+_DESCRIPTORS: Final = 65536
+
+_FACT_KINDS: Final = {name: value for value, name in ENUMS["fact_kind"].items()}
+
+
+def kept_capabilities(method: str) -> set[Capability]:
+    """What placing probes takes; perf events on functions of others take everything."""
+    if method == Method.PAIR:
+        return set(Capability)
+    return set(Capability) - {Capability.SYS_ADMIN}
+
+
+def _wanted_functions(settings: Message) -> tuple[Function, ...]:
+    layers = settings.get("layers", "both")
+    events = set(settings["events"])
+    return tuple(
+        f
+        for f in FUNCTIONS
+        if (layers != "driver" or f.library is not Library.CUDART or f.fact)
+        and (NCCL in events if f.family == NCCL else not events.isdisjoint(_GPU))
+    )
+
+
+class Helper:
+    """Serves one recorder until it hangs up."""
+
+    def __init__(self, channel: Channel, settings: Message) -> None:
+        self._channel = channel
+        self._trial = settings.get("trial", False)  # Nothing of a tenant is probed.
+        self._sizes = Sizes(events_bytes=settings["events_bytes"])
+        self._method = choose_method(settings.get("attach"))
+        stepping = choose_stepping(settings.get("probes", "auto"), self._method)
+        allow_descriptors(_DESCRIPTORS)
+        # Distributions may let nobody else than CAP_SYS_ADMIN open perf events.
+        self._watch = Watch()
+        ticks = open_ticks()
+        drop_capabilities(kept_capabilities(self._method))
+        sys.dont_write_bytecode = True  # A file half made could not even be removed any more.
+        refuse_calls(recorder=False)
+        self._functions = _wanted_functions(settings)
+        self._load(settings, ticks)
+        self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, FACT_KIND)
+        self._unread = Ring(self._programs.maps["unread"], UNREAD_RING_BYTES, 0)
+        self._mounts = MountWatch()
+        attacher = self._attacher = Attacher(
+            Method(self._method), self._programs.programs, self._programs.maps["ended"]
+        )
+        self._passed_over = PassedOver()
+        code_program = self._programs.programs["code_mappings"]
+        self._libraries = Libraries(
+            Prober(attacher, code_program, ucx=settings.get("ucx", "expected")),
+            partial(plan, functions=self._functions, stepping=stepping),
+            self._programs.programs["file_mappings"],
+            self._tell,
+            self._passed_over,
+        )
+        self._discovery = Discovery(self._libraries, code_program, self._tell, self._passed_over)
+        self._pointers = Pointers(
+            self._libraries, attacher, self._functions, code_program, self._tell
+        )
+        self._discovery.when_swept(lambda living: self._pointers.sweep(living).close())
+        # What it took to read somebody's big library is not kept for ever.
+        self._discovery.when_swept(lambda _: give_back_memory())
+        self._calls = syscalls.iterator_link(self._programs.programs["calls_under_way"])
+        self._inspector = Inspector(self._tell, self._passed_over)
+        self._exclusion = Exclusion(
+            self._programs.maps["excluded"],
+            self._programs.maps["controls"],
+            from_message(settings["config"]),
+        )
+        self._naming = Naming(self._tell, self._exclusion.named)
+        self._newborn: dict[tuple[int, int], None] = {}
+
+    def _load(self, settings: Message, ticks: Ticks) -> None:
+        """Programs into the kernel, and those of the kernel's own events onto their hooks."""
+        families = [family for family in KernelFamily if family in settings["events"]]
+        constants = settings.get("constants", {})
+        self._programs: Programs = load_programs(
+            self._method, self._functions, self._sizes, constants, optional=together(families)
+        )
+        self._tracepoints = [
+            syscalls.attach_tracepoint(self._programs.programs[name]) for name in TASK_PROGRAMS
+        ]
+        self._hooks = place(self._programs, families, self._sizes, constants, ticks)
+        ticks.close()
+        if self._watch.refused is not None:
+            self._hooks.refused["mappings"] = (
+                f"not seen: libraries that nobody has mapped yet ({self._watch.refused})"
+            )
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        try:
+            self._channel.send(message)
+        except MessageTooLarge as error:
+            self._channel.send(trouble("channel", error))
+
+    def run(self) -> None:
+        """Attach, announce, and follow until the recorder hangs up or says stop."""
+        shared = {name: self._programs.maps[name] for name in SHARED_MAPS}
+        shared["calls_under_way"] = self._calls
+        self._channel.send(
+            {
+                "type": "maps",
+                "names": list(shared),
+                "method": self._method,
+                "cost_ns": attempt(self._method).cost_ns,
+                "stepped_ns": attempt(self._method).stepped_ns,
+            },
+            list(shared.values()),
+        )
+        if self._hooks.refused:
+            self._tell({"type": "hooks", "refused": self._hooks.refused})
+        if not self._trial:
+            self._try_out()
+        if self._functions and not self._trial:
+            self._discovery.start()
+            self._discovery.scan()
+        self._naming.start()
+        self._inspector.start()
+        self._tell({"type": "ready", "libraries": len(self._libraries)})
+        poller = select.poll()
+        rings = self._programs.maps["births"], self._programs.maps["unread"]
+        for fd in (self._channel.fileno(), *rings, *self._watch.fds):
+            poller.register(fd, select.POLLIN)
+        poller.register(self._mounts.fd, select.POLLPRI)
+        while True:
+            ready = {fd for fd, _ in poller.poll(1000)}
+            if self._mounts.fd in ready and (layers := self._mounts.new()):
+                self._discovery.mounted(layers)
+            self._follow_births()
+            self._follow_unread()
+            self._discovery.mapped(self._watch.read())
+            self._discovery.tend()
+            if news := self._passed_over.take_news():
+                self._tell(news)
+            if self._channel.fileno() in ready and not self._answer():
+                return
+
+    def _try_out(self) -> None:
+        """Have the recorder see a call of its own, before anybody else's can come."""
+        families = {function.family for function in self._functions}
+        trial = TrialProbe(self._attacher, self._programs, families)
+        self._channel.send({"type": "trial", "families": trial.families})
+        while (received := self._channel.receive()) and received[0]["type"] != "tried":
+            pass
+        trial.close()
+
+    def _answer(self) -> bool:
+        """Do what the recorder asks; false when it is time to go."""
+        received = self._channel.receive(0)
+        if received is None:
+            return True
+        message, _ = received
+        if message["type"] == "name":
+            for path in message["paths"]:
+                self._naming.ask(path)
+        if message["type"] == "inspect":
+            self._inspector.ask(message)
+        if message["type"] == "pointers":
+            self._consider_pointers(message["pointers"])
+        if message["type"] == "layers":
+            spare = frozenset() if message["runtime"] else _RUNTIME
+            self._discovery.do(partial(self._libraries.spare, spare))
+        if message["type"] == "rest":
+            self._discovery.rest(frozenset(message["functions"]), message["number"])
+        if message["type"] == "stop":
+            self._naming.stop()
+            self._discovery.stop()
+            self._pointers.take_all().close()
+            left = self._libraries.close()
+            for link in self._tracepoints:
+                os.close(link)
+            self._hooks.close()
+            if self._watch.lost:
+                self._passed_over.add("mappings", "lost", self._watch.lost)
+            if news := self._passed_over.take_news(last=True):
+                self._tell(news)
+            self._tell({"type": "missed", "programs": self._misses()})
+            self._tell(
+                {"type": "stopped", "mappings_lost": self._watch.lost, "left": len(left.events)}
+            )
+            return False
+        return True
+
+    def _misses(self) -> dict[str, int]:
+        """Programs that the kernel did not run when it should have, and how often."""
+        missed = {name: syscalls.program_misses(fd) for name, fd in self._programs.programs.items()}
+        return {name: times for name, times in missed.items() if times}
+
+    def _consider_pointers(self, pointers: list[list[Any]]) -> None:
+        """Each process's, in its tenant's turn."""
+        for pid, mine in groupby(sorted(pointers, key=itemgetter(0)), itemgetter(0)):
+            tenant = tenant_of(pid)
+            while part := list(islice(mine, _POINTERS_AT_ONCE)):
+                work = partial(self._pointers.consider, tenant, pid, part)
+                self._discovery.do(work, tenant, "pointers")
+
+    def _follow_births(self) -> None:
+        """New cgroups, and who enters them: the first sign of a new container."""
+        for record in self._births.records():
+            fact = np.frombuffer(record, FACT, count=1)[0]
+            kind = int(fact["kind"])
+            if kind == _FACT_KINDS["CGROUP_BORN"]:
+                path = path_text(record[FACT.itemsize : FACT.itemsize + int(fact["size"])])
+                self._exclusion.born(int(fact["other"]), int(fact["handle"]), path)
+                self._naming.ask(path)
+                self._newborn[int(fact["other"]), int(fact["handle"])] = None
+                while len(self._newborn) > 4096:
+                    self._newborn.pop(next(iter(self._newborn)))
+            elif kind == _FACT_KINDS["CGROUP_GONE"]:
+                path = path_text(record[FACT.itemsize : FACT.itemsize + int(fact["size"])])
+                self._exclusion.gone(int(fact["other"]), int(fact["handle"]), path)
+            elif kind == _FACT_KINDS["TASK_MOVED"]:
+                if (int(fact["other"]), int(fact["handle"])) in self._newborn:
+                    self._discovery.entered(int(fact["pid"]))
+            elif kind in (_FACT_KINDS["PROCESS_EXEC"], _FACT_KINDS["PROCESS_FORK"]):
+                self._discovery.entered(int(fact["pid"]))
+
+    def _follow_unread(self) -> None:
+        """Names in pages that were not there, by process."""
+        if not (records := self._unread.records()):
+            return
+        found = np.frombuffer(b"".join(records), UNREAD)
+        order = np.argsort(found["pid"], kind="stable")
+        for mine in np.split(found[order], np.flatnonzero(np.diff(found["pid"][order])) + 1):
+            self._inspector.ask_texts(tenant_of(int(mine["pid"][0])), Process.of(mine[0]), mine)
+
+
+def main() -> int:
+    """Run as a program of its own: the socket is inherited, the settings come through it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = Channel(socket.socket(fileno=int(os.environ["COTENANT_HELPER_FD"])))
+    try:
+        received = channel.receive()
+        if received is not None:
+            Helper(channel, received[0]["settings"]).run()
+    except Closed:
+        return 0
+    except CotenantError as error:
+        channel.send({"type": "failed", "text": str(error), "exit_code": error.exit_code})
+        return error.exit_code
+    except OSError as error:
+        channel.send({"type": "failed", "text": f"cannot record: {error}", "exit_code": 3})
+        return 3
+    # Threads may hang in a tenant's file system; the links must not wait for them.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

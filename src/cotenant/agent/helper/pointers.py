@@ -1,0 +1,175 @@
+"""Functions that the driver hands out by address, and that have no name of their own.
+
+``cuGetProcAddress`` writes the address where the tenant can write, too. So it is believed only
+where a mistake, or a lie, can hurt nobody else: inside the very file that is probed already, at
+the start of a function, by an instruction that is safe to probe, and in that process alone.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from cotenant.agent.helper.libraries import Libraries
+from cotenant.errors import ProbeError
+from cotenant.probes.attach import Attacher, Attachment, Placed
+from cotenant.probes.changes import Code
+from cotenant.probes.elf import BadElf, Elf, Extent
+from cotenant.probes.function import Function, Library
+from cotenant.probes.inodes import Inode, code_mappings
+from cotenant.probes.library import held_path
+from cotenant.probes.sites import choose_site
+
+_LOOK_S: Final = 1.0
+_PER_PROCESS_MAX: Final = 512
+_PER_TENANT_MAX: Final = 4096
+_VERSION: Final = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
+_PER_THREAD_STREAM: Final = 2
+# From which CUDA version on a plain name means which form, where forms differ in arguments.
+_SINCE: Final = {
+    "cuCtxCreate": ((12050, "_v4"), (11040, "_v3"), (0, "_v2")),
+    "cuMemPrefetchAsync": ((12020, "_v2"), (0, "")),
+    "cuMemcpyBatchAsync": ((13000, "_v2"), (0, "")),
+    "cuMemcpy3DBatchAsync": ((13000, "_v2"), (0, "")),
+    "cuGraphAddNode": ((12030, "_v2"), (0, "")),
+    "cuGraphAddKernelNode": ((12000, "_v2"), (0, "")),
+    "cuGraphExecKernelNodeSetParams": ((12000, "_v2"), (0, "")),
+    "cuGraphKernelNodeSetParams": ((12000, "_v2"), (0, "")),
+}
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One process's private probes."""
+
+    tenant: str
+    sites: set[tuple[Inode, int]] = field(default_factory=set)
+    attachment: Attachment = field(default_factory=Attachment)
+
+
+class Pointers:
+    """Probes what was handed out, process by process."""
+
+    def __init__(
+        self,
+        libraries: Libraries,
+        attacher: Attacher,
+        functions: Iterable[Function],
+        code_program: int,
+        tell: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._libraries = libraries
+        self._attacher = attacher
+        self._forms: dict[str, list[Function]] = {}
+        for function in functions:
+            if function.library is Library.CUDA:
+                base = _VERSION.sub("", function.symbol)
+                self._forms.setdefault(base, []).append(function)
+        self._code_program = code_program
+        self._tell = tell
+        self._followed: dict[int, _Followed] = {}
+        self._starts: dict[Inode, npt.NDArray[np.uint64]] = {}
+
+    def consider(self, tenant: str, pid: int, pointers: list[list[Any]]) -> None:
+        """Probe each of a process's pointers if it is safe; say why where it is not."""
+        self._followed.setdefault(pid, _Followed(tenant))
+        mappings = code_mappings(self._code_program, pid)
+        for _, start_ns, address, name, version, flags in pointers:
+            function = self._function(name, version, flags)
+            if function is None or not _is_same(mappings, start_ns):
+                continue
+            reason = self._probe(pid, mappings, address, function)
+            if reason:
+                self._tell({"type": "pointer", "pid": pid, "name": name, "refused": reason})
+
+    def _function(self, name: str, version: int, flags: int) -> Function | None:
+        forms = self._forms.get(_VERSION.sub("", name), [])
+        if not forms:
+            return None
+        twin = "_pt" if flags & _PER_THREAD_STREAM else ""
+        base = _VERSION.sub("", name)
+        suffixes = [suffix for since, suffix in _SINCE.get(base, ()) if version >= since][:1]
+        wanted = [f for f in forms if bool(twin) == ("_pt" in f.symbol)] or forms
+        for suffix in suffixes:
+            exact = [f for f in wanted if f.symbol.partition("_pt")[0] == base + suffix]
+            wanted = exact or wanted
+        return wanted[0]
+
+    def _probe(self, pid: int, mappings: Any, address: int, function: Function) -> str | None:
+        """Why this pointer is not probed; None if it is, now or already."""
+        inside = mappings[(mappings["start"] <= address) & (address < mappings["end"])]
+        if not len(inside):
+            return "points to no code of a file"
+        mapping = inside[0]
+        inode = Inode(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
+        library = self._libraries.probed(inode)
+        if library is None or str(Library.CUDA) not in library.plan.kinds:
+            return "points into another file than the driver library"
+        offset = address - int(mapping["start"]) + int(mapping["offset"])
+        try:
+            with Elf(library.fd) as elf:
+                size = self._size(inode, elf, elf.address_of(offset))
+                if size is None:
+                    return "points into the middle of a function"
+                stepped = library.plan.stepping.allows(function)
+                site = choose_site(elf, Extent(offset, size), stepped=stepped)
+        except BadElf as error:
+            return str(error)
+        if site.refused:
+            return site.refused
+        if site.offset in {placed.offset for placed in library.plan.placed}:
+            return None
+        placed = Placed(function, site.offset, site.start, site.length)
+        if Code(library.fd, [placed]).changed(inside, _LOOK_S):
+            return "points to what the process has changed"
+        return self._attach(pid, inode, library.fd, placed)
+
+    def _size(self, inode: Inode, elf: Elf, address: int | None) -> int | None:
+        """Bytes up to the next function, 0 if there is none; None if no function starts here."""
+        if inode not in self._starts:
+            if len(self._starts) > 16:
+                self._starts.clear()
+            self._starts[inode] = elf.function_starts()
+        if address is None or not 0 <= address < 1 << 64:
+            return None
+        starts = self._starts[inode]
+        at = int(np.searchsorted(starts, np.uint64(address)))
+        if at == len(starts) or int(starts[at]) != address:
+            return None
+        return int(starts[at + 1]) - address if at + 1 < len(starts) else 0
+
+    def _attach(self, pid: int, inode: Inode, fd: int, placed: Placed) -> str | None:
+        followed = self._followed[pid]
+        if (inode, placed.offset) in followed.sites:
+            return None
+        if len(followed.sites) >= _PER_PROCESS_MAX:
+            return "is one too many of this process"
+        mine = (f for f in self._followed.values() if f.tenant == followed.tenant)
+        if sum(len(f.sites) for f in mine) >= _PER_TENANT_MAX:
+            return "is one too many of this tenant"
+        try:
+            followed.attachment.take(self._attacher.attach(held_path(fd), [placed], pid=pid))
+        except ProbeError as error:
+            return str(error)
+        followed.sites.add((inode, placed.offset))
+        self._tell({"type": "pointer", "pid": pid, "name": placed.function.symbol, "refused": None})
+        return None
+
+    def sweep(self, living: set[int]) -> Attachment:
+        """Probes of processes that are gone, to be closed by the caller."""
+        old = Attachment()
+        for pid in [pid for pid in self._followed if pid not in living]:
+            old.take(self._followed.pop(pid).attachment)
+        return old
+
+    def take_all(self) -> Attachment:
+        """Every probe, to be closed by the caller."""
+        return self.sweep(set())
+
+
+def _is_same(mappings: Any, start_ns: int) -> bool:
+    """Whether the process is still the one that asked."""
+    return bool(len(mappings)) and bool(np.all(mappings["process_start_ns"] == start_ns))

@@ -1,0 +1,1 @@
+"""The unprivileged process: rows out of the rings, into the store."""

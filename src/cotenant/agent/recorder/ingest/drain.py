@@ -1,0 +1,130 @@
+"""The rings out of the kernel, in a thread that never waits for a disk.
+
+Rings have no common order. To have every fact before the rows that depend on it: note where the
+producers of rows are, take all facts, then take rows up to that note. Names come in a ring of
+their own, and are put among the other facts by their time; what is younger than the moment at
+which we began to look waits for the next look, since one ring is read before the other.
+"""
+
+import threading
+import time
+from bisect import bisect_left
+from typing import Final
+
+from cotenant._native import Ring
+from cotenant.agent.recorder.ingest.batch import Batch
+from cotenant.agent.recorder.ingest.columns import Columns
+from cotenant.schema.kinds import EVENT_KIND, FACT_KIND
+
+# Between two looks; shorter where more than an eighth of the ring came in that time, because what
+# a tenant may send until the next look is its share of the ring, and no more.
+_PAUSE_S: Final = 0.02
+_PAUSE_LEAST_S: Final = 0.001
+# Rows that are not taken, because storing them is slow, are left in the ring from here on: there
+# they are shed by tenant, and counted.
+_HELD_BYTES_MAX: Final = 256 << 20
+
+Rows = list[tuple[Columns, Batch]]
+
+
+class Drain:
+    """Empties the rings and keeps what it found until it is taken."""
+
+    def __init__(
+        self, events: tuple[int, int], facts: tuple[int, int], names: tuple[int, int]
+    ) -> None:
+        self._events = Ring(*events, EVENT_KIND)
+        self._facts = Ring(*facts, FACT_KIND)
+        self._names = Ring(*names, FACT_KIND)
+        self._young: list[bytes] = []
+        self._kept: list[bytes] = []
+        self._back: Rows = []
+        self._busy_bytes = 1 << 18
+        self._eighth = events[1] // 8
+        self._pause_s = _PAUSE_S
+        self._held = 0  # Bytes of the ring that the rows held took up there.
+        self._kinds: dict[int, Columns] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="drain", daemon=True)
+
+    def expect(self, kind: int, columns: Columns) -> None:
+        """Records of this kind are to become these columns; before the start."""
+        columns.plan.expect(self._events, kind)
+        self._kinds[kind] = columns
+
+    def start(self) -> None:
+        """Begin to drain in the background."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread, and drain what is left."""
+        self._stop.set()
+        self._thread.join()
+        self._held = 0
+        self._once()
+        self._kept += self._young
+
+    def catch_up(self) -> None:
+        """Drain what is in the rings now."""
+        with self._lock:
+            self._once()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            with self._lock:
+                moved = self._once()
+            # A ring that fills faster than it is looked at is looked at again at once.
+            if moved < self._busy_bytes:
+                self._stop.wait(self._pause(moved))
+
+    def _pause(self, moved: int) -> float:
+        """Until about an eighth of the ring has come, judged by what came since the last look."""
+        due = self._pause_s * self._eighth / max(moved, 1)
+        self._pause_s = min(max(due, _PAUSE_LEAST_S), _PAUSE_S)
+        return self._pause_s
+
+    def _once(self) -> int:
+        limit = self._events.position()
+        waiting = self._names.waiting()
+        self._take_facts()
+        if self._held > _HELD_BYTES_MAX:
+            return waiting
+        moved = self._events.drain(limit)
+        self._held += moved
+        return moved + waiting
+
+    def _take_facts(self) -> None:
+        began_ns = time.monotonic_ns()
+        names, others = self._names.records(), self._facts.records()
+        if not names and not self._young:
+            self._kept += others
+            return
+        found = sorted(self._young + names + others, key=_time_of)
+        old = bisect_left(found, began_ns, key=_time_of)
+        self._kept += found[:old]
+        self._young = found[old:]
+
+    def strays(self) -> int:
+        """Records that fitted no kind."""
+        return self._events.strays()
+
+    def take(self) -> tuple[list[bytes], Rows]:
+        """Facts in order, and the rows of each kind that has any."""
+        with self._lock:
+            facts, self._kept = self._kept, []
+            back, self._back = self._back, []
+            self._held = 0
+            taken = [(columns, self._events.take(kind)) for kind, columns in self._kinds.items()]
+        return facts, [*back, *((c, c.plan.read(raw)) for c, raw in taken if raw[0])]
+
+    def put_back(self, facts: list[bytes], rows: Rows) -> None:
+        """What was taken, to be taken again before all else."""
+        with self._lock:
+            self._kept = facts + self._kept
+            self._back = rows + self._back
+
+
+def _time_of(fact: bytes) -> int:
+    """When it was told: the first field of each."""
+    return int.from_bytes(fact[:8], "little")

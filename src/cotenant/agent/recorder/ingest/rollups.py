@@ -1,0 +1,150 @@
+"""Sums per tenant, operation, name and second: they answer for rows that are gone."""
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cotenant.agent.recorder.ingest.batch import Batch
+from cotenant.schema.dimensions import ROLLUPS
+from cotenant.store.segment import arrow_schema
+
+_SECOND: Final = 1_000_000_000
+_LATE_NS: Final = 2 * _SECOND  # Rows of a second come in until so long after its end.
+# What an event of a family is about, where there are not too many of it.
+_NAMES: Final = {"cuda": "kernel_name", "io": "device"}
+
+
+class Cell(NamedTuple):
+    """What is summed up together."""
+
+    second: int
+    cgroup_id: int
+    family: str
+    op: str
+    name: str | None
+
+
+@dataclass(slots=True)
+class Sums:
+    """Of the events in a cell."""
+
+    events: int = 0
+    sum_ns: int = 0
+    max_ns: int = 0
+    bytes: int = 0
+
+    def add(self, other: "Sums") -> None:
+        """Both together."""
+        self.events += other.events
+        self.sum_ns += other.sum_ns
+        self.max_ns = max(self.max_ns, other.max_ns)
+        self.bytes += other.bytes
+
+
+def _float(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    return values.astype(np.float64)
+
+
+class Rollups:
+    """Adds rows up until their second is over."""
+
+    def __init__(self) -> None:
+        self._cells: dict[Cell, Sums] = {}
+
+    def add(self, family: str, batch: Batch, rows: Any) -> None:
+        """A batch, and the rows that were made of it."""
+        times = rows.column("timestamp_ns").to_numpy()
+        seconds = times // _SECOND
+        # Few, and possibly far apart: a call may have begun days ago.
+        during = np.unique(seconds).tolist()
+        groups = _grouped(family, batch, rows)
+        # Any row of a group tells what all rows of it are about.
+        example = np.zeros(len(groups.counts), np.int64)
+        example[groups.codes] = np.arange(batch.rows)
+        chosen = rows.select(_columns(family)).take(pa.array(example))
+        about = list(
+            zip(*(chosen.column(name).to_pylist() for name in _columns(family)), strict=True)
+        )
+        for second in during:
+            within = seconds == second if len(during) > 1 else None
+            sums = (values.tolist() for values in _summed(batch, groups, within))
+            for (cgroup_id, op, weight, *name), (events, sum_ns, max_ns, size) in zip(
+                about, zip(*sums, strict=True), strict=True
+            ):
+                if events:
+                    cell = Cell(second, cgroup_id, family, op, name[0] if name else None)
+                    self._cells.setdefault(cell, Sums()).add(
+                        Sums(events * weight, int(sum_ns) * weight, max_ns, int(size) * weight)
+                    )
+
+    def take(self, now_ns: int) -> Any | None:
+        """Rows of ``rollups`` for the seconds that are over; None if there are none."""
+        over = [c for c in self._cells if (c.second + 1) * _SECOND <= now_ns - _LATE_NS]
+        if not over:
+            return None
+        rows = [(cell, self._cells.pop(cell)) for cell in over]
+        return pa.table(
+            {
+                "timestamp_ns": [cell.second * _SECOND for cell, _ in rows],
+                "cgroup_id": [cell.cgroup_id for cell, _ in rows],
+                "family": [cell.family for cell, _ in rows],
+                "op": [cell.op for cell, _ in rows],
+                "name": [cell.name for cell, _ in rows],
+                "count": [sums.events for _, sums in rows],
+                "sum_ns": [sums.sum_ns for _, sums in rows],
+                "max_ns": [sums.max_ns for _, sums in rows],
+                "bytes": [sums.bytes for _, sums in rows],
+            },
+            schema=arrow_schema(ROLLUPS),
+        )
+
+
+def _columns(family: str) -> list[str]:
+    names = [_NAMES[family]] if family in _NAMES else []
+    return ["cgroup_id", "op", "weight", *names]
+
+
+class _Groups(NamedTuple):
+    """Rows that are summed up together."""
+
+    codes: npt.NDArray[Any]
+    counts: npt.NDArray[np.int64]
+
+
+def _grouped(family: str, batch: Batch, rows: Any) -> _Groups:
+    """Rows of one sort; where its handle was given another name meanwhile, of one name."""
+    groups = _Groups(batch.codes, batch.counts)
+    if family not in _NAMES:
+        return groups
+    names = rows.column(_NAMES[family]).combine_chunks().dictionary_encode()
+    places = names.indices.fill_null(len(names.dictionary)).to_numpy()
+    of_sort = np.zeros(batch.sorts, places.dtype)
+    of_sort[batch.codes] = places
+    if (of_sort[batch.codes] == places).all():
+        return groups
+    pairs = batch.codes * np.int64(len(names.dictionary) + 1) + places
+    _, codes, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+    return _Groups(codes, counts)
+
+
+def _summed(batch: Batch, groups: _Groups, within: Any | None) -> list[npt.NDArray[Any]]:
+    """Events, nanoseconds, the most of them, and bytes, by group."""
+    size = len(groups.counts)
+    codes = groups.codes if within is None else groups.codes[within]
+    counts = groups.counts if within is None else np.bincount(codes, minlength=size)
+    sums: list[npt.NDArray[Any]] = [counts]
+    most = np.zeros(size, np.uint64)
+    for name in ("duration_ns", "bytes"):
+        values = batch.varying(name)
+        if values is None:
+            sums.append(np.zeros(size))
+            continue
+        values = values if within is None else values[within]
+        sums.append(np.bincount(codes, _float(values), size))
+        if name == "duration_ns":
+            np.maximum.at(most, codes, values)
+    events, sum_ns, moved = sums
+    return [events, sum_ns, most, moved]

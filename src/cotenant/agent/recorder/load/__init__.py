@@ -1,0 +1,1 @@
+"""What recording may cost, and the page that tells programs."""

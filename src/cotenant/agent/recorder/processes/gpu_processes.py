@@ -1,0 +1,218 @@
+"""What is known of the processes that use GPUs: kernels, graphs, devices, memory, open calls."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from cotenant.agent.channel import Message, slices
+from cotenant.agent.process import Nameless, Process
+from cotenant.agent.recorder.ingest.batch import Batch
+from cotenant.agent.recorder.ingest.clock import WallClock
+from cotenant.agent.recorder.ingest.columns import Columns, Maker
+from cotenant.agent.recorder.ingest.columns.gpu import Gpu
+from cotenant.agent.recorder.ingest.columns.graph import Graph
+from cotenant.agent.recorder.ingest.columns.kernel import Kernel
+from cotenant.agent.recorder.processes.communicators import Communicators
+from cotenant.agent.recorder.processes.devices import Devices
+from cotenant.agent.recorder.processes.graphs import Graphs
+from cotenant.agent.recorder.processes.kernel_names import KernelNames
+from cotenant.agent.recorder.processes.layer_choice import Layers
+from cotenant.agent.recorder.samplers.gpu_memory import Memory
+from cotenant.agent.recorder.samplers.in_flight import InFlight
+from cotenant.agent.recorder.samplers.timings import Timings
+from cotenant.identity.ledger import Ledger
+from cotenant.schema.dimensions import GRAPH_KERNELS
+from cotenant.store.segment import rows_of
+
+FactHandler = Callable[[Any, bytes], None]
+
+_WAIT_S: Final = 2.0  # How long rows wait for a name that somebody has to look for.
+_AT_ONCE: Final = 4096
+_POINTERS_MAX: Final = 65536
+
+
+class HelperEnd(Protocol):
+    """The helper, as far as questions go."""
+
+    def ask(self, message: Message) -> None:
+        """Send a question."""
+
+    def hear_for(self, kind: str, number: int, seconds: float) -> bool:
+        """Listen until the answer with this number came; false if it did not in time."""
+
+
+class Writer(Protocol):
+    """Where rows go."""
+
+    def append(self, table: str, rows: Any) -> None:
+        """Add rows to a table."""
+
+
+class GpuProcesses:
+    """Feeds on facts and on the helper's answers; makes columns, and tables of its own."""
+
+    def __init__(
+        self,
+        seed: str,
+        ledger: Ledger,
+        communicators: Communicators,
+        helper: HelperEnd,
+        layers: str,
+    ) -> None:
+        self._ledger = ledger
+        self._communicators = communicators
+        self._helper = helper
+        self.names = KernelNames()
+        self.graphs = Graphs(self.names, seed)
+        self.devices = Devices()
+        self.layers = Layers(layers)
+        self._timings = Timings(ledger)
+        self._kernel = Kernel(self.names, self.graphs)
+        self._gpu = Gpu(self.devices)
+        self._pointers: dict[tuple[Process, int, str], list[Any]] = {}
+        self._seen_pointers: dict[tuple[Process, int, str], None] = {}
+        self._questions = 0
+        self._silent = 0
+        self._memory: Memory | None = None
+        self._in_flight: InFlight | None = None
+
+    def attach(self, maps: dict[str, int]) -> None:
+        """The kernel's maps are here; what processes held before is unknown."""
+        since = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        if "holdings" in maps:
+            self._memory = Memory(maps, self._ledger, self.devices, since)
+        if "calls_under_way" in maps:
+            self._in_flight = InFlight(maps["calls_under_way"], self._ledger, self._communicators)
+
+    def makers(self) -> dict[str, Maker]:
+        """Columns that depend on what is known here."""
+        return {
+            "kernel": self._kernel,
+            "gpu": self._gpu,
+            "graph": Graph(self.graphs),
+        }
+
+    def handlers(self) -> dict[str, FactHandler]:
+        """What to do with each kind of fact."""
+        return {
+            "FORGET": self._forget,
+            "GRAPH": lambda fact, _: self.graphs.take(fact, Process.of(fact)),
+            "CONTEXT": lambda fact, _: self.devices.context(fact, Process.of(fact)),
+            "DEVICE": lambda fact, text: self.devices.device(fact, Process.of(fact), text),
+            "MEMORY": self._cuda_starts,
+            "POINTER": self._pointer,
+            "ELAPSED": self._timings.elapsed,
+        }
+
+    def gone(self, process: Process) -> None:
+        """A process ended."""
+        self.names.gone(process)
+        self.graphs.gone(process)
+        self.devices.gone(process)
+        if self._memory is not None:
+            self._memory.gone(process)
+
+    def look_up(self, batches: Iterable[tuple[Columns, Batch]]) -> None:
+        """Have names looked for that rows of these batches lack; the rows wait, not for long."""
+        nameless: list[Nameless] = []
+        for columns, batch in batches:
+            if columns.family == "cuda":
+                self.layers.see(batch, self.names)
+                self._gpu.see(batch)
+                nameless += self._kernel.nameless(batch)
+        pointers, self._pointers = list(self._pointers.values()), {}
+        for part in slices(pointers):
+            self._helper.ask({"type": "pointers", "pointers": part})
+        if self.layers.take_decision():
+            self._helper.ask({"type": "layers", "runtime": self.layers.runtime})
+        devices = self.devices.take_questions()
+        if not nameless and not devices:
+            return
+        self._questions += 1
+        for part in slices(devices):
+            self._helper.ask(_question(devices=part))
+        # The rest is asked for when it is launched again.
+        kernels = [[*n.process, n.handle, n.stub] for n in nameless[:_AT_ONCE]]
+        for part in slices(kernels):
+            self._helper.ask(_question(kernels=part))
+        self._helper.ask(_question(self._questions))
+        # A tenant whose files never answer must not slow everybody down again and again.
+        wait = _WAIT_S / (1 + self._silent)
+        heard = self._helper.hear_for("inspected", self._questions, wait)
+        self._silent = 0 if heard else min(self._silent + 1, 50)
+
+    def hear(self, messages: Iterable[Message]) -> None:
+        """The helper's answers."""
+        for message in messages:
+            if message["type"] == "devices":
+                self.devices.found(message)
+            elif message["type"] == "inspected":
+                self._inspected(message)
+            elif message["type"] == "memory_unsure" and self._memory is not None:
+                self._memory.unseen(Process(*process) for process in message["processes"])
+
+    def _inspected(self, message: Message) -> None:
+        for pid, start_ns, handle, stub, name, known in message["kernels"]:
+            nameless = Nameless(Process(pid, start_ns), handle, stub)
+            if not known:
+                self.names.call_unknown(nameless, name)
+            elif not self.names.learn(nameless.process, stub or handle, name, 0):
+                # Nobody needs to look for it again.
+                self.names.call_unknown(nameless, self.names.unknown(*nameless))
+        for pid, start_ns, handle, text in message["texts"]:
+            if text:
+                self.names.learn(Process(pid, start_ns), handle, text, 0)
+
+    def look(self) -> None:
+        """See what processes hold; what is known of them is to be taken after this."""
+        if self._memory is not None:
+            self._memory.look()
+
+    def write(self, writer: Writer, now_ns: int, clock: WallClock) -> None:
+        """Each second: tables of what processes hold and do."""
+        if self._memory is not None:
+            writer.append("gpu_memory", self._memory.rows(now_ns))
+        if self._in_flight is not None:
+            writer.append("in_flight", self._in_flight.read(now_ns, clock.offset_ns))
+        for ids, mode in self.devices.sharing().items():
+            self._ledger.shared(self._tenant(*ids), mode)
+        rows = self.graphs.take_rows()
+        for row in rows:
+            row["cgroup_id"] = self._tenant(*row.pop("cgroup"))
+            row["timestamp_ns"] += clock.offset_ns
+        if rows:
+            writer.append("graph_kernels", rows_of(GRAPH_KERNELS, rows))
+        timings = self._timings.take(clock)
+        if timings is not None:
+            writer.append("gpu_timings", timings)
+
+    def _tenant(self, cgroup_id: int, cgroup_v1_id: int) -> int:
+        ids = np.array([cgroup_id], np.uint64), np.array([cgroup_v1_id], np.uint64)
+        return int(self._ledger.translate(*ids)[0])
+
+    def _forget(self, fact: Any, _: bytes) -> None:
+        self.names.forget(Process.of(fact), int(fact["handle"]), int(fact["timestamp_ns"]))
+
+    def _cuda_starts(self, fact: Any, _: bytes) -> None:
+        if self._memory is not None:
+            self._memory.started(Process.of(fact))
+
+    def _pointer(self, fact: Any, text: bytes) -> None:
+        """A function was handed out by address; each process's each once."""
+        process, address = Process.of(fact), int(fact["handle"])
+        name = text.decode("utf-8", "replace")
+        key = (process, address, name)
+        if not address or key in self._seen_pointers:
+            return
+        self._seen_pointers[key] = None
+        while len(self._seen_pointers) > _POINTERS_MAX:
+            self._seen_pointers.pop(next(iter(self._seen_pointers)))
+        version, flags = int(fact["other"]) & 0xFFFFFFFF, int(fact["rank"])
+        self._pointers[key] = [*process, address, name[:256], version, flags]
+
+
+def _question(number: int = 0, **about: list[Any]) -> Message:
+    """For the helper; nobody waits for the answer to number 0."""
+    return {"type": "inspect", "number": number, "devices": [], "kernels": [], **about}

@@ -1,0 +1,223 @@
+"""What each process calls its kernels, learned from the calls that look them up.
+
+A handle is a number in one process. It may be an alias of another, and after an unload it may
+come again for another kernel; so a handle has eras, each from the time its name was learned.
+
+Tenants choose the names and how many there are: what all of them take is bounded, and so is what
+one process takes. Ended processes make room first; then names are refused, and counted.
+"""
+
+import bisect
+from dataclasses import dataclass, field
+from typing import Final
+
+from cotenant.agent.process import Departed, Nameless, Process
+from cotenant.agent.recorder.processes.demangle import Demangler
+from cotenant.agent.recorder.processes.texts import Texts
+
+_BYTES_MAX: Final = 384 << 20
+_PROCESS_BYTES_MAX: Final = 64 << 20
+_ENTRY_BYTES: Final = 256  # What an era or an alias takes besides its text, about.
+_UNKNOWN_MAX: Final = 262_144
+_ERAS_MAX: Final = 4096  # Of one handle.
+
+Era = tuple[int, str]
+
+
+@dataclass(slots=True)
+class _Known:
+    """One process's handles."""
+
+    eras: dict[int, list[Era]] = field(default_factory=dict)
+    aliases: dict[int, int] = field(default_factory=dict)
+    modules: dict[int, set[int]] = field(default_factory=dict)
+    module_of: dict[int, int] = field(default_factory=dict)  # Handles that mean something now.
+    bytes: int = 0
+
+    def put(self, handle: int, module: int) -> None:
+        """The handle came from this module, 0 if nobody knows, and from no other any more."""
+        self.take_out(handle)
+        self.module_of[handle] = module
+        self.modules.setdefault(module, set()).add(handle)
+
+    def take_out(self, handle: int) -> None:
+        """The handle means nothing any more."""
+        module = self.module_of.pop(handle, None)
+        if module is not None:
+            self.modules[module].discard(handle)
+            if not self.modules[module]:
+                del self.modules[module]
+
+
+class KernelNames:
+    """Every followed process's kernels."""
+
+    def __init__(self, demangler: Demangler | None = None, most_bytes: int = _BYTES_MAX) -> None:
+        self._demangler = demangler or Demangler()
+        self._most_bytes = most_bytes
+        self._processes: dict[Process, _Known] = {}
+        self._texts = Texts()
+        self._entries = 0
+        self._departed = Departed()
+        self._unknown: dict[Process, dict[Nameless, str]] = {}
+        self._unknowns = 0
+        self.refused = 0  # Names that there was no room for.
+
+    @property
+    def bytes(self) -> int:
+        """What is taken by all names of all processes, about."""
+        return self._entries * _ENTRY_BYTES + self._texts.bytes
+
+    def learn(
+        self, process: Process, handle: int, name: str, when_ns: int, module: int = 0
+    ) -> bool:
+        """This handle, found in this module, is called so from now on; false if refused."""
+        self._add_era(process, handle, when_ns, name)
+        known = self._processes.get(process)
+        if known and module and handle in known.module_of:
+            known.put(handle, module)
+        return known is not None and handle in known.eras
+
+    def _add_era(self, process: Process, handle: int, when_ns: int, text: str) -> None:
+        known = self._processes.setdefault(process, _Known())
+        self._drop_alias(known, handle)
+        eras = known.eras.get(handle, [])
+        if not text:
+            known.take_out(handle)
+        if eras and eras[-1][1] == text:
+            return
+        if len(eras) >= _ERAS_MAX:
+            self._release(known, eras.pop(0)[1])
+        if not self._make_room(process, text):
+            self.refused += 1
+            # No name at all is better than the one of another kernel.
+            self._drop_handle(known, handle)
+            return
+        bisect.insort(eras, (when_ns, self._texts.use(text)))
+        known.eras[handle] = eras
+        if text and handle not in known.module_of:
+            known.put(handle, 0)
+        known.bytes += _ENTRY_BYTES + len(text)
+        self._entries += 1
+
+    def _make_room(self, process: Process, text: str) -> bool:
+        """Whether there is room for one more; processes that ended give theirs."""
+        if self._processes[process].bytes + _ENTRY_BYTES + len(text) > _PROCESS_BYTES_MAX:
+            return False
+        while self.bytes + _ENTRY_BYTES + self._texts.cost(text) > self._most_bytes:
+            oldest = self._departed.oldest()
+            if oldest is None:
+                return False
+            self._drop(oldest)
+            if oldest == process:
+                return False
+        return True
+
+    def _release(self, known: _Known, text: str) -> None:
+        self._texts.release(text)
+        known.bytes -= _ENTRY_BYTES + len(text)
+        self._entries -= 1
+
+    def _drop_handle(self, known: _Known, handle: int) -> None:
+        known.take_out(handle)
+        for _, text in known.eras.pop(handle, ()):
+            self._release(known, text)
+
+    def _drop_alias(self, known: _Known, handle: int) -> None:
+        if known.aliases.pop(handle, None) is not None:
+            known.bytes -= _ENTRY_BYTES
+            self._entries -= 1
+
+    def alias(self, process: Process, handle: int, other: int, when_ns: int) -> None:
+        """This handle is another one for the same kernel."""
+        known = self._processes.setdefault(process, _Known())
+        if handle == other:
+            return
+        eras = known.eras.get(other)
+        if eras and eras[-1][1]:
+            self._add_era(process, handle, when_ns, eras[-1][1])
+            return
+        self._drop_alias(known, handle)
+        if not self._make_room(process, ""):
+            self.refused += 1
+            return
+        known.aliases[handle] = other
+        known.bytes += _ENTRY_BYTES
+        self._entries += 1
+
+    def forget(self, process: Process, module: int, when_ns: int) -> None:
+        """The module was unloaded: its handles mean nothing until they are named again."""
+        known = self._processes.get(process)
+        for handle in list(known.modules.get(module, ())) if known and module else ():
+            self._add_era(process, handle, when_ns, "")
+
+    def eras(self, process: Process, handle: int, stub: int) -> list[Era]:
+        """What the process called the kernel, as it did, and since when.
+
+        The caller's handle where ours has none.
+        """
+        known = self._processes.get(process)
+        if known is None:
+            return []
+        for candidate in (handle, stub):
+            if not candidate:
+                continue
+            for _ in range(8):
+                eras = known.eras.get(candidate)
+                if eras and (eras[-1][1] or candidate not in known.aliases):
+                    return eras
+                if candidate not in known.aliases:
+                    break
+                candidate = known.aliases[candidate]
+        return []
+
+    def name(self, process: Process, handle: int, stub: int) -> str:
+        """What the kernel is called now; never nothing."""
+        eras = self.eras(process, handle, stub)
+        if eras and eras[-1][1]:
+            return self.readable(process, eras[-1][1])
+        return self.unknown(process, handle, stub)
+
+    def readable(self, process: Process, name: str) -> str:
+        """The form of a name that rows show."""
+        return self._demangler.readable(name, process)
+
+    def unknown(self, process: Process, handle: int, stub: int) -> str:
+        """A name for a kernel whose name was never seen: the same each time it is launched."""
+        found = self._unknown.get(process, {}).get(Nameless(process, handle, stub))
+        return found or f"unknown@?+{stub or handle:#x}"
+
+    def asked(self, nameless: Nameless) -> bool:
+        """Whether somebody has looked for this kernel's name already."""
+        return nameless in self._unknown.get(nameless.process, {})
+
+    def call_unknown(self, nameless: Nameless, name: str) -> None:
+        """Nobody knows its name; this is what it is to be called."""
+        if self._unknowns < _UNKNOWN_MAX and not self.asked(nameless):
+            self._unknown.setdefault(nameless.process, {})[nameless] = name
+            self._unknowns += 1
+
+    def exec(self, process: Process, when_ns: int) -> None:
+        """The process runs another program: from now on its handles mean nothing known."""
+        known = self._processes.get(process)
+        if known is None:
+            return
+        for handle in list(known.aliases):
+            self._drop_alias(known, handle)
+        for handle in list(known.module_of):
+            self._add_era(process, handle, when_ns, "")
+
+    def gone(self, process: Process) -> None:
+        """The process ended; its last rows may still be on their way."""
+        self._demangler.gone(process)
+        if oldest := self._departed.add(process):
+            self._drop(oldest)
+
+    def _drop(self, process: Process) -> None:
+        known = self._processes.pop(process, None)
+        if known is not None:
+            for handle in list(known.eras):
+                self._drop_handle(known, handle)
+            for handle in list(known.aliases):
+                self._drop_alias(known, handle)
+        self._unknowns -= len(self._unknown.pop(process, {}))

@@ -1,0 +1,83 @@
+"""``--layers auto``: the runtime's functions are probed until the driver's are seen to suffice.
+
+Enough launches of the runtime, each with exactly one of the driver inside it whose handle has a
+name of its own: then a second probe on every launch tells nothing new, and is taken off.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from cotenant.agent.process import Process
+from cotenant.agent.recorder.ingest.batch import Batch
+from cotenant.agent.recorder.processes.kernel_names import KernelNames
+from cotenant.probes.function import Library
+from cotenant.probes.tables import BY_ID
+from cotenant.schema.events import ENUMS
+
+ENOUGH: Final = 1000
+_LAUNCH: Final = next(n for n, text in ENUMS["cuda_op"].items() if text == "launch")
+_KEY: Final = ("pid", "process_start_ns", "handle", "op", "api", "function")
+_PROCESSES_MAX: Final = 64
+
+
+class Layers:
+    """Counts launches seen at each layer, and decides."""
+
+    def __init__(self, asked: str) -> None:
+        self._auto = asked == "auto"
+        self.runtime = asked != "driver"
+        self._told = self.runtime
+        self._gave_up = False
+        self.matched = 0
+        self.unmatched = 0
+        # Launches by process: seen through the runtime, matched, and of the driver alone. Of those
+        # that launched last: containers come and go.
+        self.by_process: dict[Process, list[int]] = {}
+
+    def see(self, batch: Batch, names: KernelNames) -> None:
+        """Rows that came: who was launched through what."""
+        for entry, count in zip(*batch.tally(*_KEY), strict=True):
+            if int(entry["op"]) == _LAUNCH:
+                self._launches(entry, count, names)
+
+    def _launches(self, entry: np.void, count: int, names: KernelNames) -> None:
+        process = Process.of(entry)
+        api, inner = BY_ID.get(int(entry["api"])), BY_ID.get(int(entry["function"]))
+        if api is None or inner is None:
+            return
+        seen = self.by_process.pop(process, [0, 0, 0])
+        self.by_process[process] = seen
+        if len(self.by_process) > _PROCESSES_MAX:
+            del self.by_process[next(iter(self.by_process))]
+        named = bool(names.eras(process, int(entry["handle"]), 0))
+        if api.library is Library.CUDART:
+            seen[0] += count
+            matched = inner.library is Library.CUDA
+            seen[1] += count if matched else 0
+            self._judge(count, good=matched and named)
+        else:
+            seen[2] += count
+            if not named and not self.runtime and self._auto:
+                # A kernel without a name, and the layer that might have it is off.
+                self._gave_up = self.runtime = True
+
+    def _judge(self, count: int, *, good: bool) -> None:
+        if good:
+            self.matched += count
+        else:
+            self.unmatched += count
+        if self._auto and not self._gave_up and self.matched >= ENOUGH and not self.unmatched:
+            self.runtime = False
+
+    def take_decision(self) -> bool:
+        """Whether the helper must be told something new."""
+        news = self._told != self.runtime
+        self._told = self.runtime
+        return news
+
+    def describe(self) -> str:
+        """For ``sessions``: what was asked for, and what it came to."""
+        if not self._auto:
+            return "both" if self.runtime else "driver"
+        return "auto: both" if self.runtime else f"auto: driver after {self.matched} launches"

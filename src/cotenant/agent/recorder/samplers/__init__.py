@@ -1,0 +1,1 @@
+"""Tables that are written once a second."""

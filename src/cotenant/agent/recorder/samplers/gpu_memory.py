@@ -1,0 +1,124 @@
+"""GPU memory that tenants hold, over time, from what the kernel side counts."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from cotenant.agent.process import Process
+from cotenant.agent.recorder.processes.devices import Devices
+from cotenant.identity.ledger import Ledger
+from cotenant.probes import syscalls
+from cotenant.schema.dimensions import GPU_MEMORY
+from cotenant.schema.layouts import ALLOCATION, ALLOCATION_KEY, HOLDING, HOLDING_KEY
+from cotenant.store.segment import rows_of
+
+Holder = tuple[int, str | None]  # The tenant's stored id, and its GPU.
+_AGAIN_NS: Final = 600 * 1_000_000_000  # Rows go by age, also those of what does not change.
+
+
+class Memory:
+    """Reads holdings each second and writes down which tenant's have changed."""
+
+    def __init__(
+        self, maps: dict[str, int], ledger: Ledger, devices: Devices, since_boot_ns: int
+    ) -> None:
+        self._holdings = maps["holdings"]
+        self._allocations = maps["allocations"]
+        self._ledger = ledger
+        self._devices = devices
+        self._since_ns = since_boot_ns
+        self._whole: set[Process] = set()
+        self._unseen: set[Process] = set()
+        self._gone: set[Process] = set()
+        self._before: dict[Holder, tuple[int | None, int]] = {}
+        self._all_told_ns = 0
+        self._seen: tuple[Any, Any] = (np.empty(0, HOLDING_KEY), np.empty(0, HOLDING))
+
+    def started(self, process: Process) -> None:
+        """CUDA starts in this process: nothing it holds is missed."""
+        self._whole.add(process)
+
+    def unseen(self, processes: Iterable[Process]) -> None:
+        """Not all that these allocate is seen."""
+        self._unseen.update(processes)
+
+    def gone(self, process: Process) -> None:
+        """The process ended, and with it all that it held."""
+        self._gone.add(process)
+        self._whole.discard(process)
+        self._unseen.discard(process)
+
+    def look(self) -> None:
+        """See what is held now. Whoever holds memory has told of its context before: with the
+        facts that are taken after this look, each holding's GPU is known.
+        """
+        raw_keys, raw_values = syscalls.map_items(
+            self._holdings, HOLDING_KEY.itemsize, HOLDING.itemsize
+        )
+        self._seen = np.frombuffer(raw_keys, HOLDING_KEY), np.frombuffer(raw_values, HOLDING)
+
+    def rows(self, now_ns: int) -> Any:
+        """Rows of ``gpu_memory``: each tenant and GPU whose bytes changed between two looks, and
+        now and then all.
+        """
+        held = self._sum(*self._seen)
+        self._bury()
+        again = abs(now_ns - self._all_told_ns) >= _AGAIN_NS
+        if again:
+            self._all_told_ns = now_ns
+        rows = []
+        for holder in {**held, **self._before}:
+            now = held.get(holder, (0, 0))
+            if self._before.get(holder) == now and not again:
+                continue
+            rows.append(
+                {
+                    "timestamp_ns": now_ns,
+                    "cgroup_id": holder[0],
+                    "gpu": holder[1],
+                    "bytes": now[0],
+                    "allocations": now[1],
+                }
+            )
+        self._before = held
+        return rows_of(GPU_MEMORY, rows)
+
+    def _sum(self, keys: Any, values: Any) -> dict[Holder, tuple[int | None, int]]:
+        ids = self._ledger.translate(
+            np.ascontiguousarray(values["cgroup_id"]), np.ascontiguousarray(values["cgroup_v1_id"])
+        )
+        total: dict[Holder, int] = defaultdict(int)
+        live: dict[Holder, int] = defaultdict(int)
+        unsure: set[Holder] = set()
+        for key, value, tenant in zip(keys, values, ids, strict=True):
+            process = Process.of(key)
+            if process in self._gone:
+                continue
+            holder = (int(tenant), self._devices.gpu(process, int(key["context"])))
+            total[holder] += max(0, int(value["bytes"]))
+            live[holder] += max(0, int(value["allocations"]))
+            before = process.start_ns < self._since_ns and process not in self._whole
+            if before or value["missed"] or process in self._unseen:
+                unsure.add(holder)
+        return {h: (None if h in unsure else total[h], live[h]) for h in total}
+
+    def _bury(self) -> None:
+        """Forget what ended processes held, also what they came to hold after the last look."""
+        if not self._gone:
+            return
+        dead = {(p.pid, p.start_ns) for p in self._gone}
+        raw_keys, _ = syscalls.map_items(self._holdings, HOLDING_KEY.itemsize, HOLDING.itemsize)
+        for key in np.frombuffer(raw_keys, HOLDING_KEY):
+            if (int(key["pid"]), int(key["process_start_ns"])) in dead:
+                syscalls.map_delete(self._holdings, key.tobytes())
+        raw_keys, raw_values = syscalls.map_items(
+            self._allocations, ALLOCATION_KEY.itemsize, ALLOCATION.itemsize
+        )
+        entries = np.frombuffer(raw_keys, ALLOCATION_KEY)
+        starts = np.frombuffer(raw_values, ALLOCATION)["process_start_ns"]
+        for entry, start in zip(entries, starts, strict=True):
+            if (int(entry["pid"]), int(start)) in dead:
+                syscalls.map_delete(self._allocations, entry.tobytes())
+        self._gone.clear()

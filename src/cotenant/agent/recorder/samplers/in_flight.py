@@ -1,0 +1,55 @@
+"""Calls that have not returned yet, looked at each second."""
+
+from typing import Any
+
+import numpy as np
+
+from cotenant.agent.process import Process
+from cotenant.agent.recorder.processes.communicators import Communicators
+from cotenant.identity.ledger import Ledger
+from cotenant.printable import printable
+from cotenant.probes import syscalls
+from cotenant.probes.tables import BY_ID
+from cotenant.schema.dimensions import IN_FLIGHT
+from cotenant.schema.layouts import FLIGHT
+from cotenant.store.segment import rows_of
+
+
+class InFlight:
+    """Asks the kernel for every thread's outermost call."""
+
+    def __init__(self, link: int, ledger: Ledger, communicators: Communicators) -> None:
+        self._link = link
+        self._ledger = ledger
+        self._communicators = communicators
+
+    def read(self, now_ns: int, offset_ns: int) -> Any:
+        """Rows of ``in_flight`` as of now."""
+        found = np.frombuffer(syscalls.read_iterator(self._link), FLIGHT)
+        ids = self._ledger.translate(
+            np.ascontiguousarray(found["cgroup_id"]), np.ascontiguousarray(found["cgroup_v1_id"])
+        )
+        rows = [self._row(call, int(cgroup)) for call, cgroup in zip(found, ids, strict=True)]
+        for row in rows:
+            row["timestamp_ns"] = now_ns
+            row["began_ns"] += offset_ns
+        return rows_of(IN_FLIGHT, [r for r in rows if r["function"]])
+
+    def _row(self, call: np.void, cgroup: int) -> dict[str, Any]:
+        function = BY_ID.get(int(call["function"]))
+        process = Process.of(call)
+        communicator = int(call["communicator"])
+        text = bytes(call["comm"]).split(b"\0", 1)[0].decode("utf-8", "replace")
+        return {
+            "pid": int(call["pid"]),
+            "tid": int(call["tid"]),
+            "cgroup_id": cgroup,
+            "comm": printable(text),
+            "family": str(function.family) if function else None,
+            "function": function.symbol if function else None,
+            "began_ns": int(call["began_ns"]),
+            "comm_hash": (
+                self._communicators.find(process, communicator).hash if communicator else None
+            ),
+            "stream": int(call["stream"].astype(np.int64)) if call["known"] else None,
+        }

@@ -1,0 +1,123 @@
+"""CPU quotas, each second: the kernel has no tracepoint for a cgroup that ran out of its quota.
+
+``cpu.stat`` counts for how long threads stood still; what was added since the last look becomes a
+row of ``host_events``. Only cgroups that have a quota are looked at each time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from cotenant.agent.recorder.samplers.cgroup_limits import cpu_limit
+from cotenant.identity.ids import V2
+from cotenant.identity.ledger import Ledger
+from cotenant.identity.walk import Mount, mounts, walk
+from cotenant.schema.events import HOST_EVENTS
+from cotenant.store.segment import rows_of
+
+_SEARCH_EVERY: Final = 5  # Seconds between looks for new quotas.
+
+
+@dataclass(slots=True)
+class _Quota:
+    """A cgroup with a quota, and how long it had stood still when last looked at."""
+
+    directory: Path
+    cgroup_id: int
+    stopped_ns: int
+
+
+class Throttle:
+    """Follows every cgroup that has a CPU quota."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        hierarchies: list[Mount] | None = None,
+        exclude: Sequence[str] = (),
+    ) -> None:
+        self._ledger = ledger
+        self._exclude = exclude
+        self._mount = _controlled(mounts() if hierarchies is None else hierarchies)
+        self._quotas: dict[int, _Quota] = {}
+        self._looks = 0
+        # How long cgroups that were there before the recording had stood still by then.
+        self._before: dict[int, int] = {}
+
+    def sample(self, now_ns: int) -> Any | None:
+        """Rows for those who stood still since the last look; None if nobody did."""
+        if self._mount is None:
+            return None
+        if self._looks % _SEARCH_EVERY == 0:
+            self._search(self._mount)
+        self._looks += 1
+        rows = []
+        for kernel_id, quota in list(self._quotas.items()):
+            stopped_ns = _stopped_ns(quota.directory)
+            if stopped_ns is None:
+                del self._quotas[kernel_id]
+                continue
+            added_ns, quota.stopped_ns = stopped_ns - quota.stopped_ns, stopped_ns
+            if added_ns > 0 and not self._left_alone(kernel_id):
+                rows.append(_row(now_ns, quota.cgroup_id, added_ns))
+        return rows_of(HOST_EVENTS, rows) if rows else None
+
+    def _left_alone(self, kernel_id: int) -> bool:
+        return self._mount is not None and self._ledger.excludes(
+            self._mount.hierarchy, kernel_id, self._exclude
+        )
+
+    def _search(self, mount: Mount) -> None:
+        for found in walk(mount):
+            if found.kernel_id in self._quotas or found.path == "/":
+                continue
+            directory = Path(found.directory)
+            if self._looks == 0:
+                self._before[found.kernel_id] = _stopped_ns(directory) or 0
+            if not cpu_limit(directory):
+                continue
+            ids = np.array([found.kernel_id], np.uint64)
+            cgroup_id = int(self._ledger.translate_in(mount.hierarchy, ids)[0])
+            # A cgroup that was not there at the start has all its waiting inside the recording.
+            before = self._before.get(found.kernel_id, 0)
+            self._quotas[found.kernel_id] = _Quota(directory, cgroup_id, before)
+
+
+def _controlled(hierarchies: list[Mount]) -> Mount | None:
+    """The hierarchy that has the cpu controller: a version 1 one that took it, else version 2."""
+    for mount in hierarchies:
+        if "cpu" in mount.controllers:
+            return mount
+    return next((mount for mount in hierarchies if mount.hierarchy == V2), None)
+
+
+def _stopped_ns(directory: Path) -> int | None:
+    """How long its threads stood still so far; None if it is gone."""
+    try:
+        words = dict(line.split() for line in (directory / "cpu.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return None
+    if "throttled_usec" in words:
+        return int(words["throttled_usec"]) * 1000
+    return int(words.get("throttled_time", 0))
+
+
+def _row(now_ns: int, cgroup_id: int, duration_ns: int) -> dict[str, Any]:
+    return {
+        "timestamp_ns": now_ns,
+        "pid": 0,
+        "tid": 0,
+        "cgroup_id": cgroup_id,
+        "comm": "",
+        "op": "throttled",
+        "duration_ns": duration_ns,
+        "cpu": 0,
+        "peer_pid": None,
+        "peer_cgroup_id": None,
+        "state": None,
+        "attribution": "task",
+        "weight": 1,
+    }

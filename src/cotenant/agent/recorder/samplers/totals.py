@@ -1,0 +1,203 @@
+"""Exact totals out of the kernel, each second: what changed since the last look."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cotenant.agent.recorder.ingest.columns.owner import OWNER, owners
+from cotenant.agent.recorder.samplers.losses import Fate, Losses, Tally
+from cotenant.identity.ids import NOBODY, UNTOLD
+from cotenant.identity.ledger import Ledger
+from cotenant.probes import syscalls
+from cotenant.probes.kernel import counted
+from cotenant.schema.events import ENUMS
+from cotenant.schema.layouts import TOTAL, TOTAL_KEY
+
+_SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured")
+_KERNEL_FUNCTIONS: Final = 0x8000  # As KERNEL_FUNCTION in bpf/total.h.
+_IDLE_READINGS: Final = 30  # After so many without a change, and with its cgroup, a total goes.
+
+Values = npt.NDArray[np.int64]
+
+_SPARE: Final = b"spare"
+
+
+def _possible_cpus() -> int:
+    with open("/sys/devices/system/cpu/possible") as file:
+        return int(file.read().strip().split("-")[-1].split(",")[-1]) + 1
+
+
+class Totals:
+    """Reads the kernel's totals and tells what changed."""
+
+    def __init__(self, maps: Mapping[str, int], ledger: Ledger) -> None:
+        self._totals_fd = maps["totals"]
+        self._spare_fd = maps["spare_totals"]
+        self._counters_fd = maps["counters"]
+        self._ledger = ledger
+        self._cpus = _possible_cpus()
+        self._places: dict[bytes, int] = {}
+        self._sums: dict[str, Values] = {name: np.zeros(0, np.int64) for name in _SUMMED}
+        self._histogram = np.zeros((0, TOTAL["histogram"].shape[0]), np.uint32)
+        self._idle: dict[bytes, int] = {}
+        self.losses = Losses()
+        # Per tenant and function, in the last window: calls, and those counted at entry only.
+        self.calls: dict[tuple[Tally, int], tuple[int, int]] = {}
+        # How many tenants had GPU calls, and how many each kind of kernel event, in that window.
+        self.calling = self.raising = 0
+        self.unmeasured: Counter[str] = Counter()  # Calls counted at entry only, by function.
+
+    def counters(self) -> dict[str, int]:
+        """What the programs could not do, by name; only what happened."""
+        found = {}
+        for number, name in ENUMS["counter"].items():
+            if name == "END":
+                continue
+            raw = syscalls.map_lookup(
+                self._counters_fd, number.to_bytes(4, "little"), 8 * self._cpus
+            )
+            total = int(np.frombuffer(raw or b"", np.uint64).sum())
+            if total:
+                found[name.lower()] = total
+        return found
+
+    def read(self, now_ns: int, window: int) -> Any:
+        """Rows of ``totals`` for the time since the last reading: the window that is over."""
+        entries, cpus, names = self._kept()
+        before = np.array([self._places.get(name, -1) for name in names], np.int64)
+        sums = {name: cpus[name].sum(axis=1).astype(np.int64) for name in _SUMMED}
+        # Buckets wrap around, and so does what was added to them.
+        histogram = cpus["histogram"].sum(axis=1, dtype=np.uint32)
+        known = before >= 0
+        delta = {name: _since(sums[name], self._sums[name], before, known) for name in _SUMMED}
+        buckets = _since(histogram, self._histogram, before, known)
+        self._places = {name: at for at, name in enumerate(names)}
+        self._sums, self._histogram = sums, histogram
+        changed = np.flatnonzero((delta["count"] != 0) | (delta["rows"] != 0))
+        self._tell(entries[changed], {name: delta[name][changed] for name in _SUMMED})
+        self._forget(names, changed, entries)
+        longest = _longest(cpus, window)
+        return self._table(now_ns, entries, changed, delta, buckets, longest)
+
+    def _kept(self) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void], list[bytes]]:
+        """What the kernel keeps: keys, values per CPU, and a name for each entry.
+
+        A spare total is an entry of its own, on one CPU: its key may be in both maps.
+        """
+        width = TOTAL_KEY.itemsize
+        keys, values = syscalls.map_items(self._totals_fd, width, TOTAL.itemsize * self._cpus)
+        spare_keys, spare_values = syscalls.map_items(self._spare_fd, width, TOTAL.itemsize)
+        cpus = np.frombuffer(values, TOTAL).reshape(-1, self._cpus)
+        spare = np.zeros((len(spare_keys) // width, self._cpus), TOTAL)
+        spare[:, 0] = np.frombuffer(spare_values, TOTAL)
+        names = [keys[at : at + width] for at in range(0, len(keys), width)]
+        names += [spare_keys[at : at + width] + _SPARE for at in range(0, len(spare_keys), width)]
+        return np.frombuffer(keys + spare_keys, TOTAL_KEY), np.concatenate([cpus, spare]), names
+
+    def _tell(self, entries: npt.NDArray[np.void], delta: dict[str, Values]) -> None:
+        """What became of the events behind these totals."""
+        self.calls = {}
+        self._count_purses(entries[delta["rows"] > 0])
+        owner = list(zip(*(entries[name].tolist() for name in OWNER), strict=True))
+        for at, function in enumerate(entries["function"].tolist()):
+            about = counted(function)
+            if about is None:
+                continue
+            count, unmeasured = int(delta["count"][at]), int(delta["unmeasured"][at])
+            rows, shed, lost = (int(delta[name][at]) for name in ("rows", "shed", "lost"))
+            tally = Tally(about[0], *owner[at])
+            # A call over budget that was to become no row of its own is not shed.
+            self.losses.count(tally, Fate(rows, shed, lost, min(shed, unmeasured)))
+            self.calls[tally, function] = (count, unmeasured)
+            if unmeasured:
+                self.unmeasured[about[1]] += unmeasured
+
+    def _count_purses(self, entries: npt.NDArray[np.void]) -> None:
+        """How many purses of bpf/share.bpf.h were in use."""
+        raised = entries["function"] >= _KERNEL_FUNCTIONS
+        called, kinds = entries[~raised], entries["function"][raised] >> 8
+        self.calling = len(np.unique(called[list(OWNER)]))
+        owners_of = [entries[raised][kinds == kind][list(OWNER)] for kind in np.unique(kinds)]
+        self.raising = sum(len(np.unique(each)) for each in owners_of)
+
+    def _table(
+        self,
+        now_ns: int,
+        entries: npt.NDArray[np.void],
+        changed: Values,
+        delta: dict[str, Values],
+        buckets: Values,
+        longest: Values,
+    ) -> Any:
+        about = {f: counted(f) for f in set(entries["function"].tolist())}
+        functions = entries["function"][changed].tolist()
+        told = np.array([about[f] is not None for f in functions], bool)
+        rows = changed[(delta["count"][changed] > 0) & told]
+        names = [about[f] for f in entries["function"][rows].tolist()]
+        unmeasured = delta["unmeasured"][rows]
+        per_row = self._histogram.shape[1]
+        return pa.table(
+            {
+                "timestamp_ns": np.full(len(rows), now_ns, np.int64),
+                "cgroup_id": owners(self._ledger, entries[rows]),
+                "family": pa.array([n[0] for n in names if n], pa.string()),
+                "function": pa.array([n[1] for n in names if n], pa.string()),
+                "count": delta["count"][rows],
+                "sum_ns": delta["sum_ns"][rows],
+                "max_ns": longest[rows],
+                "histogram": pa.ListArray.from_arrays(
+                    np.arange(len(rows) + 1, dtype=np.int32) * per_row,
+                    buckets[rows].ravel().astype(np.int64),
+                ),
+                "bytes": delta["bytes"][rows],
+                "unmeasured": pa.array(unmeasured, mask=unmeasured == 0),
+            }
+        )
+
+    def _forget(self, names: list[bytes], changed: Values, entries: npt.NDArray[np.void]) -> None:
+        """Let the kernel forget tenants that are gone: nobody adds to their totals any more."""
+        busy = set(changed.tolist())
+        idle = {
+            name: self._idle.get(name, 0) + 1 for at, name in enumerate(names) if at not in busy
+        }
+        for name in [name for name, readings in idle.items() if readings >= _IDLE_READINGS]:
+            entry = entries[self._places[name]]
+            if self.gone(Tally("", *(int(entry[field]) for field in OWNER))):
+                fd = self._spare_fd if name.endswith(_SPARE) else self._totals_fd
+                syscalls.map_delete(fd, name[: TOTAL_KEY.itemsize])
+                # Should it come back, it counts from nothing.
+                del idle[name], self._places[name]
+            else:
+                idle[name] = 0
+        self._idle = idle
+
+    def gone(self, tally: Tally) -> bool:
+        """Whether the tenant's cgroup was removed."""
+        if tally.cgroup_id in (NOBODY, UNTOLD):
+            return False
+        asked = [(tally.hierarchy, tally.cgroup_id)]
+        if self._ledger.v1_hierarchy is not None and tally.cgroup_v1_id:
+            asked.append((self._ledger.v1_hierarchy, tally.cgroup_v1_id))
+        rows = [self._ledger.row(*each) for each in asked]
+        return any(row is None or row["removed_ns"] is not None for row in rows)
+
+
+def _since(
+    now: npt.NDArray[Any], then: npt.NDArray[Any], before: Values, known: npt.NDArray[np.bool_]
+) -> npt.NDArray[Any]:
+    """What was added; all of it where there was nothing before."""
+    delta = now.copy()
+    delta[known] -= then[before[known]]
+    return delta
+
+
+def _longest(cpus: npt.NDArray[np.void], window: int) -> Values:
+    """The longest call of a window over all CPUs, some of which are in the next already."""
+    before = np.where(cpus["previous_window"] == window, cpus["previous_ns"], 0)
+    current = np.where(cpus["window"] == window, cpus["max_ns"], before)
+    longest: Values = current.max(axis=1, initial=0).astype(np.int64)
+    return longest

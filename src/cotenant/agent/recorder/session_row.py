@@ -1,0 +1,158 @@
+"""What a recording says about itself: one row of ``sessions``, rewritten as it learns."""
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cotenant.agent.channel import Message
+from cotenant.agent.recorder.processes.layer_choice import Layers
+from cotenant.probes.kernel import counted
+from cotenant.schema.dimensions import SESSIONS
+from cotenant.store.segment import rows_of
+
+_EVENTS_NOTED: Final = 64
+
+_REFUSED_KEPT: Final = 100
+
+_LIBRARIES_MAX: Final = 256
+
+
+class SessionRow:
+    """The row of this recording."""
+
+    def __init__(self, *, node: str, boot_id: str, hierarchy: str, layers: str) -> None:
+        self._row: dict[str, Any] = {
+            "session_id": uuid.uuid4().hex,
+            "node": node,
+            "boot_id": boot_id,
+            "kernel": os.uname().release,
+            "ended_ns": None,
+            "layers": layers,
+            "hierarchy": hierarchy,
+            "attach_gap_ns": None,
+            "coverage": None,
+        }
+        self._libraries: dict[str, Message] = {}
+        self._notes: dict[str, Any] = {}
+        self.changed = False
+
+    @property
+    def libraries(self) -> int:
+        """How many files are probed."""
+        return sum(1 for library in self._libraries.values() if library["attached"])
+
+    @property
+    def stepped(self) -> bool:
+        """Whether any function is single-stepped."""
+        return any(library.get("stepped") for library in self._libraries.values())
+
+    def started(self, *, now_ns: int, offset_ns: int, method: str) -> None:
+        """Every probe is attached."""
+        self._row |= {
+            "started_ns": now_ns,
+            "wall_offset_ns": offset_ns,
+            "attach_method": method,
+        }
+        self.changed = True
+
+    def hear(self, messages: list[Message]) -> None:
+        """What the helper found."""
+        for message in messages:
+            if message["type"] == "hooks":
+                self.note(hooks_refused=message["refused"])
+            if message["type"] == "missed" and message["programs"]:
+                self.note(programs_missed=message["programs"])
+            if message["type"] == "passed_over":
+                self.note(passed_over=message["counts"])
+            if message["type"] == "trouble":
+                self.trouble(**{message["of"]: message["text"]})
+            if message["type"] == "pointer":
+                self._hear_pointer(message)
+            if message["type"] == "library":
+                about = {k: v for k, v in message.items() if k != "type"}
+                # The newest stay: containers come and go with files of their own.
+                key = f"{message.get('build_id')} {message['path']}"
+                before = self._libraries.pop(key, {})
+                self._libraries[key] = {**about, "gap_ns": _longer(before, about)}
+                while len(self._libraries) > _LIBRARIES_MAX:
+                    del self._libraries[next(iter(self._libraries))]
+                if message.get("gap_ns") is not None:
+                    longest = {"gap_ns": self._row["attach_gap_ns"]}
+                    self._row["attach_gap_ns"] = _longer(longest, message)
+                self.changed = True
+
+    def _hear_pointer(self, message: Message) -> None:
+        """A function handed out by address was probed, or refused for a reason."""
+        told = self._notes.setdefault("pointers", {"attached": 0, "refused": []})
+        if message["refused"] is None:
+            told["attached"] += 1
+        elif len(told["refused"]) < _REFUSED_KEPT:
+            told["refused"].append({k: message[k] for k in ("pid", "name", "refused")})
+        self.changed = True
+
+    def layers(self, layers: Layers, *, processes: bool) -> None:
+        """Which layers are probed, and what the last processes showed at each."""
+        told = {"layers": layers.describe()}
+        if processes:
+            told["coverage"] = json.dumps(
+                [
+                    {"pid": p.pid, "runtime": seen[0], "matched": seen[1], "driver_alone": seen[2]}
+                    for p, seen in layers.by_process.items()
+                ]
+            )
+        if told != {key: self._row[key] for key in told}:
+            self._row |= told
+            self.changed = True
+
+    def note(self, **notes: Any) -> None:
+        """Something else worth knowing."""
+        for key, value in notes.items():
+            if self._notes.get(key) != value:
+                self._notes[key] = value
+                self.changed = True
+
+    def trouble(self, **troubles: Any) -> None:
+        """What does not work right now; what works again stays as a note of its time."""
+        for key, value in troubles.items():
+            if value:
+                self.note(**{f"trouble_{key}": value})
+
+    def clock_set(self, now_ns: int, by_ns: int) -> None:
+        """The wall clock was set: times before and after do not compare."""
+        steps = [*self._notes.get("clock_steps", ()), {"at_ns": now_ns, "by_ns": by_ns}]
+        self.note(clock_steps=steps[-_EVENTS_NOTED:])
+
+    def rested(self, function: int, now_ns: int, *, resting: bool) -> None:
+        """A function's probes cost too much and were removed, or are back."""
+        name = (counted(function) or ("", str(function)))[1]
+        news = {"function": name, "at_ns": now_ns, "probed": not resting}
+        self.note(budget_detached=[*self._notes.get("budget_detached", ()), news][-_EVENTS_NOTED:])
+
+    def over_budget(self, calls: Mapping[str, int]) -> None:
+        """Calls of these functions were counted at entry only, so far."""
+        if calls:
+            self.note(budget_counted_only=dict(calls))
+
+    def ended(self, now_ns: int) -> None:
+        """The recording stopped as it should."""
+        self._row["ended_ns"] = now_ns
+        self.changed = True
+
+    def table(self, offset_ns: int) -> Any:
+        """The row as it stands."""
+        self.changed = False
+        self._row["wall_offset_ns"] = offset_ns
+        row = {
+            **self._row,
+            "libraries": json.dumps(list(self._libraries.values())),
+            "notes": json.dumps(self._notes),
+        }
+        return rows_of(SESSIONS, [row])
+
+
+def _longer(one: Message, other: Message) -> int | None:
+    """The longer gap of two files of one name and build: each container may bring its own."""
+    gaps = [gap for gap in (one.get("gap_ns"), other.get("gap_ns")) if gap is not None]
+    return max(gaps, default=None)

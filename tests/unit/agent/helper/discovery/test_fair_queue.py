@@ -1,0 +1,112 @@
+"""Nobody waits for another tenant's backlog, and nobody's backlog grows without bound."""
+
+import io
+import queue
+
+import pytest
+
+from cotenant.agent.helper.discovery.fair_queue import (
+    ENDED,
+    MOUNTS,
+    OURS,
+    PassedOver,
+    Turns,
+    tenant_of,
+)
+
+CONTAINER = "a" * 64
+
+
+def taken(turns: Turns[int], number: int) -> list[tuple[str, int]]:
+    return [turns.get(0) for _ in range(number)]
+
+
+def test_each_tenant_has_one_item_in_turn() -> None:
+    turns: Turns[int] = Turns()
+    for number in range(1009):
+        assert turns.put("storm", number)
+    assert turns.put("one", 1)
+    assert turns.put("two", 2)
+    found = taken(turns, 5)
+    assert found == [("storm", 0), ("one", 1), ("two", 2), ("storm", 1), ("storm", 2)]
+    assert len(turns) == 1009 - 3
+
+
+def test_what_the_host_mounts_waits_for_one_tenant_at_most() -> None:
+    turns: Turns[int] = Turns()
+    for number in range(5):
+        assert turns.put(f"t{number}", number)
+    for number in range(3):
+        assert turns.put(MOUNTS, number)
+    found = [tenant for tenant, _ in taken(turns, 8)]
+    assert found == [MOUNTS, "t0", MOUNTS, "t1", MOUNTS, "t2", "t3", "t4"]
+
+
+def test_what_is_urgent_goes_first_but_not_for_ever() -> None:
+    turns: Turns[int] = Turns()
+    assert turns.put("calm", 7, urgent=False)
+    for number in range(23):
+        assert turns.put("storm", number)
+    found = [tenant for tenant, _ in taken(turns, 24)]
+    assert found == ["storm"] * 8 + ["calm"] + ["storm"] * 15
+
+
+def test_who_has_enough_waiting_gets_no_more_in_and_all_others_do() -> None:
+    turns: Turns[int] = Turns(each_max=3, all_max=5)
+    assert [turns.put("storm", number) for number in range(5)] == [True, True, True, False, False]
+    assert [turns.put("one", number) for number in range(3)] == [True, True, False]
+    # However full it is, everybody has one, and so has our own work.
+    assert turns.put("two", 2)
+    assert all(turns.put(OURS, number) for number in range(11))
+    assert len(turns) == 3 + 2 + 1 + 11
+
+
+def test_an_empty_queue_says_so_in_time() -> None:
+    with pytest.raises(queue.Empty):
+        Turns().get(0.001)
+
+
+def tenant(monkeypatch: pytest.MonkeyPatch, *lines: str) -> str:
+    raw = "".join(f"{line}\n" for line in lines).encode()
+    monkeypatch.setattr("builtins.open", lambda *_, **__: io.BytesIO(raw))
+    return tenant_of(5)
+
+
+def test_a_tenant_is_the_outermost_cgroup_that_the_host_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    user = "/user.slice/user-1000.slice"
+    mine = f"0::{user}/user@1000.service/user.slice/libpod-{CONTAINER}.scope/container"
+    assert tenant(monkeypatch, mine) == user
+    nested = f"0::/docker/{CONTAINER}/docker/{'b' * 64}"
+    assert tenant(monkeypatch, nested) == f"/docker/{CONTAINER}"
+    assert tenant(monkeypatch, "0::/system.slice/a.service/b/c") == "/system.slice/a.service"
+    assert tenant(monkeypatch, "0::/") == "/"
+
+
+def test_on_two_hierarchies_the_one_that_names_somebody_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = [f"4:memory:/docker/{CONTAINER}", "1:name=systemd:/init.scope", "0::/"]
+    assert tenant(monkeypatch, *lines) == f"/docker/{CONTAINER}"
+    assert tenant(monkeypatch, lines[0], "0::/mine") == "/mine"
+    assert tenant(monkeypatch, "4:memory:/", "1:name=systemd:/init.scope", "0::/") == "/init.scope"
+
+
+def test_a_process_that_is_gone_belongs_to_those_that_ended() -> None:
+    assert tenant_of(1 << 30) == ENDED
+
+
+def test_what_is_passed_over_is_told_once_and_by_name_for_a_few() -> None:
+    passed_over = PassedOver()
+    assert passed_over.take_news() is None
+    assert passed_over.take_news(last=True) is None
+    passed_over.add("mappings", "storm", 1009)
+    for number in range(101):
+        passed_over.add("looks", f"t{number}")
+    told = passed_over.take_news()
+    assert told is not None
+    assert told["counts"]["mappings"] == {"storm": 1009}
+    assert len(told["counts"]["looks"]) == 64 + 1
+    assert told["counts"]["looks"]["others"] == 101 - 64
+    assert passed_over.take_news() is None

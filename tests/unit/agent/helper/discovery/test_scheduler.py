@@ -1,0 +1,170 @@
+"""What one event does to the search must not end it for all others."""
+
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from cotenant.agent.channel import Closed
+from cotenant.agent.helper.discovery import scheduler as module
+from cotenant.agent.helper.discovery.fair_queue import PassedOver
+from cotenant.agent.helper.discovery.mmap_events import Mapped
+from cotenant.agent.helper.discovery.scheduler import Discovery
+from cotenant.probes.inodes import Inode
+from cotenant.schema.layouts import MAPPING
+
+WAIT_S = 20
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
+    told: list[dict[str, Any]] = []
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+    discovery = Discovery(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery.start()
+    discovery.do(lambda: fail(OverflowError("int too large")))
+    discovery.do(lambda: fail(FileNotFoundError("gone")))
+    discovery.do(lambda: done.put(7))
+    assert done.get(timeout=WAIT_S) == 7
+    discovery.stop()
+    text = "OverflowError: int too large"
+    assert told == [{"type": "trouble", "of": "discovery", "text": text}]
+
+
+def test_the_search_ends_when_the_recorder_is_gone() -> None:
+    told: list[dict[str, Any]] = []
+    discovery = Discovery(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery.start()
+    discovery.do(lambda: fail(Closed("the other process is gone")))
+    discovery._thread.join(timeout=WAIT_S)
+    assert not discovery._thread.is_alive()
+    assert told == []
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def following(told: list[dict[str, Any]]) -> Discovery:
+    discovery = Discovery(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery.start()
+    return discovery
+
+
+def test_a_tenant_with_much_to_look_at_lets_others_in_between() -> None:
+    done: queue.SimpleQueue[str] = queue.SimpleQueue()
+    go_on = threading.Event()
+
+    def long() -> Iterator[None]:
+        for number in itertools.count():
+            done.put(f"step {number}")
+            if go_on.is_set():
+                return
+            time.sleep(0.01)
+            yield
+
+    discovery = following([])
+    discovery.do(long, "storm")
+    assert done.get(timeout=WAIT_S) == "step 0"
+    discovery.do(lambda: go_on.set(), "calm")
+    assert go_on.wait(WAIT_S)
+    discovery.stop()
+
+
+def test_a_thread_that_waits_for_ever_is_left_behind_with_its_tenant(monkeypatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
+    told: list[dict[str, Any]] = []
+    waits, answer = threading.Event(), threading.Event()
+    done: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def hang() -> None:
+        waits.set()
+        answer.wait(WAIT_S)
+        done.put("late")
+
+    discovery = following(told)
+    discovery.do(hang, "hangs")
+    assert waits.wait(WAIT_S)
+    discovery.tend()
+    discovery.do(lambda: done.put("more of it"), "hangs")
+    discovery.do(lambda: done.put("another"), "calm")
+    assert done.get(timeout=WAIT_S) == "another"
+    text = "a file of hangs does not answer"
+    assert told == [{"type": "trouble", "of": "discovery", "text": text}]
+    answer.set()
+    assert done.get(timeout=WAIT_S) == "late"
+    wait_until(lambda: not discovery._left_behind())
+    discovery.do(lambda: done.put("again"), "hangs")
+    assert done.get(timeout=WAIT_S) == "again"
+    discovery.stop()
+    assert discovery._passed_over.take_news() == {
+        "type": "passed_over",
+        "counts": {"waiting": {"hangs": 1}},
+    }
+
+
+def test_looks_follow_the_last_step_of_a_process_only(monkeypatch) -> None:
+    looks: list[int] = []
+    discovery = Discovery(None, -1, fail, PassedOver())  # type: ignore[arg-type]
+    monkeypatch.setattr(discovery._roots, "process", lambda pid, _: looks.append(pid) or iter(()))
+    for _ in range(3):
+        discovery.entered(7)
+    discovery.start()
+    wait_until(lambda: len(looks) >= 10)
+    discovery.stop()
+    assert looks == [7] * 10
+
+
+class Unused:
+    """Libraries of which one is probed, and let go by the next sweep."""
+
+    inode = Inode(1, 41, 0)
+
+    def __init__(self) -> None:
+        self.considered: list[int] = []
+
+        self.unsure = SimpleNamespace(knows=lambda _: False)
+
+    def probed(self, inode: Inode) -> object | None:
+        return None
+
+    def changed(self, *_: object, **__: object) -> bool:
+        return False
+
+    def sweep(self, mapped: set[Inode], *, linger_ns: int) -> set[Inode]:
+        return {self.inode} - mapped
+
+
+def test_a_library_that_is_mapped_while_the_sweep_lets_it_go_is_probed_again(
+    monkeypatch: Any,
+) -> None:
+    libraries = Unused()
+    discovery = Discovery(libraries, -1, fail, PassedOver())  # type: ignore[arg-type]
+    event = Mapped(7, 4096, 8192, 0, "/app/libcudart.so.12", writable=False, key=b"known" * 8)
+    discovery._seen.add(event.key)  # It is probed: nothing is to be done for who maps it.
+    now = np.zeros(1, MAPPING)
+    now["pid"], now["start"], now["end"], now["device"], now["inode"] = 7, 4096, 8192, 1, 41
+
+    def look(_: int) -> Iterator[Any]:
+        # The first look is past this process when it maps the file.
+        there = now[:0] if event.key in discovery._seen else now
+        discovery.mapped([event])
+        yield there
+
+    monkeypatch.setattr(module, "all_code_mappings", look)
+    monkeypatch.setattr(
+        discovery, "_consider_mapping", lambda _, place, *__: libraries.considered.append(place.pid)
+    )
+    discovery._sweep()
+    assert libraries.considered == [7]

@@ -1,0 +1,235 @@
+"""Which GPU a process has open, by what the driver lists below /proc."""
+
+import json
+import os
+import queue
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cotenant.agent.channel import Closed
+from cotenant.agent.helper import inspector
+from cotenant.agent.helper.discovery.fair_queue import PassedOver
+from cotenant.agent.helper.discovery.mounts import library_path
+from cotenant.agent.helper.inspector import Driver, Inspector, look_at_files
+from cotenant.agent.process import Process
+from cotenant.agent.recorder.processes.devices import Devices
+from cotenant.schema.layouts import UNREAD
+
+FIRST = "GPU-11111111-2222-3333-4444-555555555555"
+SECOND = "GPU-66666666-7777-8888-9999-000000000000"
+PROCESS = Process(101, 7)
+
+
+def driver(place: Path, gpus: dict[str, str], minors: str = "") -> Driver:
+    """A driver's tree, as it is below /proc."""
+    for bus, information in gpus.items():
+        directory = place / "nvidia/gpus" / bus
+        directory.mkdir(parents=True)
+        (directory / "information").write_text(information)
+    (place / "nvidia-caps").mkdir(parents=True)
+    (place / "nvidia-caps/mig-minors").write_text(minors)
+    return Driver(place)
+
+
+def information(uuid: str, minor: int) -> str:
+    return (
+        "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 62\n"
+        f"GPU UUID: \t {uuid}\nVideo BIOS: \t 96.00.89.00.01\nBus Type: \t PCIe\n"
+        f"Device Minor: \t {minor}\nGPU Excluded:\t No\n"
+    )
+
+
+def told(files: list[str], instances: list[str]) -> str | None:
+    """The GPU of a process that never asked for a UUID, with these files open."""
+    devices = Devices()
+    fact = {"cgroup_id": 5, "cgroup_v1_id": 0, "function": 151, "address": 0xC0, "other": 0}
+    devices.context(fact, PROCESS)
+    about = {"pid": PROCESS.pid, "start_ns": PROCESS.start_ns, "mps": False}
+    devices.found({**about, "files": files, "instances": instances})
+    return devices.gpu(PROCESS, 0xC0)
+
+
+def test_the_one_open_device_file_is_known_by_its_uuid(tmp_path: Path) -> None:
+    found = driver(
+        tmp_path,
+        {"0000:04:00.0": information(FIRST, 0), "0000:84:00.0": information(SECOND, 1)},
+    )
+    assert found.gpus([1]) == [SECOND]
+    assert found.gpus([0, 1]) == [FIRST, SECOND]
+    assert told(found.gpus([1]), []) == SECOND
+    assert told(found.gpus([0, 1]), []) is None
+
+
+def test_a_device_that_the_driver_does_not_list_keeps_its_file_name(tmp_path: Path) -> None:
+    found = driver(
+        tmp_path,
+        {
+            "0000:04:00.0": information(FIRST, 0),
+            "0000:05:00.0": "GPU UUID: \t GPU-????????-????-????-????-????????????\nnonsense",
+        },
+    )
+    assert found.gpus([3]) == ["/dev/nvidia3"]
+    assert told(found.gpus([3]), []) == "/dev/nvidia3"
+
+
+def test_without_a_driver_the_file_name_is_what_is_known(tmp_path: Path) -> None:
+    assert Driver(tmp_path / "none").gpus([0]) == ["/dev/nvidia0"]
+    assert Driver(tmp_path / "none").instances([21]) == ["MIG-cap21"]
+
+
+def test_capability_files_tell_the_innermost_instance(tmp_path: Path) -> None:
+    minors = "config 1\nmonitor 2\ngpu0/gi3/access 21\ngpu0/gi3/ci0/access 22\nnonsense\n"
+    found = driver(tmp_path, {"0000:04:00.0": information(FIRST, 0)}, minors)
+    assert found.instances([21, 22]) == ["MIG-gpu0/gi3/ci0"]
+    assert found.instances([21]) == ["MIG-gpu0/gi3"]
+    assert found.instances([1, 2]) == []
+    assert told(found.gpus([0]), found.instances([21, 22])) == "MIG-gpu0/gi3/ci0"
+    assert told(found.gpus([0]), found.instances([1, 2])) == FIRST
+
+
+def answers(question: dict[str, Any], symbols: Any) -> list[dict[str, Any]]:
+    """What the inspector says to a question, and to an empty one after it."""
+    told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    asked = Inspector(told.put, PassedOver())
+    asked._symbols = symbols
+    asked.start()
+    empty: dict[str, Any] = {"devices": [], "kernels": []}
+    asked.ask({"number": 5, **empty, **question})
+    asked.ask({"number": 7, **empty})
+    found = []
+    while not found or found[-1].get("number") != 7:
+        found.append(told.get(timeout=20))
+    return found
+
+
+class LongTexts:
+    """A tenant with a long string at every address."""
+
+    def next_question(self) -> None:
+        pass
+
+    def texts(self, process: Process, addresses: list[int]) -> list[str]:
+        return ["\N{REPLACEMENT CHARACTER}" * 20_000] * len(addresses)
+
+    def kernel(self, nameless: Any) -> tuple[str, bool]:
+        if nameless.handle == 13:
+            raise OverflowError("int too large")
+        return "k" * 20_000, True
+
+
+def test_long_answers_come_in_messages_that_each_can_be_sent() -> None:
+    kernels = [[101, 7, handle, 0] for handle in range(12)]
+    found = answers({"kernels": kernels}, LongTexts())
+    assert [kernel[2] for message in found for kernel in message["kernels"]] == list(range(12))
+    assert max(len(json.dumps(message)) for message in found) < 1 << 18
+    numbers = [message["number"] for message in found]
+    assert numbers == [0] * (len(found) - 2) + [5, 7]
+
+
+def test_a_question_that_fails_leaves_the_others_answered(monkeypatch) -> None:
+    def look(process: Process) -> dict[str, Any]:
+        if process.pid == 3:
+            raise ValueError("no number")
+        return {"pid": process.pid}
+
+    monkeypatch.setattr(inspector, "look_at_files", look)
+    kernels = [[101, 7, handle, 0] for handle in (11, 13, 17)]
+    found = answers({"devices": [[2, 1], [3, 1], [5, 1]], "kernels": kernels}, LongTexts())
+    troubles = [message["text"] for message in found if message["type"] == "trouble"]
+    assert troubles == ["ValueError: no number", "OverflowError: int too large"]
+    assert [message["pid"] for message in found if message["type"] == "devices"] == [2, 5]
+    inspected = [message for message in found if message["type"] == "inspected"]
+    assert [kernel[2] for message in inspected for kernel in message["kernels"]] == [11, 17]
+
+
+def test_the_inspector_ends_when_the_recorder_is_gone() -> None:
+    def tell(_: dict[str, Any]) -> None:
+        raise Closed("the other process is gone")
+
+    asked = Inspector(tell, PassedOver())
+    asked.start()
+    asked.ask({"number": 1, "devices": [], "kernels": []})
+    asked._thread.join(timeout=20)
+    assert not asked._thread.is_alive()
+
+
+def test_an_environment_is_read_no_further_than_a_mebibyte(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    class Endless:
+        def __enter__(self) -> "Endless":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def read(self, size: int = -1) -> bytes:
+            read.append(size)
+            return b"LD_LIBRARY_PATH=/opt/lib/:relative\0"
+
+    monkeypatch.setattr("builtins.open", lambda *_: Endless())
+    assert library_path(os.getpid()) == ("/opt/lib",)
+    assert read == [1 << 20]
+
+
+def test_the_files_of_another_process_with_the_same_number_tell_nothing(tmp_path: Path) -> None:
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    started_ns = ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
+    with (tmp_path / "nvidia-mps").open("w"):
+        itself = look_at_files(Process(os.getpid(), started_ns))
+        earlier = look_at_files(Process(os.getpid(), started_ns - 10**9))
+    assert (itself["mps"], earlier["mps"]) == (True, False)
+
+
+def unread(*handles: int) -> Any:
+    """Handles whose names are somewhere."""
+    found = np.zeros(len(handles), UNREAD)
+    found["handle"], found["address"] = handles, np.array(handles) + 0x1000
+    return found
+
+
+class Addresses(LongTexts):
+    """A tenant whose strings are called after where they lie."""
+
+    def texts(self, process: Process, addresses: list[int]) -> list[str]:
+        return [f"at_{address:x}" for address in addresses]
+
+
+def test_a_name_that_waits_for_its_turn_is_read_when_its_kernel_is_launched() -> None:
+    told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    asked = Inspector(told.put, PassedOver())
+    asked._symbols = Addresses()  # type: ignore[assignment]
+    process = Process(101, 7)
+    asked.ask({"number": 3, "devices": [], "kernels": [[*process, 0, 0x21], [*process, 0x22, 9]]})
+    asked.ask_texts("calm", process, unread(0x20, 0x21, 0x22))
+    asked.start()
+    assert told.get(timeout=20)["kernels"] == [
+        [*process, 0, 0x21, "at_1021", True],
+        [*process, 0x22, 9, "at_1022", True],
+    ]
+
+
+def test_texts_of_one_tenant_keep_nobody_waiting_and_are_bounded(monkeypatch) -> None:
+    monkeypatch.setattr(inspector, "_TEXTS_MAX", 1009)
+    monkeypatch.setattr(inspector, "_TEXTS_AT_ONCE", 512)
+    told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    passed_over = PassedOver()
+    asked = Inspector(told.put, passed_over)
+    asked._symbols = LongTexts()  # type: ignore[assignment]
+    for numbers in (range(700), range(700, 1013)):
+        asked.ask_texts("storm", Process(101, 7), unread(*numbers))
+    asked.ask_texts("calm", Process(103, 7), unread(5))
+    asked.start()
+    texts: list[tuple[int, int]] = []
+    while len(texts) < 1009 + 1:
+        message = told.get(timeout=20)
+        texts += [(text[0], text[2]) for text in message["texts"]]
+    # The calm one waited for one turn of the other.
+    assert texts.index((103, 5)) == 512
+    assert [handle for pid, handle in texts if pid == 101] == list(range(1009))
+    counts = {"names": {"storm": 4}}
+    assert passed_over.take_news() == {"type": "passed_over", "counts": counts}
+    assert (asked._waiting, asked._texts) == ({}, {})

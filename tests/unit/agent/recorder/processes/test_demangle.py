@@ -1,0 +1,119 @@
+"""Demangling in a child: right for real names, harmless for hostile ones."""
+
+import pytest
+
+from cotenant.agent.process import Process
+from cotenant.agent.recorder.processes import demangle as module
+from cotenant.agent.recorder.processes.demangle import Demangler
+
+ONE, TWO = Process(7, 1000), Process(8, 1000)
+
+
+def demangle(name: str) -> str:
+    return Demangler().readable(name, ONE)
+
+
+@pytest.fixture(autouse=True)
+def _no_child_left() -> object:
+    yield
+    module.stop()
+
+
+@pytest.mark.parametrize(
+    ("mangled", "readable"),
+    [
+        ("_Z5scaleIfEvPT_S0_", "void scale<float>(float*, float)"),
+        ("_Z5plainPf", "plain(float*)"),
+        ("plain_c_name", "plain_c_name"),
+        ("_Znonsense", "_Znonsense"),
+        ("", ""),
+        ("a\x1b[2J\n", "a\ufffd[2J\ufffd"),
+    ],
+)
+def test_names_become_readable_and_printable(mangled: str, readable: str) -> None:
+    assert demangle(mangled) == readable
+
+
+def test_hostile_names_stay_as_they_are_and_the_next_one_works() -> None:
+    # Each type holds two of the one before it.
+    places = [f"{one}{two}" for one in ("", "1") for two in "02468ACEGIKMOQSUWY"]
+    bomb = "_Z1f1aIiiE" + "".join(f"1aIS{place}_S{place}_E" for place in places)
+    assert demangle(bomb) == bomb
+    for name in ("_Z1f" + "P" * 4000 + "i", "_Z1fI" + "PI" * 1900, "_Z" + "N" * 4000):
+        assert demangle(name)
+    assert demangle("_Z5plainPf") == "plain(float*)"
+
+
+def test_a_name_of_kilobytes_is_readable_and_one_that_was_cut_says_so() -> None:
+    spaces = [f"name_space_{n}" for n in range(683)]
+    name = "_Z1kI" + "".join(f"N{len(s)}{s}4typeE" for s in spaces) + "EvPf"
+    assert 15000 < len(name) < 15871
+    assert demangle(name) == f"void k<{', '.join(f'{s}::type' for s in spaces)}>(float*)"
+    assert demangle(name + "v" * 1000).endswith("v\N{HORIZONTAL ELLIPSIS}")
+
+
+def test_a_child_that_dies_is_replaced() -> None:
+    assert demangle("_Z5firstv") == "first()"
+    process = module._child._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert demangle("_Z6secondv") == "second()"
+
+
+class Slow:
+    """A child that takes its time, by a clock of its own."""
+
+    def __init__(self, seconds: float, answer: str | None) -> None:
+        self.seconds, self.answer = seconds, answer
+        self.now = 0.0
+        self.asked: list[str] = []
+        self.demangler = Demangler(self.ask, lambda: self.now)
+
+    def ask(self, name: str) -> str | None:
+        self.asked.append(name)
+        self.now += self.seconds
+        return self.answer
+
+
+def test_all_names_together_get_a_fifth_of_the_time() -> None:
+    slow = Slow(0.75, "readable")
+    found = [slow.demangler.readable(f"_Z{n}", Process(n, 1)) for n in range(101)]
+    # Two seconds at once, and the last name may take longer than what is left.
+    assert found == ["readable"] * 4 + [f"_Z{n}" for n in range(4, 101)]
+    assert slow.now == 3.0
+    slow.now += 20
+    again = [slow.demangler.readable(f"_Z{n}", Process(n, 1)) for n in range(101)]
+    assert again == ["readable"] * 8 + [f"_Z{n}" for n in range(8, 101)]
+    assert slow.asked == [f"_Z{n}" for n in range(8)]
+
+
+@pytest.mark.parametrize("answer", [None, ""])
+def test_names_of_a_process_whose_names_fail_stay_mangled(answer: str | None) -> None:
+    slow = Slow(0.125, answer)
+    for n in range(101):
+        slow.now += 100
+        assert slow.demangler.readable(f"_Z{n}", ONE) == f"_Z{n}"
+    assert slow.asked == ["_Z0", "_Z1", "_Z2"]
+    slow.answer = "readable"
+    assert slow.demangler.readable("_Z50", ONE) == "_Z50"
+    assert slow.demangler.readable("_Z50", TWO) == "readable"
+
+
+def test_names_that_mean_nothing_are_no_failures() -> None:
+    slow = Slow(0.0, "")
+    assert [slow.demangler.readable(f"_Z{n}", ONE) for n in range(5)] == [
+        f"_Z{n}" for n in range(5)
+    ]
+    slow.answer = "readable"
+    assert slow.demangler.readable("_Z5", ONE) == "readable"
+
+
+def test_readable_forms_are_kept_up_to_some_bytes() -> None:
+    slow = Slow(0.0, "x" * 65536)
+    for n in range(1009):
+        assert slow.demangler.readable(f"_Z{n}", ONE) == "x" * 65536
+    assert slow.demangler._bytes <= 32 << 20
+    assert len(slow.demangler._found) == 511
+    slow.demangler.readable("_Z1008", ONE)
+    assert len(slow.asked) == 1009

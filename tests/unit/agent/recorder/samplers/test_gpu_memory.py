@@ -1,0 +1,117 @@
+"""GPU memory over time, with holdings as the kernel counts them."""
+
+import numpy as np
+import pytest
+
+from cotenant.agent.process import Process
+from cotenant.agent.recorder.processes.devices import Devices
+from cotenant.agent.recorder.samplers.gpu_memory import Memory
+from cotenant.probes import syscalls
+from cotenant.schema.layouts import HOLDING, HOLDING_KEY
+
+HOLDINGS = 1
+START_NS = 1000
+CONTEXT = 0xC0
+
+
+class OneTenantEach:
+    """A ledger whose ids are the kernel's."""
+
+    def translate(self, ids: np.ndarray, _: np.ndarray) -> np.ndarray:
+        return ids
+
+
+class NoDevices:
+    """GPUs that nobody knows."""
+
+    def gpu(self, *_: object) -> None:
+        return None
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """The kernel's map of holdings: bytes by process, each a tenant of its own."""
+    held: dict[int, int] = {}
+
+    def items(number: int, *_: int) -> tuple[bytes, bytes]:
+        if number != HOLDINGS:
+            return b"", b""
+        keys, values = np.zeros(len(held), HOLDING_KEY), np.zeros(len(held), HOLDING)
+        keys["pid"] = values["cgroup_id"] = list(held)
+        keys["process_start_ns"] = START_NS
+        keys["context"] = CONTEXT
+        values["bytes"] = list(held.values())
+        values["allocations"] = 1
+        return keys.tobytes(), values.tobytes()
+
+    def delete(number: int, key: bytes) -> None:
+        assert number == HOLDINGS
+        del held[int(np.frombuffer(key, HOLDING_KEY)[0]["pid"])]
+
+    monkeypatch.setattr(syscalls, "map_items", items)
+    monkeypatch.setattr(syscalls, "map_delete", delete)
+    return held
+
+
+def memory_on(devices: object) -> Memory:
+    return Memory({"holdings": HOLDINGS, "allocations": 2}, OneTenantEach(), devices, 0)
+
+
+def test_a_tenant_that_holds_nothing_any_more_is_told_once_and_forgotten(
+    held: dict[int, int],
+) -> None:
+    memory = memory_on(NoDevices())
+    told = []
+    for tenant in range(1, 12):
+        held.clear()
+        held[tenant] = 100 * tenant
+        for _ in range(2):
+            memory.look()
+            rows = memory.rows(0).to_pylist()
+            told += [(row["cgroup_id"], row["bytes"]) for row in rows]
+        assert list(memory._before) == [(tenant, None)]
+    assert sorted(told) == sorted(
+        [(n, 100 * n) for n in range(1, 12)] + [(n, 0) for n in range(1, 11)]
+    )
+
+
+def test_what_does_not_change_is_told_again_before_its_row_is_too_old(held: dict[int, int]) -> None:
+    memory = memory_on(NoDevices())
+    held[1] = 100
+    minute = 60 * 10**9
+    told = []
+    for n in range(31):
+        memory.look()
+        told += [row["timestamp_ns"] // minute for row in memory.rows(n * minute).to_pylist()]
+    assert told == [0, 10, 20, 30]
+
+
+def test_a_holding_is_on_the_gpu_that_becomes_known_after_the_look(held: dict[int, int]) -> None:
+    devices = Devices()
+    memory = memory_on(devices)
+    first, second = Process(3, START_NS), Process(5, START_NS)
+    held[3] = 300
+    memory.look()
+    held[5] = 500  # Its context is told of after the facts of this time are taken.
+    known = {"cgroup_id": 3, "cgroup_v1_id": 0, "function": 151, "address": CONTEXT, "other": 0}
+    for process in (first, second):
+        devices.device({"handle": 0}, process, bytes(range(16)))
+    devices.context(known, first)
+    gpu = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    told = [(r["cgroup_id"], r["gpu"], r["bytes"]) for r in memory.rows(0).to_pylist()]
+    assert told == [(3, gpu, 300)]
+    memory.look()
+    devices.context(known, second)
+    told = [(r["cgroup_id"], r["gpu"], r["bytes"]) for r in memory.rows(0).to_pylist()]
+    assert told == [(5, gpu, 500)]
+
+
+def test_what_a_process_came_to_hold_between_a_look_and_its_end_is_forgotten(
+    held: dict[int, int],
+) -> None:
+    memory = memory_on(NoDevices())
+    memory.look()
+    held.update({3: 300, 5: 500})
+    memory.gone(Process(3, START_NS))
+    assert memory.rows(0).num_rows == 0
+    assert held == {5: 500}
