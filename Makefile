@@ -52,7 +52,7 @@ lint: setup-tests ## style, types, the direction of imports, the shape of the tr
 	@.venv/bin/pylint src/cotenant
 
 .PHONY: gen
-gen: build ## write again what is generated from bpf/event.h, the questions and the commands
+gen: build ## write again what is generated from bpf/common/event.h, the questions and the commands
 	@.venv/bin/python tools/gen_schema.py src/cotenant/schema \
 		src/cotenant/_native/objects/*.bpf.o
 	@.venv/bin/python tools/gen_docs.py

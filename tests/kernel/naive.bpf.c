@@ -4,7 +4,7 @@
  * For comparison only; the product never does this. And what no program of ours can see: there
  * are kernels that run no tracing program while pid 1 is the current task, not even in interrupts.
  */
-#include "block.h"
+#include "kernel/block.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The trial of bpf/trial.bpf.c without what keeps it off a private stack. */
-#include "stack.bpf.h"
+/* The trial of bpf/common/trial.bpf.c without what keeps it off a private stack. */
+#include "common/stack.bpf.h"
 #define use_task_stack(ctx)
-#include "trial.bpf.c"
+#include "common/trial.bpf.c"

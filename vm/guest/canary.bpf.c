@@ -4,7 +4,7 @@
  * number, lets time pass, and looks whether it is still there: once as our programs are, once
  * without what keeps them on the stack of their task.
  */
-#include "stack.bpf.h"
+#include "common/stack.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

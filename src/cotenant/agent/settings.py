@@ -13,7 +13,7 @@ from cotenant.identity.walk import mounts
 from cotenant.probes.kernel import FAMILIES
 
 # Version 1 controllers that may name tenants, in the order in which they are asked; the numbers
-# are those of v1_cgroup_id() in bpf/probe.bpf.h.
+# are those of v1_cgroup_id() in bpf/common/probe.bpf.h.
 V1_CONTROLLERS: Final = {"memory": 0, "pids": 1, "cpu": 2, "freezer": 3, "devices": 4}
 
 SHARE: Final = 0.05

@@ -167,7 +167,7 @@ class Attacher:
 
 
 def _cookie(attachment: Attachment, placed: Placed) -> int:
-    """What programs are told: as attachment_of() and function_of() in bpf/thread.bpf.h read it."""
+    """What programs are told: as attachment_of() in bpf/common/thread.bpf.h reads it."""
     return attachment.number << 16 | placed.function.id
 
 

@@ -39,7 +39,7 @@ class Family(StrEnum):
 
 
 class Flag(IntFlag):
-    """As ``enum call_flags`` in bpf/call.h."""
+    """As ``enum call_flags`` in bpf/common/call.h."""
 
     OPERATION = 1
     ROW = 2

@@ -12,7 +12,7 @@ from cotenant.probes.function import Function
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.events import ENUMS, RECORDS
 
-_KERNEL: Final = 0x8000  # As KERNEL_FUNCTION() in bpf/total.h.
+_KERNEL: Final = 0x8000  # As KERNEL_FUNCTION() in bpf/common/total.h.
 
 
 class KernelFamily(StrEnum):

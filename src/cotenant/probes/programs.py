@@ -34,7 +34,7 @@ UNREAD_RING_BYTES: Final = 8 << 20
 Constants = Mapping[str, int]
 
 # What follows the family in the stem of the object with its programs. Of the two for sessions a
-# kernel takes the one with its own signature of a kfunc; see bpf/session.bpf.h.
+# kernel takes the one with its own signature of a kfunc; see bpf/common/session.bpf.h.
 SUFFIXES: Final = {
     Method.SESSION: ("_session", "_session_ctx"),
     Method.MULTI: ("",),

@@ -1,7 +1,7 @@
 """Whether uprobe programs run on the stack of their task, tried on a function of our own.
 
 Kernels from 6.13 give some programs a stack per CPU, which two preempted tasks would share. Ours
-ask for none (see bpf/stack.bpf.h); where that does not help, nothing may be attached.
+ask for none (see bpf/common/stack.bpf.h); where that does not help, nothing may be attached.
 """
 
 import struct

@@ -3,7 +3,7 @@
 A recorded call costs its thread ``cost_ns``, measured on this host when the programs are loaded.
 Within one second a thread is recorded in full until its calls have cost ``share`` of that second;
 then its calls are counted at entry, and their returns are not probed (``budget_calls`` in
-bpf/total.h). A function that costs too much even so, with everybody who calls it, loses its
+bpf/common/total.h). A function that costs too much even so, with everybody who calls it, loses its
 probes for a while; where anybody calls it at a moderate rate they stay, for his rows.
 """
 

@@ -18,7 +18,7 @@ from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY
 
 _SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured")
-_KERNEL_FUNCTIONS: Final = 0x8000  # As KERNEL_FUNCTION in bpf/total.h.
+_KERNEL_FUNCTIONS: Final = 0x8000  # As KERNEL_FUNCTION in bpf/common/total.h.
 _IDLE_READINGS: Final = 30  # After so many without a change, and with its cgroup, a total goes.
 
 Values = npt.NDArray[np.int64]
@@ -117,7 +117,7 @@ class Totals:
                 self.unmeasured[about[1]] += unmeasured
 
     def _count_purses(self, entries: npt.NDArray[np.void]) -> None:
-        """How many purses of bpf/share.bpf.h were in use."""
+        """How many purses of bpf/common/share.bpf.h were in use."""
         raised = entries["function"] >= _KERNEL_FUNCTIONS
         called, kinds = entries[~raised], entries["function"][raised] >> 8
         self.calling = len(np.unique(called[list(OWNER)]))

@@ -1,7 +1,7 @@
 """From wire to table: each column is made by the maker that its declaration names.
 
 A maker knows one sort of column (a time, a tenant, a kernel's name), never a kind of event; which
-event has which column is declared in bpf/event.h alone.
+event has which column is declared in bpf/common/event.h alone.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Calls that have not returned: those under way now, and those whose thread ended inside them.
+ *
+ *   calls_under_way   every thread's outermost call, when the agent looks
+ *   thread_exit       a row without a result, since none ever came
+ */
+#include "common/thread.bpf.h"
+#include "common/flight.h"
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+LAYOUT(flight);
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} BTF;
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} BTF;
+
+#define NCCL_BODY ((sizeof(struct nccl_event) - sizeof(struct event_head)) / 8)
+
+static __always_inline bool_t makes_rows(__u32 function)
+{
+	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
+
+	return spec && spec->flags & (CALL_ROW | CALL_OPERATION);
+}
+
+/* The outermost call whose return we will be told. */
+static __always_inline struct frame *outermost_of(struct stack *stack)
+{
+	for (int i = 0; i < FRAMES_MAX && i < stack->depth; i++)
+		if (!is_over(&stack->frames[i]))
+			return &stack->frames[i];
+	return NULL;
+}
+
+static __always_inline void tell(struct bpf_iter__task *ctx, struct task_struct *task,
+				 struct thread *thread, struct stack *stack, __u16 kind)
+{
+	struct frame *outermost = outermost_of(stack);
+	struct flight flight = {};
+
+	if (!outermost)
+		return;
+	flight.began_ns = outermost->began_ns;
+	flight.cgroup_id = cgroup_id_of(task);
+	flight.cgroup_v1_id = thread->v1_id;
+	flight.process_start_ns = thread->process_start_ns;
+	flight.pid = task->tgid;
+	flight.tid = task->pid;
+	flight.function = outermost->function;
+	flight.kind = kind;
+	for (int i = 0; i < sizeof(flight.comm); i++)
+		flight.comm[i] = task->comm[i];
+	if (kind == EVENT_CUDA) {
+		struct cuda_event *event = (void *)&outermost->own - sizeof(struct event_head);
+
+		flight.stream = event->stream;
+		flight.known = event->known >> CUDA_KNOWN_STREAM & 1;
+	} else {
+		struct nccl_event *event = (void *)&outermost->own - sizeof(struct event_head);
+
+		flight.stream = event->stream;
+		flight.known = event->known >> NCCL_KNOWN_STREAM & 1;
+		flight.communicator = event->communicator;
+	}
+	bpf_seq_write(ctx->meta->seq, &flight, sizeof(flight));
+}
+
+SEC("?iter/task")
+int calls_under_way(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread *thread;
+
+	if (!task)
+		return 0;
+	thread = bpf_task_storage_get(&threads, (void *)task, 0, 0);
+	if (!thread)
+		return 0;
+	tell(ctx, task, thread, &thread->cuda, EVENT_CUDA);
+	tell(ctx, task, thread, &thread->nccl, EVENT_NCCL);
+	return 0;
+}
+
+/* The arguments of the innermost call, the name and the time of the outermost. */
+static __always_inline struct body *last_words(struct stack *stack, struct frame *outermost)
+{
+	struct frame *innermost = frame_below(stack);
+
+	if (!innermost || !outermost || !makes_rows(outermost->function))
+		return NULL;
+	return outermost->waiting ? &outermost->row.body : &innermost->own;
+}
+
+/* Room for the row of a call that never returned, with its head; NULL where it is lost. */
+static __always_inline void *last_row(struct thread *thread, struct task_struct *task,
+				      __u16 function, __u64 began_ns, enum event_kind kind,
+				      __u32 size)
+{
+	struct total *total = total_of(thread->cgroup_id, thread->v1_id, function);
+	void *event;
+
+	count(COUNTER_DIED_INSIDE);
+	row_seen(total);
+	event = bpf_ringbuf_reserve(&events, size, 0);
+	if (event)
+		head_fill(event, thread, task, kind, size, began_ns);
+	else
+		row_lost(total);
+	return event;
+}
+
+/* An operation that is done waits in a call whose return nobody would have told. */
+static __always_inline void end_waiting(struct thread *thread, struct task_struct *task)
+{
+	struct frame *frame = &thread->cuda.frames[0];
+	struct cuda_event *event, *done;
+
+	if (!thread->cuda.depth || !frame->waiting || !is_over(frame))
+		return;
+	done = (void *)&frame->row.body - sizeof(struct event_head);
+	event = last_row(thread, task, done->function, frame->row.began_ns, EVENT_CUDA,
+			 sizeof(*event));
+	if (!event)
+		return;
+	*(struct body *)((void *)event + sizeof(struct event_head)) = frame->row.body;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void end_cuda(struct thread *thread, struct task_struct *task)
+{
+	struct frame *outermost = outermost_of(&thread->cuda);
+	struct body *body = last_words(&thread->cuda, outermost);
+	struct cuda_event *event;
+
+	if (!body)
+		return;
+	event = last_row(thread, task, outermost->function, outermost->began_ns, EVENT_CUDA,
+			 sizeof(*event));
+	if (!event)
+		return;
+	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
+	event->api = outermost->function;
+	event->known &= ~(1 << CUDA_KNOWN_RESULT | 1 << CUDA_KNOWN_DURATION);
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void end_nccl(struct thread *thread, struct task_struct *task)
+{
+	struct frame *outermost = outermost_of(&thread->nccl);
+	struct body *body = last_words(&thread->nccl, outermost);
+	struct nccl_event *event;
+
+	if (!body)
+		return;
+	event = last_row(thread, task, outermost->function, outermost->began_ns, EVENT_NCCL,
+			 sizeof(*event));
+	if (!event)
+		return;
+	for (int i = 0; i < NCCL_BODY; i++)
+		((__u64 *)((void *)event + sizeof(struct event_head)))[i] = body->words[i];
+	event->api = outermost->function;
+	event->known &= ~(1 << NCCL_KNOWN_RESULT | 1 << NCCL_KNOWN_DURATION);
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(thread_exit, struct task_struct *task)
+{
+	struct thread *thread = bpf_task_storage_get(&threads, (void *)task, 0, 0);
+
+	if (!thread)
+		return 0;
+	refresh_tenant(thread, task);
+	end_waiting(thread, task);
+	end_nccl(thread, task);
+	end_cuda(thread, task);
+	return 0;
+}

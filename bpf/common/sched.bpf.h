@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What is remembered of every thread on the host between two switches, and which threads and
+ * tenants use a GPU library: those are recorded in full.
+ */
+#ifndef COTENANT_SCHED_BPF_H
+#define COTENANT_SCHED_BPF_H
+
+#include "common/probe.bpf.h"
+
+struct sched_task {
+	/* Its tenant, as of this css_set and this count of migrations. */
+	__u64 cgroups;
+	__u64 migrations;
+	__u64 cgroup_id;
+	__u64 v1_id;
+	__u64 on_since;
+	/* Not in the totals yet: said every few switches, or once it is much. */
+	__u64 on_ns;
+	__u64 off_ns;
+	__u32 on_times;
+	__u32 off_times;
+	__u64 off_since;
+	__u64 runnable_since;
+	/* Who got the CPU when it left. */
+	__u64 taker_cgroup_id;
+	__u64 taker_v1_id;
+	__u32 taker_pid;
+	__u16 state;
+	__u8 gpu;
+	__u8 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct sched_task);
+} sched_tasks SEC(".maps");
+
+/* Version 2 cgroups with a thread that called a GPU library. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, __u8);
+} gpu_tenants SEC(".maps");
+
+static __always_inline void gpu_tenant_mark(__u64 cgroup_id)
+{
+	__u8 yes = 1;
+
+	if (!bpf_map_lookup_elem(&gpu_tenants, &cgroup_id))
+		bpf_map_update_elem(&gpu_tenants, &cgroup_id, &yes, BPF_ANY);
+}
+
+/* The current thread calls a GPU library: seldom run, once in the life of a thread. */
+static __always_inline void gpu_mark(struct task_struct *task)
+{
+	struct sched_task *sched;
+
+	sched = bpf_task_storage_get(&sched_tasks, (void *)task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (sched)
+		sched->gpu = 1;
+	gpu_tenant_mark(bpf_get_current_cgroup_id());
+}
+
+#endif /* COTENANT_SCHED_BPF_H */

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Who may put a row into the ring.
+ *
+ * The lower part of the ring is anybody's. Above the mark, each tenant spends credit: at most its
+ * share of the upper part, and it gets the same share of whatever the reader frees. So
+ *
+ *     bytes in the ring + credit of all tenants <= size of the ring
+ *
+ * and a tenant with credit finds room, whatever others do. One without is shed: its events are
+ * counted, and the next row of the same function says for how many it stands. Of a tenant that
+ * ran out before, rows are left out at random near the end of its credit, so that those which
+ * stay are spread over time.
+ *
+ * A tenant has one purse for its GPU calls, and one for each kind of event that the kernel raises
+ * for it: its switches cost it no I/O. The kernel's mark is lower and its shares are smaller, so
+ * that a storm of switches leaves GPU calls their room.
+ */
+#ifndef COTENANT_SHARE_BPF_H
+#define COTENANT_SHARE_BPF_H
+
+#include "common/probe.bpf.h"
+
+#define PURSE_CALLS 0	/* else the kind of event */
+
+struct purse_key {
+	__u64 cgroup_id;
+	__u64 cgroup_v1_id;
+	__u16 purse;
+	__u16 hierarchy;	/* as in event_head */
+	__u32 reserved;
+};
+
+struct credit {
+	__s64 bytes;
+	__u64 consumed;		/* the reader's position up to which it was credited */
+	__u64 ran_out;		/* since it last had plenty */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct purse_key);
+	__type(value, struct credit);
+} credits SEC(".maps");
+
+static __always_inline struct credit *credit_of(const struct purse_key *key, __u64 consumed,
+						__u64 most)
+{
+	struct credit *credit = bpf_map_lookup_elem(&credits, key);
+	struct credit first = { .bytes = most, .consumed = consumed };
+
+	if (credit)
+		return credit;
+	bpf_map_update_elem(&credits, key, &first, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&credits, key);
+}
+
+/* Its part of what the reader freed since it was last credited; of several CPUs one wins. */
+static __always_inline void credit_refill(struct credit *credit, __u64 consumed, __u64 share,
+					  __u64 divided)
+{
+	__u64 before = credit->consumed;
+	__u64 freed = consumed - before;
+	__s64 bytes = credit->bytes;
+
+	if (!freed || __sync_val_compare_and_swap(&credit->consumed, before, consumed) != before)
+		return;
+	if (bytes >= (__s64)(share / 2))
+		credit->ran_out = 0;
+	bytes += freed < divided ? freed * share / divided : share;
+	credit->bytes = bytes < (__s64)share ? bytes : (__s64)share;
+}
+
+__noinline int has_credit(const struct purse_key *purse, __u32 size)
+{
+	struct control *now = control();
+	struct purse_key key;
+	struct credit *credit;
+	__u64 consumed, share;
+
+	if (!now || !purse)
+		return 1;
+	/* Before v6.5 a map takes no key through a global function's pointer. */
+	key = *purse;
+	share = key.purse == PURSE_CALLS ? now->share_bytes : now->kernel_share_bytes;
+	consumed = bpf_ringbuf_query(&events, BPF_RB_CONS_POS);
+	credit = credit_of(&key, consumed, share);
+	if (!credit)
+		return 0;
+	credit_refill(credit, consumed, share, now->divided_bytes);
+	if (credit->bytes < size) {
+		credit->ran_out = 1;
+		return 0;
+	}
+	if (credit->ran_out && credit->bytes < share / 2 &&
+	    bpf_get_prandom_u32() % (__u32)(share / 2 + 1) > (__u32)credit->bytes)
+		return 0;
+	__sync_fetch_and_add(&credit->bytes, -(__s64)size);
+	return 1;
+}
+
+/* Whether a GPU call of this tenant may become a row. */
+static __always_inline bool_t admitted(__u64 cgroup_id, __u64 v1_id, __u32 size)
+{
+	struct control *now = control();
+	struct purse_key key = { .cgroup_id = cgroup_id, .cgroup_v1_id = v1_id };
+
+	if (!now || !now->shed_above)
+		return 1;
+	if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) <= now->shed_above)
+		return 1;
+	return has_credit(&key, size + 8);
+}
+
+/*
+ * Whether the thread has had its budget of recorded calls for this second. The clock is read only
+ * when the budget is used up; a thread within it pays a comparison.
+ */
+#define BUDGET_WINDOW_NS 1000000000ULL
+
+struct budget {
+	__u64 since_ns;
+	__u64 calls;
+};
+
+static __always_inline bool_t over_budget(struct budget *budget)
+{
+	struct control *control_now = control();
+	__u64 now;
+
+	if (!control_now || !control_now->budget_calls)
+		return 0;
+	if (++budget->calls <= control_now->budget_calls)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (now - budget->since_ns < BUDGET_WINDOW_NS)
+		return 1;
+	budget->since_ns = now;
+	budget->calls = 1;
+	return 0;
+}
+
+/* An event that was to become a row, and is left out: the next row stands for it, too. */
+static __always_inline void shed(struct total *total)
+{
+	if (!total) {
+		count(COUNTER_ORPHAN_SHED);
+		return;
+	}
+	__sync_fetch_and_add(&total->shed, 1);
+	__sync_fetch_and_add(&total->waiting, 1);
+}
+
+/* One more event that is to become a row: counted before anything can go wrong with it. */
+static __always_inline void row_seen(struct total *total)
+{
+	if (total)
+		__sync_fetch_and_add(&total->rows, 1);
+	else
+		count(COUNTER_ORPHAN_ROWS);
+}
+
+static __always_inline void row_lost(struct total *total)
+{
+	if (total)
+		__sync_fetch_and_add(&total->lost, 1);
+	else
+		count(COUNTER_ORPHAN_LOST);
+}
+
+/* How many events the row that is being written stands for. */
+static __always_inline __u32 row_weight(struct total *total)
+{
+	if (!total || !total->waiting)
+		return 1;
+	return 1 + __sync_lock_test_and_set(&total->waiting, 0);
+}
+
+/* A row that stood for others was not sent: the next one does. */
+static __always_inline void row_unsent(struct total *total, __u32 weight)
+{
+	if (total && weight > 1)
+		__sync_fetch_and_add(&total->waiting, weight - 1);
+}
+
+/*
+ * Room in the ring for one row of a tenant, or NULL: then it was shed or lost, and is counted.
+ * A macro, because the verifier wants to see the size.
+ */
+#define row_begin(total, cgroup_id, v1_id, size)                                                   \
+	({                                                                                         \
+		void *begun = NULL;                                                                \
+                                                                                                   \
+		row_seen(total);                                                                   \
+		if (!admitted(cgroup_id, v1_id, size)) {                                           \
+			shed(total);                                                               \
+		} else {                                                                           \
+			begun = bpf_ringbuf_reserve(&events, size, 0);                             \
+			if (!begun)                                                                \
+				row_lost(total);                                                   \
+		}                                                                                  \
+		begun;                                                                             \
+	})
+
+#endif /* COTENANT_SHARE_BPF_H */

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * What the host did to a thread: off-CPU spans, waits for a CPU, wakeups, births and ends.
+ *
+ *   switch out        woken             switch in
+ *       |---------------|------------------|
+ *       <- - - - - - - switch - - - - - - ->      off the CPU, whoever took it
+ *                       <- - runqueue - - ->      runnable, and not running
+ *
+ * A thread that was preempted was runnable all the time: its switch, state R, is its wait.
+ *
+ * Each switch belongs to two threads: the one that leaves has spent time on the CPU, the one
+ * that comes ends its span. Neither is asked for as the current task.
+ */
+#include "kernel/span.bpf.h"
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+RECORDS(host_event);
+VALUES(host_op);
+VALUES(host_state);
+
+#define TASK_DEAD 0x80
+#define STACK_BYTES (16 << 10)
+#define SAY_TIMES 16
+#define SAY_NS 4000000
+
+struct bpf_iter__task {
+	struct task_struct *task;
+} BTF;
+
+static __always_inline void leaves(struct sched_task *sched, __u64 now, bool_t last)
+{
+	if (sched->on_since) {
+		sched->on_ns += now - sched->on_since;
+		sched->on_times++;
+		sched->on_since = 0;
+	}
+	if (last || sched->on_times >= SAY_TIMES || sched->on_ns >= SAY_NS)
+		say(sched);
+}
+
+static __always_inline void comes(struct task_struct *task, struct sched_task *sched,
+				  __u32 holder_pid, const struct sched_task *holder, __u64 now)
+{
+	__u64 off = sched->off_since, runnable = sched->runnable_since;
+	bool_t preempted = off && sched->state == HOST_STATE_R;
+	struct host_event *row;
+	struct total *total;
+
+	sched->on_since = now;
+	sched->off_since = 0;
+	sched->runnable_since = 0;
+	if (off) {
+		sched->off_ns += now - off;
+		sched->off_times++;
+		if (span_worth_a_row(sched, now - off)) {
+			row = host_row(sched_total(sched, TOTAL(switch)), task, sched,
+					HOST_OP_switch, off);
+			if (row) {
+				row->duration_ns = now - off;
+				row->state = sched->state;
+				row->known = 1 << HOST_KNOWN_DURATION | 1 << HOST_KNOWN_STATE;
+				row_peer(row, sched->taker_pid, sched->taker_cgroup_id,
+					 sched->taker_v1_id);
+				bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+			}
+		}
+	}
+	/* The waker may have been faster than the switch. */
+	if (preempted || runnable < off)
+		runnable = off;
+	if (!runnable)
+		return;
+	total = span_add(sched, TOTAL(runqueue), now - runnable);
+	if (preempted)
+		return;
+	if (!host_all && !sched->gpu && now - runnable < host_threshold_ns)
+		return;
+	row = host_row(total, task, sched, HOST_OP_runqueue, runnable);
+	if (!row)
+		return;
+	row->duration_ns = now - runnable;
+	row->known = 1 << HOST_KNOWN_DURATION;
+	if (holder)
+		row_peer(row, holder_pid, holder->cgroup_id, holder->v1_id);
+	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline int switched(bool_t preempt, struct task_struct *prev,
+				    struct task_struct *next, unsigned int prev_state)
+{
+	struct sched_task *from = prev->pid ? sched_of(prev) : NULL;
+	struct sched_task *to = next->pid ? sched_of(next) : NULL;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (from) {
+		leaves(from, now, prev_state & TASK_DEAD);
+		from->off_since = now;
+		from->state = state_of(preempt, prev_state);
+		from->taker_pid = to ? next->pid : 0;
+		from->taker_cgroup_id = to ? to->cgroup_id : 0;
+		from->taker_v1_id = to ? to->v1_id : 0;
+	}
+	if (to)
+		comes(next, to, prev->pid, from, now);
+	return 0;
+}
+
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(host_switch, bool_t preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	return switched(preempt, prev, next, prev_state);
+}
+
+/*
+ * Before Linux commit fa2c3254d7cf ("sched/tracing: Don't re-read p->state when emitting
+ * sched_switch event") (v5.18), the state is not told. A waker may have changed it by now.
+ */
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(host_switch_reading, bool_t preempt, struct task_struct *prev,
+	     struct task_struct *next)
+{
+	return switched(preempt, prev, next, BPF_CORE_READ(prev, __state));
+}
+
+/* A row of its own frame: see host_waking. */
+static __noinline int wakeup_row(struct task_struct *task, struct sched_task *sched, __u64 own)
+{
+	struct task_struct *waker = bpf_get_current_task_btf();
+	struct host_event *row;
+
+	if (!sched)
+		return 0;
+	row = host_row(sched_total(sched, TOTAL(wakeup)), task, sched, HOST_OP_wakeup,
+			sched->runnable_since);
+	if (!row)
+		return 0;
+	if (own && waker->pid) {
+		__u64 id = v2_cgroup_id(waker), v1_id = v1_cgroup_id(waker->cgroups);
+
+		if (is_kthread(waker) && id == ROOT_CGROUP)
+			id = NOBODY, v1_id = 0;
+		row_peer(row, waker->pid, id, v1_id);
+	}
+	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/*
+ * The waker is current here, and only here: a remote wakeup is carried out by an interrupt. What
+ * an interrupt wakes is nobody's doing. Interrupts run on a stack of their own, so our frame tells
+ * where we are, as long as it is a small one: a large one is put on a private stack.
+ */
+SEC("?tp_btf/sched_waking")
+int BPF_PROG(host_waking, struct task_struct *task)
+{
+	struct sched_task *sched = bpf_task_storage_get(&sched_tasks, task, 0,
+							BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_struct *current;
+	__u64 frame;
+
+	if (!sched)
+		return 0;
+	sched->runnable_since = bpf_ktime_get_ns();
+	/* Without cgroups no switch has been seen, and its tenant is not known yet. */
+	if ((!host_all && !sched->gpu) || !sched->cgroups)
+		return 0;
+	current = bpf_get_current_task_btf();
+	/* The difference of two pointers is a number; the task's address is one already. */
+	asm volatile("%[frame] = r10; %[frame] -= %[task]"
+		     : [frame] "=&r"(frame)
+		     : [task] "r"(current));
+	frame += bpf_get_current_task() - (__u64)current->stack;
+	wakeup_row(task, sched, frame < STACK_BYTES);
+	return 0;
+}
+
+SEC("?tp_btf/sched_wakeup_new")
+int BPF_PROG(host_wakeup_new, struct task_struct *task)
+{
+	struct sched_task *sched = sched_of(task);
+
+	if (sched)
+		sched->runnable_since = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* A thread that never leaves its CPU is counted at every tick; runs on each CPU, as an interrupt. */
+SEC("?perf_event")
+int host_tick(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sched_task *sched = task->pid ? sched_of(task) : NULL;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!sched)
+		return 0;
+	if (sched->on_since)
+		sched->on_ns += now - sched->on_since;
+	sched->on_since = now;
+	say(sched);
+	return 0;
+}
+
+/* The last word of every thread, once no switch comes between. */
+SEC("?iter/task")
+int host_say(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct sched_task *sched;
+	__u64 now = bpf_ktime_get_ns();
+
+	sched = task ? bpf_task_storage_get(&sched_tasks, task, 0, 0) : NULL;
+	if (!sched)
+		return 0;
+	if (sched->on_since)
+		sched->on_ns += now - sched->on_since;
+	sched->on_since = 0;
+	say(sched);
+	return 0;
+}
+
+static __always_inline struct host_event *life(struct task_struct *task, __u16 op, __u16 function)
+{
+	struct sched_task *sched = sched_of(task);
+	struct total *total;
+
+	if (!sched)
+		return NULL;
+	total = sched_total(sched, function);
+	if (total)
+		total_add(total, 0, 0);
+	if (op != HOST_OP_oom_kill && !worth_a_row(sched))
+		return NULL;
+	return host_row(total, task, sched, op, bpf_ktime_get_ns());
+}
+
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(host_exec, struct task_struct *task)
+{
+	struct host_event *row = life(task, HOST_OP_exec, TOTAL(exec));
+
+	if (row)
+		bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(host_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct host_event *row = life(parent, HOST_OP_fork, TOTAL(fork));
+
+	if (!row)
+		return 0;
+	row_peer(row, child->pid, v2_cgroup_id(child), v1_cgroup_id(child->cgroups));
+	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(host_exit, struct task_struct *task)
+{
+	struct host_event *row = life(task, HOST_OP_exit, TOTAL(exit));
+
+	if (row)
+		bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* The one who dies is not the one who asked for memory. */
+SEC("?tp_btf/mark_victim")
+int BPF_PROG(host_oom_kill, struct task_struct *task)
+{
+	struct host_event *row = life(task, HOST_OP_oom_kill, TOTAL(oom_kill));
+	struct task_struct *asker;
+
+	if (!row)
+		return 0;
+	asker = bpf_get_current_task_btf();
+	row_peer(row, asker->pid, v2_cgroup_id(asker), v1_cgroup_id(asker->cgroups));
+	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+	return 0;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Events that the kernel raises: whose they are, and how they reach the ring.
+ *
+ * Most are raised in an interrupt or by somebody else, so the owner is read from the thing that
+ * the event is about, and never from whoever happens to run.
+ */
+#ifndef COTENANT_OWNER_BPF_H
+#define COTENANT_OWNER_BPF_H
+
+#include "common/share.bpf.h"
+
+#define PF_KTHREAD 0x00200000
+#define ROOT_CGROUP 1
+#define NOBODY (~0ULL)	/* the kernel itself */
+#define UNTOLD 0ULL
+
+VALUES(attribution);
+
+struct owner {
+	__u64 cgroup_id;
+	__u64 cgroup_v1_id;
+	__u64 process_start_ns;
+	__u32 pid;
+	__u32 tid;
+	char comm[16];
+	__u16 hierarchy;
+	__u16 attribution;
+	__u32 bytes;
+};
+
+/* Whether the tenant asked to be left alone. */
+static __always_inline bool_t owner_excluded(const struct owner *owner)
+{
+	struct control *now = control();
+
+	if (!now || !now->excludes)
+		return 0;
+	return in_excluded(owner->hierarchy, owner->cgroup_id) ||
+	       (owner->cgroup_v1_id && in_excluded(v1_hierarchy, owner->cgroup_v1_id));
+}
+
+static __always_inline bool_t is_kthread(const struct task_struct *task)
+{
+	return (task->flags & PF_KTHREAD) != 0;
+}
+
+static __always_inline __u64 v2_cgroup_id(const struct task_struct *task)
+{
+	return task->cgroups->dfl_cgrp->kn->id;
+}
+
+/* Kernel threads live in the root cgroup, and their work is nobody's. */
+static __always_inline void owner_ids(struct owner *owner, const struct task_struct *task)
+{
+	owner->cgroup_id = v2_cgroup_id(task);
+	owner->cgroup_v1_id = v1_cgroup_id(task->cgroups);
+	owner->hierarchy = 0;
+	owner->attribution = ATTRIBUTION_task;
+	if (is_kthread(task) && owner->cgroup_id == ROOT_CGROUP) {
+		owner->cgroup_id = NOBODY;
+		owner->cgroup_v1_id = 0;
+		owner->attribution = ATTRIBUTION_kernel;
+	}
+}
+
+static __always_inline void owner_task(struct owner *owner, const struct task_struct *task)
+{
+	owner->process_start_ns = task->group_leader->start_boottime;
+	owner->pid = task->tgid;
+	owner->tid = task->pid;
+	bpf_probe_read_kernel(owner->comm, sizeof(owner->comm), task->comm);
+}
+
+static __always_inline void owner_of_task(struct owner *owner, const struct task_struct *task)
+{
+	owner_ids(owner, task);
+	owner_task(owner, task);
+	owner->bytes = 0;
+}
+
+static __always_inline struct total *owner_total(const struct owner *owner, __u16 function)
+{
+	struct total_key key = {
+		.cgroup_id = owner->cgroup_id,
+		.cgroup_v1_id = owner->cgroup_v1_id,
+		.function = function,
+		.hierarchy = owner->hierarchy,
+	};
+
+	return total_at(&key);
+}
+
+/* Out of line: a probe's own frame stays small, see host_waking. */
+static __noinline int kernel_credit(__u64 cgroup_id, __u64 v1_id, __u32 hierarchy, __u32 kind,
+				    __u32 size)
+{
+	struct purse_key key = {
+		.cgroup_id = cgroup_id,
+		.cgroup_v1_id = v1_id,
+		.purse = kind,
+		.hierarchy = hierarchy,
+	};
+
+	return has_credit(&key, size + 8);
+}
+
+/* Room for a row of this owner, or NULL: then it is counted as shed or lost, in the totals. */
+static __always_inline void *row_reserve(struct total *total, const struct owner *owner,
+					 enum event_kind kind, __u32 size)
+{
+	struct control *now = control();
+	void *row;
+
+	if (!total) {
+		count(COUNTER_ORPHAN_ROWS);
+		count(COUNTER_ORPHAN_LOST);
+		return NULL;
+	}
+	row_seen(total);
+	if (now && now->kernel_above &&
+	    bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > now->kernel_above &&
+	    !kernel_credit(owner->cgroup_id, owner->cgroup_v1_id, owner->hierarchy, kind,
+			   size)) {
+		shed(total);
+		return NULL;
+	}
+	row = bpf_ringbuf_reserve(&events, size, 0);
+	if (!row)
+		row_lost(total);
+	return row;
+}
+
+static __always_inline void head_of(struct event_head *head, const struct owner *owner,
+				    enum event_kind kind, __u32 size, __u64 began_ns)
+{
+	head->timestamp_ns = began_ns;
+	head->pid = owner->pid;
+	head->tid = owner->tid;
+	head->cgroup_id = owner->cgroup_id;
+	__builtin_memcpy(head->comm, owner->comm, sizeof(head->comm));
+	head->cgroup_v1_id = owner->cgroup_v1_id;
+	head->process_start_ns = owner->process_start_ns;
+	head->kind = kind;
+	head->cpu = bpf_get_smp_processor_id();
+	head->size = size;
+	head->hierarchy = owner->hierarchy;
+}
+
+#endif /* COTENANT_OWNER_BPF_H */

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a thread did on and off its CPU, on its way into totals and rows.
+ */
+#ifndef COTENANT_SPAN_BPF_H
+#define COTENANT_SPAN_BPF_H
+
+#include "common/sched.bpf.h"
+#include "kernel/owner.bpf.h"
+
+#define TOTAL(op) KERNEL_FUNCTION(EVENT_HOST, HOST_OP_##op)
+#define TASK_NOLOAD 0x400
+#define TASK_UNINTERRUPTIBLE 0x2
+
+/* Spans of threads that use no GPU library become rows from here on. */
+const volatile __u64 host_threshold_ns = 10000000;
+/* Rows for every thread, however short. */
+const volatile __u8 host_all = 0;
+
+static __always_inline struct total *sched_total(const struct sched_task *sched, __u16 function)
+{
+	return total_of(sched->cgroup_id, sched->v1_id, function);
+}
+
+static __always_inline void say(struct sched_task *sched)
+{
+	struct total *total = sched_total(sched, TOTAL(oncpu));
+
+	/* Room for a new tenant may be long in coming: its time waits with the thread. */
+	if (!total)
+		return;
+	__sync_fetch_and_add(&total->count, sched->on_times);
+	__sync_fetch_and_add(&total->sum_ns, sched->on_ns);
+	sched->on_times = 0;
+	sched->on_ns = 0;
+	total = sched_total(sched, TOTAL(switch));
+	if (!total)
+		return;
+	__sync_fetch_and_add(&total->count, sched->off_times);
+	__sync_fetch_and_add(&total->sum_ns, sched->off_ns);
+	sched->off_times = 0;
+	sched->off_ns = 0;
+}
+
+/* What it did so far was done for the tenant that it leaves. */
+static __always_inline void refresh(struct sched_task *sched, const struct task_struct *task,
+				    __u64 migrations)
+{
+	__u64 id = v2_cgroup_id(task);
+
+	if (sched->cgroups && (sched->on_times || sched->off_times))
+		say(sched);
+	sched->v1_id = v1_cgroup_id(task->cgroups);
+	if (is_kthread(task) && id == ROOT_CGROUP) {
+		id = NOBODY;
+		sched->v1_id = 0;
+	}
+	sched->cgroups = (__u64)task->cgroups;
+	sched->migrations = migrations;
+	sched->cgroup_id = id;
+	if (sched->gpu)
+		gpu_tenant_mark(id);
+}
+
+static __always_inline struct sched_task *sched_of(struct task_struct *task)
+{
+	struct sched_task *sched = bpf_task_storage_get(&sched_tasks, task, 0,
+							BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u32 zero = 0;
+	__u64 *moved = bpf_map_lookup_elem(&migrations, &zero);
+
+	if (!sched || !moved) {
+		count(COUNTER_NO_THREAD);
+		return NULL;
+	}
+	if (sched->cgroups != (__u64)task->cgroups || sched->migrations != *moved)
+		refresh(sched, task, *moved);
+	return sched;
+}
+
+/*
+ * Only a switch changes these totals, with interrupts off, on its own CPU: nothing comes between
+ * the reading and the writing, and a plain addition is exact.
+ */
+static __always_inline void total_add_alone(struct total *total, __u64 duration_ns)
+{
+	__u32 bucket = log2_of(duration_ns);
+
+	if (bucket >= TOTAL_BUCKETS)
+		bucket = TOTAL_BUCKETS - 1;
+	total->count++;
+	total->sum_ns += duration_ns;
+	total->histogram[bucket]++;
+	total_turn(total);
+	if (duration_ns > total->max_ns)
+		total->max_ns = duration_ns;
+}
+
+/* Adds a span to a total that this CPU has for itself, or to a spare one, which is everybody's. */
+static __always_inline struct total *span_add(const struct sched_task *sched, __u16 function,
+					      __u64 duration_ns)
+{
+	struct total_key key = {
+		.cgroup_id = sched->cgroup_id,
+		.cgroup_v1_id = sched->v1_id,
+		.function = function,
+	};
+	struct total *total = bpf_map_lookup_elem(&totals, &key);
+
+	if (total) {
+		total_add_alone(total, duration_ns);
+		return total;
+	}
+	total = total_at(&key);
+	if (total)
+		total_add(total, duration_ns, 0);
+	return total;
+}
+
+static __always_inline bool_t tenant_uses_gpu(__u64 cgroup_id)
+{
+	return bpf_map_lookup_elem(&gpu_tenants, &cgroup_id) != NULL;
+}
+
+/* Events of a thread's life are rows for those who use a GPU, and for their tenants. */
+static __always_inline bool_t worth_a_row(const struct sched_task *sched)
+{
+	return host_all || sched->gpu || tenant_uses_gpu(sched->cgroup_id);
+}
+
+/* A thread that sleeps of its own will is news only beside a GPU. */
+static __always_inline bool_t span_worth_a_row(const struct sched_task *sched, __u64 duration_ns)
+{
+	if (host_all || sched->gpu)
+		return 1;
+	if (duration_ns < host_threshold_ns)
+		return 0;
+	if (sched->state == HOST_STATE_S || sched->state == HOST_STATE_I)
+		return tenant_uses_gpu(sched->cgroup_id);
+	return 1;
+}
+
+static __always_inline struct host_event *host_row(struct total *total,
+						   const struct task_struct *task,
+						   const struct sched_task *sched, __u16 op,
+						   __u64 began_ns)
+{
+	struct owner owner = {};
+	struct host_event *row;
+
+	owner.cgroup_id = sched->cgroup_id;
+	owner.cgroup_v1_id = sched->v1_id;
+	if (owner_excluded(&owner))
+		return NULL;
+	row = row_reserve(total, &owner, EVENT_HOST, sizeof(*row));
+	if (!row)
+		return NULL;
+	owner_task(&owner, task);
+	head_of(&row->head, &owner, EVENT_HOST, sizeof(*row), began_ns);
+	row->op = op;
+	row->known = 0;
+	row->reserved = 0;
+	row->duration_ns = 0;
+	row->on_cpu = bpf_get_smp_processor_id();
+	row->peer_pid = 0;
+	row->peer_cgroup_id = 0;
+	row->peer_v1_id = 0;
+	row->state = 0;
+	row->attribution = sched->cgroup_id == NOBODY ? ATTRIBUTION_kernel : ATTRIBUTION_task;
+	row->weight = row_weight(total);
+	return row;
+}
+
+static __always_inline void row_peer(struct host_event *row, __u32 pid, __u64 cgroup_id,
+				     __u64 v1_id)
+{
+	/* The idle task is nobody. */
+	if (!pid)
+		return;
+	row->peer_pid = pid;
+	row->peer_cgroup_id = cgroup_id;
+	row->peer_v1_id = v1_id;
+	row->known |= 1 << HOST_KNOWN_PEER | 1 << HOST_KNOWN_PEER_TENANT;
+}
+
+static __always_inline __u16 state_of(bool_t preempt, unsigned int state)
+{
+	if (preempt || !state)
+		return HOST_STATE_R;
+	if ((state & (TASK_NOLOAD | TASK_UNINTERRUPTIBLE)) == (TASK_NOLOAD | TASK_UNINTERRUPTIBLE))
+		return HOST_STATE_I;
+	if (state & 0x01)
+		return HOST_STATE_S;
+	if (state & 0x02)
+		return HOST_STATE_D;
+	if (state & 0x04)
+		return HOST_STATE_T;
+	if (state & 0x08)
+		return HOST_STATE_t;
+	if (state & 0x10)
+		return HOST_STATE_X;
+	if (state & 0x20)
+		return HOST_STATE_Z;
+	if (state & 0x40)
+		return HOST_STATE_P;
+	return HOST_STATE_X;
+}
+
+#endif /* COTENANT_SPAN_BPF_H */

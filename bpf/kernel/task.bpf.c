@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Cgroups and processes from birth to end: the facts that identity feeds on.
+ *
+ * The tracepoint hands us the path while the cgroup exists; reading it from user space after
+ * the event misses those that live for milliseconds.
+ */
+#include "cuda/leftover.bpf.h"
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+VALUES(fact_kind);
+VALUES(counter);
+LAYOUT(fact);
+LAYOUT(total_key);
+LAYOUT(total);
+LAYOUT(control);
+
+struct cgroup_key {
+	__u64 hierarchy;
+	__u64 id;
+};
+
+struct text_fact {
+	struct fact fact;
+	char text[FACT_TEXT_MAX];
+};
+
+/* The same facts for the process that attaches: it must know before the container runs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} births SEC(".maps");
+
+/* Cgroup paths are written under the kernel's own lock, one at a time per CPU at most. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct text_fact);
+} paths SEC(".maps");
+
+/*
+ * Cgroups that were made a moment ago, and how many forks in each are still of interest: a
+ * runtime enters the cgroup with one process, and the container is a grandchild of it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct cgroup_key);
+	__type(value, __u32);
+} newborn SEC(".maps");
+
+#define FORKS_OF_INTEREST 64
+
+static __always_inline void send(void *ring, void *data, __u32 size, __u64 flags)
+{
+	if (bpf_ringbuf_output(ring, data, size, flags))
+		count(COUNTER_FACT_LOST);
+}
+
+static __always_inline void cgroup_fact(struct cgroup *cgroup, const char *path, __u16 kind)
+{
+	struct text_fact *fact;
+	__u32 zero = 0;
+	long size;
+
+	fact = bpf_map_lookup_elem(&paths, &zero);
+	if (!fact)
+		return;
+	size = bpf_probe_read_kernel_str(fact->text, sizeof(fact->text), path);
+	if (size < 1 || size > FACT_TEXT_MAX)
+		size = 1;
+	__builtin_memset(&fact->fact, 0, sizeof(fact->fact));
+	fact->fact.timestamp_ns = bpf_ktime_get_ns();
+	fact->fact.kind = kind;
+	fact->fact.size = size - 1;
+	fact->fact.handle = BPF_CORE_READ(cgroup, kn, id);
+	fact->fact.other = BPF_CORE_READ(cgroup, root, hierarchy_id);
+	send(&facts, fact, sizeof(struct fact) + ((size - 1) & (FACT_TEXT_MAX - 1)),
+	     BPF_RB_NO_WAKEUP);
+	send(&births, fact, sizeof(struct fact) + ((size - 1) & (FACT_TEXT_MAX - 1)), 0);
+}
+
+SEC("?tp_btf/cgroup_mkdir")
+int BPF_PROG(cgroup_born, struct cgroup *cgroup, const char *path)
+{
+	struct cgroup_key key = {
+		.hierarchy = BPF_CORE_READ(cgroup, root, hierarchy_id),
+		.id = BPF_CORE_READ(cgroup, kn, id),
+	};
+	__u32 forks = FORKS_OF_INTEREST;
+
+	bpf_map_update_elem(&newborn, &key, &forks, BPF_ANY);
+	cgroup_fact(cgroup, path, FACT_CGROUP_BORN);
+	return 0;
+}
+
+SEC("?tp_btf/cgroup_rmdir")
+int BPF_PROG(cgroup_gone, struct cgroup *cgroup, const char *path)
+{
+	cgroup_fact(cgroup, path, FACT_CGROUP_GONE);
+	return 0;
+}
+
+SEC("?tp_btf/cgroup_rename")
+int BPF_PROG(cgroup_moved, struct cgroup *cgroup, const char *path)
+{
+	cgroup_fact(cgroup, path, FACT_CGROUP_MOVED);
+	return 0;
+}
+
+SEC("?tp_btf/cgroup_attach_task")
+int BPF_PROG(task_moved, struct cgroup *cgroup, const char *path, struct task_struct *task)
+{
+	struct fact fact = {};
+	__u32 zero = 0;
+	__u64 *moved = bpf_map_lookup_elem(&migrations, &zero);
+
+	if (moved)
+		__sync_fetch_and_add(moved, 1);
+	fact.timestamp_ns = bpf_ktime_get_ns();
+	fact.kind = FACT_TASK_MOVED;
+	fact.pid = BPF_CORE_READ(task, tgid);
+	fact.tid = BPF_CORE_READ(task, pid);
+	fact.handle = BPF_CORE_READ(cgroup, kn, id);
+	fact.other = BPF_CORE_READ(cgroup, root, hierarchy_id);
+	send(&births, &fact, sizeof(fact), 0);
+	return 0;
+}
+
+static __always_inline bool_t in_newborn(struct task_struct *task)
+{
+	struct css_set *set = BPF_CORE_READ(task, cgroups);
+	struct cgroup_key key = {.id = BPF_CORE_READ(set, dfl_cgrp, kn, id)};
+	__u32 *forks = bpf_map_lookup_elem(&newborn, &key);
+
+	if (!forks && v1_controller >= 0) {
+		key.hierarchy = v1_hierarchy;
+		key.id = v1_cgroup_id(set);
+		forks = bpf_map_lookup_elem(&newborn, &key);
+	}
+	if (!forks || *forks == 0)
+		return 0;
+	__sync_fetch_and_sub(forks, 1);
+	return 1;
+}
+
+/* A fork inherits the cgroup without entering it. */
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct fact fact = {};
+
+	if (BPF_CORE_READ(child, tgid) != BPF_CORE_READ(child, pid) || !in_newborn(child))
+		return 0;
+	fact.timestamp_ns = bpf_ktime_get_ns();
+	fact.kind = FACT_PROCESS_FORK;
+	fact.pid = BPF_CORE_READ(child, tgid);
+	fact.tid = fact.pid;
+	send(&births, &fact, sizeof(fact), 0);
+	return 0;
+}
+
+static __always_inline void process_fact(__u16 kind, void *ring, __u64 flags)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	__u64 pid_tid = bpf_get_current_pid_tgid();
+	struct fact fact = {};
+
+	fact.timestamp_ns = bpf_ktime_get_ns();
+	fact.kind = kind;
+	fact.pid = pid_tid >> 32;
+	fact.tid = (__u32)pid_tid;
+	fact.cgroup_id = bpf_get_current_cgroup_id();
+	fact.process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	send(ring, &fact, sizeof(fact), flags);
+}
+
+/* A new program: what the process knew of kernels is gone, and new libraries come. */
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(process_exec)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+
+	process_fact(FACT_PROCESS_EXEC, &births, 0);
+	if (!bpf_map_lookup_elem(&processes, &pid))
+		return 0;
+	process_fact(FACT_PROCESS_EXEC, &facts, BPF_RB_NO_WAKEUP);
+	program_drop(bpf_get_current_task_btf(), pid);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+	__u32 pid = BPF_CORE_READ(task, tgid);
+
+	/* The last thread of its process, and of a process that we followed. */
+	if (BPF_CORE_READ(task, signal, live.counter) > 0)
+		return 0;
+	if (!bpf_map_lookup_elem(&processes, &pid))
+		return 0;
+	bpf_map_delete_elem(&processes, &pid);
+	captures_drop(pid);
+	process_fact(FACT_PROCESS_GONE, &facts, BPF_RB_NO_WAKEUP);
+	process_fact(FACT_PROCESS_GONE, &births, 0);
+	return 0;
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Which files are mapped as code, by whom, with the inode that a uprobe is really on.
+ *
+ * User space sees the device of an overlay mount, a different one in each container, for one
+ * and the same file; probes on both would fire twice.
+ */
+#include "common/kernel.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "kernel/vma.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+LAYOUT(mapping);
+
+struct super_block {
+	__u32 s_dev;
+} BTF;
+
+struct inode {
+	unsigned long i_ino;
+	struct super_block *i_sb;
+	__u32 i_generation;
+} BTF;
+
+struct file {
+	struct inode *f_inode;
+} BTF;
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	unsigned long vm_flags;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
+} BTF;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	__u64 session_id;
+	__u64 seq_num;
+} BTF;
+
+struct bpf_iter__task_vma {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct vm_area_struct *vma;
+} BTF;
+
+#define VM_EXEC 4
+
+static __always_inline int tell(struct bpf_iter__task_vma *ctx, unsigned long flags)
+{
+	struct vm_area_struct *vma = ctx->vma;
+	struct task_struct *task = ctx->task;
+	struct mapping mapping = {};
+	struct file *file;
+
+	if (!task || !vma)
+		return 0;
+	file = vma->vm_file;
+	/* One answer per process: its threads share the mappings. */
+	if (!file || (vma->vm_flags & flags) != flags || task->tgid != task->pid)
+		return 0;
+	mapping.pid = task->tgid;
+	mapping.start = vma->vm_start;
+	mapping.end = vma->vm_end;
+	mapping.offset = vma->vm_pgoff << 12;
+	mapping.inode = BPF_CORE_READ(file, f_inode, i_ino);
+	mapping.device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
+	mapping.generation = BPF_CORE_READ(file, f_inode, i_generation);
+	mapping.process_start_ns = task->start_boottime;
+	bpf_seq_write(ctx->meta->seq, &mapping, sizeof(mapping));
+	return 0;
+}
+
+SEC("?iter/task_vma")
+int code_mappings(struct bpf_iter__task_vma *ctx)
+{
+	return tell(ctx, VM_EXEC);
+}
+
+/* How the agent learns the real inode of a file: it maps it, and asks about itself. */
+SEC("?iter/task_vma")
+int file_mappings(struct bpf_iter__task_vma *ctx)
+{
+	return tell(ctx, 0);
+}

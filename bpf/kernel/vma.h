@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef COTENANT_VMA_H
+#define COTENANT_VMA_H
+
+#include "common/layout.h"
+
+struct mapping {
+	__u32 pid;
+	__u32 device;
+	__u64 inode;
+	__u64 start;
+	__u64 end;
+	__u64 offset;
+	__u64 process_start_ns;
+	__u32 generation;
+	__u32 reserved;
+};
+
+#endif /* COTENANT_VMA_H */
