@@ -9,10 +9,15 @@
 #ifndef COTENANT_CALL_H
 #define COTENANT_CALL_H
 
-#define FUNCTIONS_MAX 1024
-#define SLOT_STACK 7
-#define SLOT_STRUCT 13
-#define SLOT_END 25
+enum call_number {
+	FUNCTIONS_MAX = 1024,
+	SLOT_STACK = 7,
+	SLOT_STRUCT = 13,
+	SLOT_END = 25,
+	DIRECTION_CONSTANT = 1,	/* added to a cuda_direction */
+	DIRECTION_SLOT = 128,	/* added to the slot of a cudaMemcpyKind */
+	COOKIE_FUNCTION_BITS = 16,	/* of an attach cookie; above is the attachment's number */
+};
 
 enum call_flags {
 	CALL_OPERATION = 1,	/* a GPU operation: counts inside an outer call, and merges with it */
@@ -79,7 +84,7 @@ struct call_spec {
 	__u8 address;
 	__u8 bytes[3];		/* slots that are multiplied */
 	__u8 bytes_shift;
-	__u8 direction;		/* 1 + a constant, or 128 + the slot of a cudaMemcpyKind */
+	__u8 direction;		/* DIRECTION_CONSTANT or DIRECTION_SLOT, plus which */
 	/* NCCL */
 	__u8 datatype;
 	__u8 reduce_op;

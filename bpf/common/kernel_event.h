@@ -115,9 +115,13 @@ enum net_family {
 #define NET_KNOWN_LOCAL 2
 #define NET_KNOWN_REMOTE 3
 
-#define ENDPOINT_BYTES 48
+/* An endpoint is an address and a port, or the path of a Unix socket. */
+enum endpoint_number {
+	ENDPOINT_ADDRESS_BYTES = 16,
+	ENDPOINT_PORT_BYTES = 2,
+	ENDPOINT_BYTES = 48,
+};
 
-/* An endpoint is 16 bytes of address and 2 of port, or the path of a Unix socket. */
 struct net_event {
 	struct event_head head;
 	__u16 op DOC("send, recv, connect, accept") AS("enum:net_op");

@@ -69,7 +69,9 @@ struct {
 	__type(value, __u8);
 } excluded SEC(".maps");
 
-#define EXCLUDED_HIERARCHY_SHIFT 56
+enum excluded_key {
+	EXCLUDED_HIERARCHY_SHIFT = 56,
+};
 
 /* Bumped when any task changes its cgroup: what a thread remembers of its own is then stale. */
 struct {
@@ -79,7 +81,16 @@ struct {
 	__type(value, __u64);
 } migrations SEC(".maps");
 
-/* The version 1 controller whose id rides along; -1 where version 2 names every tenant. */
+/* Version 1 controllers that may name tenants, in the order in which they are asked. */
+enum v1_controller {
+	V1_CONTROLLER_memory = 0,
+	V1_CONTROLLER_pids = 1,
+	V1_CONTROLLER_cpu = 2,
+	V1_CONTROLLER_freezer = 3,
+	V1_CONTROLLER_devices = 4,
+};
+
+/* The one whose id rides along; -1 where version 2 names every tenant. */
 const volatile __s32 v1_controller = -1;
 const volatile __u32 v1_hierarchy = 0;
 
@@ -117,19 +128,19 @@ static __always_inline __u64 v1_cgroup_id(struct css_set *set)
 	struct cgroup_subsys_state *state = NULL;
 
 	switch (v1_controller) {
-	case 0:
+	case V1_CONTROLLER_memory:
 		state = BPF_CORE_READ(set, subsys[bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id)]);
 		break;
-	case 1:
+	case V1_CONTROLLER_pids:
 		state = BPF_CORE_READ(set, subsys[bpf_core_enum_value(enum cgroup_subsys_id, pids_cgrp_id)]);
 		break;
-	case 2:
+	case V1_CONTROLLER_cpu:
 		state = BPF_CORE_READ(set, subsys[bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id)]);
 		break;
-	case 3:
+	case V1_CONTROLLER_freezer:
 		state = BPF_CORE_READ(set, subsys[bpf_core_enum_value(enum cgroup_subsys_id, freezer_cgrp_id)]);
 		break;
-	case 4:
+	case V1_CONTROLLER_devices:
 		state = BPF_CORE_READ(set, subsys[bpf_core_enum_value(enum cgroup_subsys_id, devices_cgrp_id)]);
 		break;
 	}

@@ -120,8 +120,10 @@ struct {
 /* A probe's cookie: which attachment it is of, and its function. */
 static __always_inline __u32 attachment_of(__u64 cookie)
 {
-	return cookie >> 16;
+	return cookie >> COOKIE_FUNCTION_BITS;
 }
+
+_Static_assert(COOKIE_FUNCTION_BITS == 8 * sizeof(__u16), "function_of() takes the low bits");
 
 static __always_inline __u32 function_of(__u64 cookie)
 {

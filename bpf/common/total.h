@@ -16,7 +16,12 @@ struct total_key {
 };
 
 /* What stands for a function where the kernel raised the event: its kind and operation. */
-#define KERNEL_FUNCTION(kind, op) (0x8000 | (kind) << 8 | (op))
+enum kernel_function {
+	KERNEL_FUNCTION_BIT = 0x8000,
+	KERNEL_FUNCTION_KIND_SHIFT = 8,
+};
+#define KERNEL_FUNCTION(kind, op)                                                                  \
+	(KERNEL_FUNCTION_BIT | (kind) << KERNEL_FUNCTION_KIND_SHIFT | (op))
 
 struct total {
 	__u64 count;

@@ -2,6 +2,7 @@
 /*
  * What this kernel does, tried by the agent before anything is attached to others.
  */
+#include "common/layout.h"
 #include "common/stack.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -13,6 +14,8 @@ struct stack_place {
 	__u64 frame;	/* an address in the stack of the program */
 	__u64 task;	/* the lowest address of the stack of the task */
 };
+
+LAYOUT(stack_place);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -143,12 +143,12 @@ static __always_inline void decode_direction(struct cuda_event *event, const str
 		direction = direction_of_types(thread, spec);
 	} else if (!spec->direction) {
 		return;
-	} else if (!(spec->direction & 128)) {
-		direction = spec->direction - 1;
+	} else if (!(spec->direction & DIRECTION_SLOT)) {
+		direction = spec->direction - DIRECTION_CONSTANT;
 	} else {
-		if (!slot_known(thread, spec->direction & 127))
+		if (!slot_known(thread, spec->direction & (DIRECTION_SLOT - 1)))
 			return;
-		direction = slot(thread, spec->direction & 127);
+		direction = slot(thread, spec->direction & (DIRECTION_SLOT - 1));
 	}
 	if (direction > CUDA_DIRECTION_DtoD)
 		return;

@@ -11,7 +11,8 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 LAYOUT(call_spec);
-VALUES(call_flags);
+FLAGS(call_flags);
+NUMBERS(call_number);
 VALUES(call_shape);
 
 #define RAW_BYTES 16

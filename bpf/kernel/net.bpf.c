@@ -14,6 +14,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 RECORDS(net_event);
 VALUES(net_op);
 VALUES(net_family);
+NUMBERS(endpoint_number);
 
 #define SOCK_STREAM 1
 #define MSG_PEEK 2
@@ -78,8 +79,8 @@ static __always_inline void endpoints(struct net_event *event, const struct sock
 	if (event->family == NET_FAMILY_other)
 		return;
 	addresses_of(sock, event->local, event->remote);
-	__builtin_memcpy(event->local + 16, &local, 2);
-	__builtin_memcpy(event->remote + 16, &remote, 2);
+	__builtin_memcpy(event->local + ENDPOINT_ADDRESS_BYTES, &local, ENDPOINT_PORT_BYTES);
+	__builtin_memcpy(event->remote + ENDPOINT_ADDRESS_BYTES, &remote, ENDPOINT_PORT_BYTES);
 	if (local)
 		event->known |= 1 << NET_KNOWN_LOCAL;
 	if (remote)

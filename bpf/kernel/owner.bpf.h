@@ -12,10 +12,16 @@
 
 #define PF_KTHREAD 0x00200000
 #define ROOT_CGROUP 1
-#define NOBODY (~0ULL)	/* the kernel itself */
-#define UNTOLD 0ULL
+
+/* Where no cgroup can be named. */
+enum owner_number {
+	OWNER_UNTOLD = 0,
+	OWNER_NOBODY = -1,	/* the kernel itself */
+};
+#define NOBODY ((__u64)OWNER_NOBODY)
 
 VALUES(attribution);
+NUMBERS(owner_number);
 
 struct owner {
 	__u64 cgroup_id;

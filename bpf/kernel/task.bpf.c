@@ -12,6 +12,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 VALUES(fact_kind);
 VALUES(counter);
+VALUES(v1_controller);
+NUMBERS(excluded_key);
+NUMBERS(kernel_function);
 LAYOUT(fact);
 LAYOUT(total_key);
 LAYOUT(total);

@@ -15,6 +15,7 @@ from cotenant.probes.attach import PROGRAMS, Attacher, Method, Placed
 from cotenant.probes.elf import Elf
 from cotenant.probes.function import Family, Flag, Function, Library
 from cotenant.query.engine.session import Session
+from cotenant.schema.constants import FUNCTIONS_MAX
 from vm.guest.host import SIM, new_group
 from vm.guest.recording import Recorder
 
@@ -29,7 +30,7 @@ _CANARY_S: Final = 8.0
 _CALLERS: Final = 3
 _SITE: Final = "cotenant_probe_here"
 _HERE: Final = Function(
-    1023, Library.NCCL, _SITE, op="AllReduce", family=Family.NCCL, flags=Flag.OPERATION
+    FUNCTIONS_MAX - 1, Library.NCCL, _SITE, op="AllReduce", family=Family.NCCL, flags=Flag.OPERATION
 )
 
 

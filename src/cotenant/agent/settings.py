@@ -11,10 +11,10 @@ from cotenant.errors import UsageError
 from cotenant.identity.translation import Preference
 from cotenant.identity.walk import mounts
 from cotenant.probes.kernel import FAMILIES
+from cotenant.schema.events import ENUMS
 
-# Version 1 controllers that may name tenants, in the order in which they are asked; the numbers
-# are those of v1_cgroup_id() in bpf/common/probe.bpf.h.
-V1_CONTROLLERS: Final = {"memory": 0, "pids": 1, "cpu": 2, "freezer": 3, "devices": 4}
+# Version 1 controllers that may name tenants, in the order in which they are asked.
+V1_CONTROLLERS: Final = {name: number for number, name in ENUMS["v1_controller"].items()}
 
 SHARE: Final = 0.05
 REST_S: Final = 30.0

@@ -3,10 +3,12 @@
 from hashlib import blake2b
 from typing import Final
 
+from cotenant.schema.constants import OWNER_NOBODY, OWNER_UNTOLD
+
 V2: Final = 0  # The kernel's number for the unified hierarchy.
 ROOT: Final = 1  # The kernel's id of every hierarchy's root.
-NOBODY: Final = (1 << 64) - 1  # On the wire: the event belongs to the kernel itself.
-UNTOLD: Final = 0  # On the wire: the cgroup could not be told.
+NOBODY: Final = OWNER_NOBODY % (1 << 64)  # On the wire: the event belongs to the kernel itself.
+UNTOLD: Final = OWNER_UNTOLD  # On the wire: the cgroup could not be told.
 
 _PSEUDO: Final = -1  # Not a hierarchy: rows that stand for no cgroup.
 _BITS: Final = (1 << 63) - 1

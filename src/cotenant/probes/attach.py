@@ -20,6 +20,7 @@ from typing import Final
 from cotenant.errors import ProbeError
 from cotenant.probes import syscalls
 from cotenant.probes.function import Family, Flag, Function
+from cotenant.schema.constants import COOKIE_FUNCTION_BITS, MAPS
 
 
 class Method(StrEnum):
@@ -122,7 +123,7 @@ class Attacher:
         know before it happens.
         """
         if self._ended is not None:
-            number = old.number.to_bytes(4, "little")
+            number = old.number.to_bytes(MAPS["ended"][0], "little")
             syscalls.map_update(self._ended, number, number)
         old.close()
 
@@ -168,7 +169,7 @@ class Attacher:
 
 def _cookie(attachment: Attachment, placed: Placed) -> int:
     """What programs are told: as attachment_of() in bpf/common/thread.bpf.h reads it."""
-    return attachment.number << 16 | placed.function.id
+    return attachment.number << COOKIE_FUNCTION_BITS | placed.function.id
 
 
 def _has_return(function: Function) -> bool:

@@ -17,6 +17,7 @@ from cotenant.probes.library import held_path
 from cotenant.probes.programs import Sizes, load_function
 from cotenant.probes.sites import Stepping
 from cotenant.probes.stacks import why_unsafe
+from cotenant.schema.constants import FUNCTIONS_MAX
 from cotenant.schema.kinds import EVENT_KIND
 
 # A function of our own native module, which nobody else calls. The programs of its family are the
@@ -24,7 +25,7 @@ from cotenant.schema.kinds import EVENT_KIND
 _SITE: Final = "cotenant_probe_here"
 _STEPPED_SITE: Final = "cotenant_step_here"
 _ITSELF: Final = Function(
-    1023, Library.NCCL, _SITE, op="AllReduce", family=Family.NCCL, flags=Flag.OPERATION
+    FUNCTIONS_MAX - 1, Library.NCCL, _SITE, op="AllReduce", family=Family.NCCL, flags=Flag.OPERATION
 )
 _SMALL: Final = Sizes(events_bytes=1 << 16, facts_bytes=4096)
 _OLDEST: Final = (5, 15)

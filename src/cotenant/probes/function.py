@@ -5,15 +5,19 @@ argument on the stack, 13-24 a word of the struct that ``struct`` points at. 0 i
 """
 
 from dataclasses import dataclass
-from enum import IntFlag, StrEnum
+from enum import StrEnum
 from typing import Final
 
 import numpy as np
 
+from cotenant.schema.constants import DIRECTION_CONSTANT, DIRECTION_SLOT
+from cotenant.schema.constants import SLOT_STRUCT as STRUCT
+from cotenant.schema.constants import CallFlags as Flag
 from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import CALL_SPEC
 
-STRUCT: Final = 13  # Slot of the first word of the struct.
+__all__ = ["STRUCT", "Family", "Flag", "Function", "Library", "encode"]
+
 # Operations of the driver that are queued on a stream, the default one if they name none.
 _QUEUED: Final = frozenset(
     {"launch", "graph_launch", "memcpy", "memset", "prefetch", "discard", "decompress", "host"}
@@ -36,24 +40,6 @@ class Family(StrEnum):
     CUDA = "cuda"
     NCCL = "nccl"
     NAMES = "names"
-
-
-class Flag(IntFlag):
-    """As ``enum call_flags`` in bpf/common/call.h."""
-
-    OPERATION = 1
-    ROW = 2
-    HANDLE_STUB = 4
-    READY = 8
-    BATCH = 16
-    HOST = 32
-    RAW = 64
-    AT_ENTRY = 128
-    CALLER = 256
-    PER_THREAD = 512
-    QUEUES = 1024
-    SEVERAL = 2048
-    EVENT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +123,9 @@ def encode(function: Function) -> bytes:
     spec["in_offset"] = function.struct_offset
     spec["in_words"] = function.struct_words
     if function.direction_slot:
-        spec["direction"] = 128 + function.direction_slot
+        spec["direction"] = DIRECTION_SLOT + function.direction_slot
     elif function.direction:
-        spec["direction"] = 1 + _number("cuda_direction", function.direction)
+        spec["direction"] = DIRECTION_CONSTANT + _number("cuda_direction", function.direction)
     for index, slot in enumerate(function.bytes):
         spec["bytes"][index] = slot
     if function.fact:

@@ -10,9 +10,8 @@ from typing import Final
 
 from cotenant.probes.function import Function
 from cotenant.probes.tables import BY_ID
+from cotenant.schema.constants import KERNEL_FUNCTION_BIT, KERNEL_FUNCTION_KIND_SHIFT
 from cotenant.schema.events import ENUMS, RECORDS
-
-_KERNEL: Final = 0x8000  # As KERNEL_FUNCTION() in bpf/common/total.h.
 
 
 class KernelFamily(StrEnum):
@@ -95,9 +94,10 @@ def hooks_of(family: KernelFamily) -> tuple[Hook, ...]:
 
 def counted(number: int) -> tuple[str, str] | None:
     """The family and the function or operation that a total of this number counts."""
-    if number < _KERNEL:
+    if not number & KERNEL_FUNCTION_BIT:
         function: Function | None = BY_ID.get(number)
         return (str(function.family), function.symbol) if function else None
-    record = RECORDS.get(number >> 8 & 0x7F)
-    name = ENUMS[f"{record.family}_op"].get(number & 0xFF) if record else None
+    kind, op = divmod(number ^ KERNEL_FUNCTION_BIT, 1 << KERNEL_FUNCTION_KIND_SHIFT)
+    record = RECORDS.get(kind)
+    name = ENUMS[f"{record.family}_op"].get(op) if record else None
     return (record.family, name) if record and name else None

@@ -20,6 +20,7 @@ from cotenant.probes import syscalls
 from cotenant.probes.attach import PROGRAMS, Method
 from cotenant.probes.function import Family, Function, encode
 from cotenant.probes.rejection import read_rejection
+from cotenant.schema.constants import MAPS
 
 # In the environment: what the kernel says of a program that it refuses goes to stderr.
 DEBUG: Final = "COTENANT_DEBUG"
@@ -187,7 +188,7 @@ def load_function(method: Method, function: Function, sizes: Sizes) -> Programs:
 
 def _tell_functions(loaded: Programs, functions: Iterable[Function]) -> None:
     for function in functions:
-        key = function.id.to_bytes(4, "little")
+        key = function.id.to_bytes(MAPS["functions"][0], "little")
         syscalls.map_update(loaded.maps["functions"], key, encode(function))
 
 

@@ -4,17 +4,18 @@ Kernels from 6.13 give some programs a stack per CPU, which two preempted tasks 
 ask for none (see bpf/common/stack.bpf.h); where that does not help, nothing may be attached.
 """
 
-import struct
 from typing import Final
+
+import numpy as np
 
 from cotenant._native import probe_here
 from cotenant.errors import Unsupported
 from cotenant.probes import syscalls
 from cotenant.probes.attach import PROGRAMS, Attacher, Method, Placed
 from cotenant.probes.programs import Programs, Sizes, load_object
+from cotenant.schema.layouts import STACK_PLACE
 
 _STACK_BYTES: Final = 32 << 10  # Of a task: 16 KiB, twice that where the kernel checks addresses.
-_PLACE: Final = struct.Struct("QQ")  # As struct stack_place.
 _SMALL: Final = Sizes(events_bytes=4096, facts_bytes=4096)
 
 
@@ -34,7 +35,9 @@ def why_unsafe(method: Method, path: str, here: Placed) -> str | None:
             probe_here()
         finally:
             attachment.close()
-        return _judge(syscalls.map_lookup(programs.maps["stack_places"], bytes(4), _PLACE.size))
+        return _judge(
+            syscalls.map_lookup(programs.maps["stack_places"], bytes(4), STACK_PLACE.itemsize)
+        )
     except Unsupported as error:
         return str(error)
     finally:
@@ -42,7 +45,7 @@ def why_unsafe(method: Method, path: str, here: Placed) -> str | None:
 
 
 def _judge(place: bytes | None) -> str | None:
-    frame, task = _PLACE.unpack(place or bytes(_PLACE.size))
+    frame, task = np.frombuffer(place or bytes(STACK_PLACE.itemsize), STACK_PLACE)[0].tolist()
     if not frame:
         return "attached, but the program did not run"
     if 0 <= frame - task < _STACK_BYTES:

@@ -11,3 +11,6 @@ EVENT_KIND: Final[int] = _place
 
 assert FACT.fields is not None
 FACT_KIND: Final[int] = FACT.fields["kind"][1]
+
+_type, _at = FACT.fields["timestamp_ns"][:2]
+FACT_TIME: Final = slice(_at, _at + _type.itemsize)

@@ -88,6 +88,15 @@ MAPPING: Final = np.dtype(
     }
 )
 
+STACK_PLACE: Final = np.dtype(
+    {
+        "names": ['frame', 'task'],
+        "formats": ['<u8', '<u8'],
+        "offsets": [0, 8],
+        "itemsize": 16,
+    }
+)
+
 TOTAL: Final = np.dtype(
     {
         "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'previous_ns', 'previous_window', 'rows', 'shed', 'lost', 'waiting', 'unmeasured', 'histogram'],

@@ -21,3 +21,10 @@ class Record:
 
     family: str
     fields: tuple[Field, ...]
+
+    def field(self, name: str) -> Field:
+        """The member of this name; KeyError if there is none."""
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(f"{self.family} has no field {name}")

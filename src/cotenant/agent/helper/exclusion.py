@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -16,14 +15,15 @@ from cotenant.agent.config import Config
 from cotenant.identity import Ledger, Names, parse_path
 from cotenant.identity.walk import mounts, survey, walk
 from cotenant.probes import syscalls
+from cotenant.schema.constants import EXCLUDED_HIERARCHY_SHIFT, MAPS
 from cotenant.schema.layouts import CONTROL
-
-_HIERARCHY_SHIFT: Final = 56  # EXCLUDED_HIERARCHY_SHIFT of the programs.
 
 
 def _entry(hierarchy: int, kernel_id: int) -> bytes:
     """How the programs write a cgroup: each hierarchy numbers its own from 1."""
-    return (hierarchy << _HIERARCHY_SHIFT | kernel_id).to_bytes(8, "little")
+    return (hierarchy << EXCLUDED_HIERARCHY_SHIFT | kernel_id).to_bytes(
+        MAPS["excluded"][0], "little"
+    )
 
 
 class Exclusion:

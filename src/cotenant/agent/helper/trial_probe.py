@@ -11,12 +11,22 @@ from cotenant.probes.elf import Elf
 from cotenant.probes.function import Family, Flag, Function, Library, encode
 from cotenant.probes.library import held_path
 from cotenant.probes.programs import Programs
+from cotenant.schema.constants import FUNCTIONS_MAX, MAPS
 
 _SITE: Final = "cotenant_probe_here"
 # In no table: a total of theirs is nobody's.
 FUNCTIONS: Final = (
-    Function(1021, Library.CUDA, _SITE, op="sync", family=Family.CUDA, flags=Flag.OPERATION),
-    Function(1022, Library.NCCL, _SITE, op="AllReduce", family=Family.NCCL, flags=Flag.OPERATION),
+    Function(
+        FUNCTIONS_MAX - 3, Library.CUDA, _SITE, op="sync", family=Family.CUDA, flags=Flag.OPERATION
+    ),
+    Function(
+        FUNCTIONS_MAX - 2,
+        Library.NCCL,
+        _SITE,
+        op="AllReduce",
+        family=Family.NCCL,
+        flags=Flag.OPERATION,
+    ),
 )
 
 
@@ -30,7 +40,7 @@ class TrialProbe:
         mine = [function for function in FUNCTIONS if function.family in families]
         self.families = [str(function.family) for function in mine]
         for function in mine:
-            number = function.id.to_bytes(4, "little")
+            number = function.id.to_bytes(MAPS["functions"][0], "little")
             syscalls.map_update(self._maps["functions"], number, encode(function))
         fd = os.open(next(OBJECTS.parent.glob("_drain*.so")), os.O_RDONLY)
         try:
@@ -43,7 +53,8 @@ class TrialProbe:
     def close(self) -> None:
         """Remove the probes; whoever made the call uses no GPU by it, and nobody else has yet."""
         self._attachment.close()
-        for name, key_size, value_size in (("gpu_tenants", 8, 1), ("processes", 4, 8)):
+        for name in ("gpu_tenants", "processes"):
+            key_size, value_size = MAPS[name]
             keys, _ = syscalls.map_items(self._maps[name], key_size, value_size)
             for at in range(0, len(keys), key_size):
                 syscalls.map_delete(self._maps[name], keys[at : at + key_size])

@@ -14,7 +14,7 @@ from typing import Final
 from cotenant._native import Ring
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.agent.recorder.ingest.columns import Columns
-from cotenant.schema.kinds import EVENT_KIND, FACT_KIND
+from cotenant.schema.kinds import EVENT_KIND, FACT_KIND, FACT_TIME
 
 # Between two looks; shorter where more than an eighth of the ring came in that time, because what
 # a tenant may send until the next look is its share of the ring, and no more.
@@ -126,5 +126,5 @@ class Drain:
 
 
 def _time_of(fact: bytes) -> int:
-    """When it was told: the first field of each."""
-    return int.from_bytes(fact[:8], "little")
+    """When it was told."""
+    return int.from_bytes(fact[FACT_TIME], "little")

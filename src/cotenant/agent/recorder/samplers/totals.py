@@ -14,11 +14,11 @@ from cotenant.identity.ids import NOBODY, UNTOLD
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
 from cotenant.probes.kernel import counted
+from cotenant.schema.constants import KERNEL_FUNCTION_BIT, KERNEL_FUNCTION_KIND_SHIFT, MAPS
 from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY
 
 _SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured")
-_KERNEL_FUNCTIONS: Final = 0x8000  # As KERNEL_FUNCTION in bpf/common/total.h.
 _IDLE_READINGS: Final = 30  # After so many without a change, and with its cgroup, a total goes.
 
 Values = npt.NDArray[np.int64]
@@ -54,11 +54,12 @@ class Totals:
     def counters(self) -> dict[str, int]:
         """What the programs could not do, by name; only what happened."""
         found = {}
+        key_bytes, value_bytes = MAPS["counters"]
         for number, name in ENUMS["counter"].items():
             if name == "END":
                 continue
             raw = syscalls.map_lookup(
-                self._counters_fd, number.to_bytes(4, "little"), 8 * self._cpus
+                self._counters_fd, number.to_bytes(key_bytes, "little"), value_bytes * self._cpus
             )
             total = int(np.frombuffer(raw or b"", np.uint64).sum())
             if total:
@@ -118,8 +119,9 @@ class Totals:
 
     def _count_purses(self, entries: npt.NDArray[np.void]) -> None:
         """How many purses of bpf/common/share.bpf.h were in use."""
-        raised = entries["function"] >= _KERNEL_FUNCTIONS
-        called, kinds = entries[~raised], entries["function"][raised] >> 8
+        raised = (entries["function"] & KERNEL_FUNCTION_BIT) != 0
+        called = entries[~raised]
+        kinds = entries["function"][raised] >> KERNEL_FUNCTION_KIND_SHIFT
         self.calling = len(np.unique(called[list(OWNER)]))
         owners_of = [entries[raised][kinds == kind][list(OWNER)] for kind in np.unique(kinds)]
         self.raising = sum(len(np.unique(each)) for each in owners_of)

@@ -7,10 +7,12 @@ from typing import Any
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.agent.recorder.ingest.columns.plain import Needs
 from cotenant.printable import printable
+from cotenant.schema.constants import ENDPOINT_ADDRESS_BYTES, ENDPOINT_PORT_BYTES
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
 
 _FAMILIES = ENUMS["net_family"]
+_PORT_END = ENDPOINT_ADDRESS_BYTES + ENDPOINT_PORT_BYTES
 
 
 class Address:
@@ -57,5 +59,6 @@ def _endpoint(raw: bytes, family: str) -> str:
         name = raw.rstrip(b"\0")
         clean = printable(name.lstrip(b"\0").split(b"\0")[0].decode("utf-8", "replace"))
         return f"@{clean}" if name.startswith(b"\0") else clean
-    address, port = _address(raw[:16]), int.from_bytes(raw[16:18], "little")
+    address = _address(raw[:ENDPOINT_ADDRESS_BYTES])
+    port = int.from_bytes(raw[ENDPOINT_ADDRESS_BYTES:_PORT_END], "little")
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

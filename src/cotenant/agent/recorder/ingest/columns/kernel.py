@@ -12,14 +12,14 @@ from cotenant.agent.recorder.ingest.columns.plain import Needs
 from cotenant.agent.recorder.processes.graphs import Graphs
 from cotenant.agent.recorder.processes.kernel_names import KernelNames
 from cotenant.probes.tables import BY_ID
-from cotenant.schema.events import ENUMS
+from cotenant.schema.events import CUDA_RECORD, ENUMS
 from cotenant.schema.wire import Field
 
 _OPS: Final = {text: number for number, text in ENUMS["cuda_op"].items()}
 _LAUNCH: Final = _OPS["launch"]
 _GRAPH: Final = _OPS["graph_launch"]
 _MEMCPY: Final = _OPS["memcpy"]
-_KNOWN_DIRECTION: Final = 4
+_KNOWN_DIRECTION: Final = CUDA_RECORD.field("direction").known or 0
 
 _KEY: Final = (
     "pid", "process_start_ns", "handle", "stub", "op", "direction", "known",
