@@ -16,6 +16,7 @@ from cotenant import errors
 from cotenant.query.derived.registry import DERIVED, Derived
 from cotenant.query.engine.session import Session
 from cotenant.schema import DIMENSIONS, EVENTS, Table
+from cotenant.schema.families import FAMILIES
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import VERBS
 
@@ -39,9 +40,17 @@ def asked(session: Session, name: str) -> dict[str, str]:
     return {row["column_name"]: TYPES[row["column_type"]] for row in rows}
 
 
+def about(described: Table) -> list[str]:
+    """What a table is; of events, where more is said."""
+    family = FAMILIES.get(described.name.removesuffix("_events"))
+    if family is None:
+        return [described.doc]
+    return [described.doc, f"[More](../events/{family.name}.md): {family.doc}."]
+
+
 def table(described: Table, found: dict[str, str]) -> list[str]:
     """One table, column by column."""
-    lines = [f"## `{described.name}`", "", described.doc, ""]
+    lines = [f"## `{described.name}`", "", *about(described), ""]
     lines += ["| Column | Type | |", "|---|---|---|"]
     for column in described.columns:
         kind = column.type if column.nullable else f"{column.type}, never NULL"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
+from cotenant.schema.families import FAMILIES
 from vm import ROOT
 from vm.catalog import KERNELS
 from vm.cells import AS_IT_COMES, STORM
@@ -13,7 +14,6 @@ from vm.verdict import Verdict
 
 PAGE: Final = ROOT / "docs" / "kernels.md"
 RESULTS: Final = ROOT / "docs" / "kernels.json"
-_TABLES: Final = ("cuda", "nccl", "host", "io", "net", "tcp")
 # A call that is recorded costs about this much of one by session.
 _COSTS: Final = {"session": "1", "multi": "1", "pair": "1 to 2, slow to attach and detach"}
 
@@ -58,7 +58,7 @@ def _matrix(kept: dict[str, Any]) -> Iterator[str]:
 
 def _row(distribution: str, found: dict[str, Any]) -> str:
     method = found["method"] or "refused"
-    exact = ", ".join(t for t in _TABLES if f"{t}_events" in found["exact"]) or "-"
+    exact = ", ".join(t for t in FAMILIES if f"{t}_events" in found["exact"]) or "-"
     lacks = [name.removesuffix("_events") for name in found["lacks"]]
     partly = [text.split("not recorded: ")[-1].split(" (")[0] for text in found["partly"]]
     missing = ", ".join([*lacks, *partly]) or "-"

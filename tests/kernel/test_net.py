@@ -168,7 +168,7 @@ from cotenant.probes.attach import Method
 from cotenant.probes.perf import Ticks
 from cotenant.probes.programs import Programs, Sizes
 programs = Programs(Method.PAIR)
-placed = hooks.place(programs, [kernel.KernelFamily.TCP], Sizes(4096, 4096), {}, Ticks())
+placed = hooks.place(programs, ["tcp"], Sizes(4096, 4096), {}, Ticks())
 print(len(placed.links), placed.refused)
 """
     done = subprocess.run(

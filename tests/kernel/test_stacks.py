@@ -8,9 +8,10 @@ import pytest
 from cotenant.probes import features, programs, syscalls
 from cotenant.probes.attach import PROGRAMS, Method
 from cotenant.probes.hooks import together
-from cotenant.probes.kernel import HOOKS, KernelFamily
+from cotenant.probes.kernel import HOOKS
 from cotenant.probes.programs import Programs, Sizes, load_object, load_programs
 from cotenant.probes.tables import FUNCTIONS
+from cotenant.schema.families import KERNEL_FAMILIES
 from tests.kernel.conftest import need
 from tests.kernel.programs import compile_bpf, image
 
@@ -52,7 +53,7 @@ def trial_image(method: Method) -> bytes:
 @pytest.mark.parametrize("method", list(Method))
 def test_no_uprobe_program_has_a_private_stack(method: Method) -> None:
     need(method)
-    loaded = load_programs(method, FUNCTIONS, SMALL, {}, optional=together(list(KernelFamily)))
+    loaded = load_programs(method, FUNCTIONS, SMALL, {}, optional=together(KERNEL_FAMILIES))
     try:
         private = {name for name, fd in loaded.programs.items() if PRIVATE in image(fd)}
         assert len(loaded.programs) > len(programs.TASK_PROGRAMS)

@@ -10,8 +10,8 @@ from cotenant.agent.config import Config, as_message
 from cotenant.errors import UsageError
 from cotenant.identity.translation import Preference
 from cotenant.identity.walk import mounts
-from cotenant.probes.kernel import FAMILIES
 from cotenant.schema.events import ENUMS
+from cotenant.schema.families import FAMILIES
 
 # Version 1 controllers that may name tenants, in the order in which they are asked.
 V1_CONTROLLERS: Final = {name: number for number, name in ENUMS["v1_controller"].items()}
@@ -34,7 +34,7 @@ class Settings:
     hierarchy: str = "auto"
     events_bytes: int = 16 << 20
     seal_every_s: float = 0.5
-    events: tuple[str, ...] = FAMILIES
+    events: tuple[str, ...] = tuple(FAMILIES)
     # Spans of threads that use no GPU library become rows from here on.
     host_threshold_ns: int = 10_000_000
     host_rows: str = "gpu"  # Or "all": every span of every thread.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from cotenant.errors import Unsupported
 from cotenant.probes import syscalls
-from cotenant.probes.kernel import Hook, KernelFamily, hooks_of
+from cotenant.probes.kernel import Hook, hooks_of
 from cotenant.probes.perf import Ticks
 from cotenant.probes.programs import Constants, Programs, Sizes, load_object
 
@@ -29,7 +29,7 @@ class Hooks:
             syscalls.run_iterator(program)
 
 
-def together(families: Collection[KernelFamily]) -> dict[str, dict[str, int]]:
+def together(families: Collection[str]) -> dict[str, dict[str, int]]:
     """Objects and their programs, where this kernel has all that these families want."""
     return {
         family: {hook.program: -1 for hook in hooks_of(family) if not hook.instead_of}
@@ -39,7 +39,7 @@ def together(families: Collection[KernelFamily]) -> dict[str, dict[str, int]]:
 
 def place(
     programs: Programs,
-    families: Collection[KernelFamily],
+    families: Collection[str],
     sizes: Sizes,
     constants: Constants,
     ticks: Ticks,

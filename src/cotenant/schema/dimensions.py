@@ -1,8 +1,16 @@
 """Tables that are not events: who was there, what was counted, what was lost."""
 
+from collections.abc import Iterable
 from typing import Final
 
+from cotenant.schema.families import FAMILIES, GPU_FAMILIES
 from cotenant.schema.table import Column, Table
+
+
+def _one_of(families: Iterable[str]) -> str:
+    *first, last = families
+    return f"{', '.join(first)} or {last}"
+
 
 CONTAINERS: Final = Table(
     "containers",
@@ -54,7 +62,7 @@ TOTALS: Final = Table(
     (
         Column("timestamp_ns", "int64", "end of the second, UTC", False),
         Column("cgroup_id", "int64", "joins containers", False),
-        Column("family", "string", "cuda, nccl, host, io, net or tcp", False),
+        Column("family", "string", _one_of(FAMILIES), False),
         Column("function", "string", "the function or kind of event", False),
         Column("count", "int64", "calls that returned in this second", False),
         Column("sum_ns", "int64", "their durations added up", False),
@@ -72,7 +80,7 @@ LOSSES: Final = Table(
     "Per family, tenant and window: seen = stored + shed + lost + queued.",
     (
         Column("timestamp_ns", "int64", "end of the window, UTC", False),
-        Column("family", "string", "cuda, nccl, host, io, net or tcp", False),
+        Column("family", "string", _one_of(FAMILIES), False),
         Column("cgroup_id", "int64", "joins containers", False),
         Column("seen", "int64", "events that were to become rows", False),
         Column("stored", "int64", "rows sealed", False),
@@ -119,7 +127,7 @@ IN_FLIGHT: Final = Table(
         Column("tid", "int32", "thread id in the host's pid namespace", False),
         Column("cgroup_id", "int64", "joins containers", False),
         Column("comm", "string", "name of the thread", False),
-        Column("family", "string", "cuda or nccl", False),
+        Column("family", "string", _one_of(GPU_FAMILIES), False),
         Column("function", "string", "the outermost probed function", False),
         Column("began_ns", "int64", "when the call began, UTC", False),
         Column("comm_hash", "int64", "NCCL communicator"),
@@ -171,7 +179,7 @@ ROLLUPS: Final = Table(
     (
         Column("timestamp_ns", "int64", "start of the second, UTC", False),
         Column("cgroup_id", "int64", "joins containers", False),
-        Column("family", "string", "cuda, nccl, host, io, net or tcp", False),
+        Column("family", "string", _one_of(FAMILIES), False),
         Column("op", "string", "kind of event", False),
         Column("name", "string", "kernel, collective, device or peer"),
         Column("count", "int64", "events", False),

@@ -1,30 +1,16 @@
 """What Python knows of the BPF programs' numbers comes out of the built objects."""
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from cotenant.schema.events import RECORDS
 from cotenant.schema.layouts import FACT
+from tests.generation import OBJECTS, ROOT, compiled, copied, edit, generate
 
-ROOT = Path(__file__).parents[3]
-OBJECTS = ROOT / "src/cotenant/_native/objects"
 SCHEMA = ROOT / "src/cotenant/schema"
 MODULES = ("constants.py", "events.py", "layouts.py")
-
-
-def generate(into: Path, *objects: Path) -> subprocess.CompletedProcess[str]:
-    into.mkdir(exist_ok=True)
-    return subprocess.run(
-        [sys.executable, ROOT / "tools/gen_schema.py", into, *objects],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -40,21 +26,11 @@ def test_what_is_committed_is_what_the_objects_say(generated: Path, module: str)
     assert (SCHEMA / module).read_text() == (generated / module).read_text()
 
 
-def compiled(place: Path, source: str, *, header: str, old: str, new: str) -> Path:
+def changed(place: Path, source: str, *, header: str, old: str, new: str) -> Path:
     """One program of ours, built after a change of one line in a header."""
-    bpf = place / "bpf"
-    shutil.copytree(ROOT / "bpf", bpf, ignore=shutil.ignore_patterns("build"))
-    text = (bpf / header).read_text()
-    assert text.count(old) == 1
-    (bpf / header).write_text(text.replace(old, new))
-    machine = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
-    target = place / "changed.bpf.o"
-    subprocess.run(
-        ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_x86", f"-I{bpf}",
-         f"-I/usr/include/{machine.stdout.strip()}", "-c", bpf / source, "-o", target],
-        check=True,
-    )  # fmt: skip
-    return target
+    bpf = copied(place)
+    edit(bpf / header, old, new)
+    return compiled(bpf, source)
 
 
 @pytest.mark.parametrize(
@@ -82,24 +58,24 @@ def compiled(place: Path, source: str, *, header: str, old: str, new: str) -> Pa
 def test_another_value_in_c_is_another_value_in_python(
     tmp_path: Path, source: str, header: str, old: str, new: str, module: str, line: str
 ) -> None:
-    changed = compiled(tmp_path, source, header=header, old=old, new=new)
-    done = generate(tmp_path / "schema", changed)
+    built = changed(tmp_path, source, header=header, old=old, new=new)
+    done = generate(tmp_path / "schema", built)
     assert done.returncode == 0, done.stderr
     assert re.search(f"^{line}", (tmp_path / "schema" / module).read_text(), re.MULTILINE)
 
 
 def test_objects_that_differ_about_a_number_are_refused(tmp_path: Path) -> None:
-    changed = compiled(
+    built = changed(
         tmp_path,
         "cuda/names.bpf.c",
         header="common/call.h",
         old="SLOT_END = 25",
         new="SLOT_END = 26",
     )
-    done = generate(tmp_path / "schema", OBJECTS / "names.bpf.o", changed)
+    done = generate(tmp_path / "schema", OBJECTS / "names.bpf.o", built)
     assert done.returncode == 1
     assert done.stderr == (
-        f"{changed}: call_number differs from other objects'; build them all again\n"
+        f"{built}: call_number differs from other objects'; build them all again\n"
     )
 
 

@@ -41,7 +41,6 @@ from cotenant.probes.attach import Attacher, Method
 from cotenant.probes.features import attempt, choose_method, choose_stepping
 from cotenant.probes.function import Family, Function, Library
 from cotenant.probes.hooks import place, together
-from cotenant.probes.kernel import KernelFamily
 from cotenant.probes.library import plan
 from cotenant.probes.perf import Ticks, open_ticks
 from cotenant.probes.programs import (
@@ -53,6 +52,7 @@ from cotenant.probes.programs import (
 )
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.schema.events import ENUMS
+from cotenant.schema.families import GPU_FAMILIES, KERNEL_FAMILIES
 from cotenant.schema.kinds import FACT_KIND
 from cotenant.schema.layouts import FACT, UNREAD
 
@@ -64,7 +64,6 @@ SHARED_MAPS: Final = (
 
 # Names are learned for both.
 NCCL: Final = "nccl"
-_GPU: Final = {"cuda", NCCL}
 
 _RUNTIME: Final = frozenset(
     f.id for f in FUNCTIONS if f.library is Library.CUDART and f.family is Family.CUDA
@@ -90,7 +89,7 @@ def _wanted_functions(settings: Message) -> tuple[Function, ...]:
         f
         for f in FUNCTIONS
         if (layers != "driver" or f.library is not Library.CUDART or f.fact)
-        and (NCCL in events if f.family == NCCL else not events.isdisjoint(_GPU))
+        and (NCCL in events if f.family == NCCL else not events.isdisjoint(GPU_FAMILIES))
     )
 
 
@@ -146,7 +145,7 @@ class Helper:
 
     def _load(self, settings: Message, ticks: Ticks) -> None:
         """Programs into the kernel, and those of the kernel's own events onto their hooks."""
-        families = [family for family in KernelFamily if family in settings["events"]]
+        families = [family for family in KERNEL_FAMILIES if family in settings["events"]]
         constants = settings.get("constants", {})
         self._programs: Programs = load_programs(
             self._method, self._functions, self._sizes, constants, optional=together(families)

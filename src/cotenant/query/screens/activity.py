@@ -1,10 +1,12 @@
 """What each tenant does per second, and where its time goes."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from cotenant.query.engine.changelog_tables import recording_at
 from cotenant.query.text.sql import quoted
+from cotenant.schema.families import FAMILIES, GPU_FAMILIES, KERNEL_FAMILIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,41 +19,29 @@ class Part:
     calls: bool = False  # Adds ``began`` (in the window) and ``within_ns`` (the part in it).
 
 
-_LAUNCH: Final = "op IN ('launch', 'graph_launch')"
-_WITHIN: Final = "sum(within_ns * weight) FILTER (within_ns > 0)"
 # How far before the window a call in it may have begun.
 _BEFORE_NS: Final = 10_000_000_000
 
+
+def _events(names: Iterable[str]) -> Iterator[Part]:
+    """What these families' own rows give."""
+    for family in (FAMILIES[name] for name in names):
+        count = {family.table.name: "sum(weight)"}
+        rates = dict(count if family.rates is None else family.rates)
+        if rates:
+            yield Part(family.table.name, rates, calls=family.gpu)
+
+
+def _totals() -> dict[str, str]:
+    """What families take from ``totals``, which count every event."""
+    return {name: sql for f in FAMILIES.values() for name, sql in (f.totals or {}).items()}
+
+
 _PARTS: Final = (
-    Part(
-        "cuda_events",
-        {
-            "launches": f"sum(weight) FILTER (began AND {_LAUNCH})",
-            "cuda_ns": _WITHIN,
-            "copied_bytes": "sum(bytes * weight) FILTER (began AND op = 'memcpy')",
-        },
-        calls=True,
-    ),
-    Part(
-        "nccl_events",
-        {"nccl_calls": "sum(weight) FILTER (began)", "nccl_ns": _WITHIN},
-        calls=True,
-    ),
-    Part(
-        "totals",
-        {
-            "cpu_ns": "sum(sum_ns) FILTER (family = 'host' AND function = 'oncpu')",
-            "wait_ns": "sum(sum_ns) FILTER (family = 'host' AND function = 'runqueue')",
-        },
-    ),
-    Part("io_events", {"disk_bytes": "sum(bytes * weight)"}),
-    Part("net_events", {"net_bytes": "sum(bytes * weight)"}),
-    Part("tcp_events", {"retransmits": "sum(weight) FILTER (op = 'retransmit')"}),
-    Part(
-        "gpu_memory",
-        {"gpu_bytes": "sum(bytes)"},
-        level="cgroup_id, gpu",
-    ),
+    *_events(GPU_FAMILIES),
+    Part("totals", _totals()),
+    *_events(KERNEL_FAMILIES),
+    Part("gpu_memory", {"gpu_bytes": "sum(bytes)"}, level="cgroup_id, gpu"),
     Part("losses", {"lost": "sum(lost)", "shed": "sum(shed)"}),
 )
 COLUMNS: Final = tuple(column for part in _PARTS for column in part.columns)

@@ -1,13 +1,10 @@
 """Every cgroup of a store, with its events by family."""
 
 from pathlib import Path
-from typing import Final
 
 from cotenant.query.engine.answer import Answer
 from cotenant.query.engine.session import Session
-from cotenant.schema import TABLES
-
-FAMILIES: Final = tuple(name.removesuffix("_events") for name in TABLES if name.endswith("_events"))
+from cotenant.schema.families import FAMILIES
 
 
 def _sql(*, everyone: bool) -> str:

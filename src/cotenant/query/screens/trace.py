@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cotenant.query.engine.session import Session
+from cotenant.query.text.sql import quoted
 from cotenant.schema import TABLES
+from cotenant.schema.families import FAMILIES, GPU_FAMILIES, KERNEL_FAMILIES
+from cotenant.schema.family import THREAD, Family
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,32 +24,31 @@ class Source:
     sql: str
 
 
-def _thread(table: str, name: str, more: str, suffix: str = "") -> str:
-    return f"""
-select c.tenant, e.comm || ' ' || e.tid::varchar || '{suffix}' as track, {name} as name,
-       e.timestamp_ns as start_ns, e.duration_ns, NULL::bigint as value, {more}
-from {table} e
-join containers c using (cgroup_id)
-order by e.timestamp_ns, e.duration_ns desc
-"""
+# Columns that slices have anyway, or that say nothing of one.
+_TOLD: Final = frozenset({"timestamp_ns", "duration_ns", "cgroup_id", "comm", "tid", "weight"})
 
 
-SOURCES: Final = (
-    Source(
-        "cuda_events",
-        _thread(
-            "cuda_events",
-            "case when e.op in ('launch', 'graph_launch') then e.kernel_name else e.api end",
-            "e.op, e.pid, e.stream, e.bytes, e.direction, nullif(e.result, 0) as error",
-        ),
-    ),
-    Source(
-        "nccl_events",
-        _thread("nccl_events", "e.op", "e.pid, e.bytes, e.comm_hash, e.rank, e.nranks", " in NCCL"),
-    ),
-    Source(
-        "cuda_events",
-        """
+def _family(family: Family) -> Source:
+    """A slice for each event."""
+    table = family.table.name
+    track = family.track or f"{THREAD} || {quoted(f' in {family.title}')}"
+    took = "duration_ns" if family.has_duration else "NULL::bigint as duration_ns"
+    own = tuple(column.name for column in family.table.columns if column.name not in _TOLD)
+    return Source(
+        table,
+        f"""
+select tenant, {track} as track, {family.slice} as name,
+       timestamp_ns as start_ns, {took}, NULL::bigint as value, {", ".join(family.arguments or own)}
+from {table}
+join (select cgroup_id, tenant from containers) using (cgroup_id)
+order by start_ns, duration_ns desc
+""",
+    )
+
+
+_WORK: Final = Source(
+    "cuda_events",
+    """
 select tenant,
        coalesce(gpu, 'GPU') || ' stream ' || stream::varchar || ' of ' || pid::varchar as track,
        'work in flight' as name, start_ns, span_ns as duration_ns, NULL::bigint as value,
@@ -54,50 +56,22 @@ select tenant,
 from spans
 order by start_ns, span_ns desc
 """,
-    ),
-    Source(
-        "host_events",
-        _thread(
-            "host_events",
-            "e.op || coalesce(' ' || e.state, '')",
-            "e.cpu, e.peer_pid, e.state",
-            " on the host",
-        ),
-    ),
-    Source(
-        "io_events",
-        """
-select c.tenant, 'disk ' || e.device as track, e.op as name, e.timestamp_ns as start_ns,
-       e.duration_ns, NULL::bigint as value, e.pid, e.bytes, e.queue_ns, e.attribution
-from io_events e
-join containers c using (cgroup_id)
-order by e.timestamp_ns, e.duration_ns desc
-""",
-    ),
-    Source(
-        "net_events",
-        _thread("net_events", "e.op", "e.pid, e.bytes, e.family, e.remote", " on the network"),
-    ),
-    Source(
-        "tcp_events",
-        """
-select c.tenant, 'TCP' as track, e.op as name, e.timestamp_ns as start_ns,
-       NULL::bigint as duration_ns, NULL::bigint as value, e.remote_ip, e.remote_port, e.state
-from tcp_events e
-join containers c using (cgroup_id)
-order by e.timestamp_ns
-""",
-    ),
-    Source(
-        "gpu_memory",
-        """
+)
+_MEMORY: Final = Source(
+    "gpu_memory",
+    """
 select tenant, 'memory on ' || coalesce(gpu, 'its GPU') as track, 'bytes' as name,
        timestamp_ns as start_ns, NULL::bigint as duration_ns, bytes as value
 from held_memory
 where bytes is not null
 order by timestamp_ns
 """,
-    ),
+)
+SOURCES: Final = (
+    *(_family(FAMILIES[name]) for name in GPU_FAMILIES),
+    _WORK,
+    *(_family(FAMILIES[name]) for name in KERNEL_FAMILIES),
+    _MEMORY,
 )
 
 

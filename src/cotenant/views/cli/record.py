@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import UsageError
 from cotenant.query.text.shell import option
+from cotenant.schema.families import FAMILIES
 from cotenant.views.cli import apply_debug, debug_argument, store_argument
 from cotenant.views.cli.amounts import ring_bytes, share, size_bytes
 from cotenant.views.window import duration_ns, period_ns
 
 if TYPE_CHECKING:
     from cotenant.agent.recorder.main import Progress, Recorder
-
-# Every family that can be recorded; the same as in cotenant.probes.kernel, which views need not.
-FAMILIES = ("cuda", "nccl", "host", "io", "net", "tcp")
 
 HELP = "Record every GPU tenant of this host. Needs root; stops with Ctrl-C."
 EXAMPLES = """

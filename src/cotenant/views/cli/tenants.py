@@ -5,7 +5,8 @@ import sys
 from typing import Any
 
 from cotenant.query.engine.session import Session
-from cotenant.query.screens.tenants import FAMILIES, silent_cgroups, tenants
+from cotenant.query.screens.tenants import silent_cgroups, tenants
+from cotenant.schema.families import FAMILIES
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.window import add_window_arguments, window

@@ -12,8 +12,9 @@ from starlette.responses import JSONResponse, Response
 from cotenant.errors import CotenantError, QuestionError, StoreError
 from cotenant.query.screens import activity
 from cotenant.query.screens.timeline import details, status
-from cotenant.query.screens.timeline.families import FAMILIES
 from cotenant.query.screens.timeline.tiles import CELLS, MAX_CELL_NS
+from cotenant.schema.families import FAMILIES
+from cotenant.schema.family import Family
 from cotenant.views import text
 from cotenant.views.web import insight, plain
 from cotenant.views.web.reader import Reader
@@ -71,7 +72,7 @@ class Api:
             "store": reader.store.name,
             "start_ns": None if start is None else str(start),
             "end_ns": None if end is None else str(end),
-            "families": [{"name": f.name, "title": f.title} for f in FAMILIES.values()],
+            "families": [_family(family) for family in FAMILIES.values()],
             "tenants": [
                 {"name": name, "events": (survey.events or {})[name]} for name in survey.order
             ],
@@ -129,6 +130,12 @@ class Api:
         if not isinstance(sql, str):
             return JSONResponse({"error": 'send {"sql": "..."}'}, 400)
         return await _answering(lambda _: self._worker.ask(sql))(request)
+
+
+def _family(family: Family) -> dict[str, Any]:
+    """What the page needs to know of a family."""
+    streams = "stream" in family.lanes_by
+    return {"name": family.name, "title": family.title, "gpu": family.gpu, "streams": streams}
 
 
 def _text(number: int | None) -> str | None:

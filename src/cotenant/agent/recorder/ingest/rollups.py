@@ -9,12 +9,14 @@ import pyarrow as pa
 
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.schema.dimensions import ROLLUPS
+from cotenant.schema.families import FAMILIES
 from cotenant.store.segment import arrow_schema
 
 _SECOND: Final = 1_000_000_000
 _LATE_NS: Final = 2 * _SECOND  # Rows of a second come in until so long after its end.
-# What an event of a family is about, where there are not too many of it.
-_NAMES: Final = {"cuda": "kernel_name", "io": "device"}
+_NAMES: Final = {
+    name: family.rollup_name for name, family in FAMILIES.items() if family.rollup_name
+}
 
 
 class Cell(NamedTuple):

@@ -3,16 +3,17 @@
 from collections.abc import Iterable
 from typing import Final
 
-from cotenant.query.screens.timeline.families import FAMILIES
 from cotenant.query.screens.timeline.lanes import Lane
+from cotenant.query.screens.timeline.rows import duration
 from cotenant.query.text.sql import quoted
+from cotenant.schema.families import FAMILIES
 
 NAMES: Final = 7  # As many as one reads in a tooltip.
 
 
 def event_sql(family: str, timestamp_ns: int, tid: int) -> str:
     """The whole row of one slice, with its tenant."""
-    table = FAMILIES[family].table
+    table = FAMILIES[family].table.name
     return f"""SELECT c.tenant, e.*
   FROM {table} e
   JOIN containers c USING (cgroup_id)
@@ -23,10 +24,8 @@ def event_sql(family: str, timestamp_ns: int, tid: int) -> str:
 def _lane_condition(lane: Lane, others: Iterable[Lane]) -> str:
     family = FAMILIES[lane.family]
     conditions = [f"c.tenant = {quoted(lane.tenant)}"]
-    for column, source in (("pid", family.pid), ("stream", family.stream)):
+    for column in () if lane.shared else family.lanes_by:
         value = getattr(lane, column)
-        if source != column or lane.shared:
-            continue
         conditions.append(f"e.{column} IS NULL" if value is None else f"e.{column} = {value}")
     if lane.shared:
         mine = [other for other in others if _sibling(lane, other)]
@@ -45,14 +44,14 @@ def cell_sql(lane: Lane, others: Iterable[Lane], start_ns: int, end_ns: int) -> 
     family = FAMILIES[lane.family]
     return f"""SELECT {family.label} AS name,
        sum(e.weight)::BIGINT AS events,
-       sum({family.duration} * e.weight)::BIGINT AS total_ns,
-       max({family.duration})::BIGINT AS longest_ns
-  FROM {family.table} e
+       sum({duration(family)} * e.weight)::BIGINT AS total_ns,
+       max({duration(family)})::BIGINT AS longest_ns
+  FROM {family.table.name} e
   JOIN containers c USING (cgroup_id)
  WHERE e.timestamp_ns >= {start_ns}
    AND e.timestamp_ns < {end_ns}
    AND {_lane_condition(lane, others)}
-   AND {family.where}
+   AND {family.shown}
  GROUP BY ALL
  ORDER BY total_ns DESC, events DESC
  LIMIT {NAMES}"""

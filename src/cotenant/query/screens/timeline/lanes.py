@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cotenant.query.engine.session import Session
-from cotenant.query.screens.timeline.families import FAMILIES
+from cotenant.query.screens.timeline.rows import rows as slices_of
+from cotenant.schema.families import FAMILIES
 
 LANES_PER_TENANT: Final = 12  # Of one family; the rest share a lane, to fit on a screen.
-GPU: Final = frozenset({"cuda", "nccl"})
 HOST: Final = frozenset({"host", "kernel", "unknown"})
 _REST: Final = -1
 _PAUSE: Final = 10  # Pause after a survey, in units of its duration,
@@ -124,7 +124,7 @@ class Lanes:
             mine = events.setdefault(tenant, {})
             mine[family] = mine.get(family, 0) + row["events"]
             # Tenants with GPU events first; the host and the kernel last.
-            rank = (tenant in HOST, family not in GPU, began)
+            rank = (tenant in HOST, not FAMILIES[family].gpu, began)
             first[tenant] = min(first.get(tenant, rank), rank)
             longest[family] = max(longest.get(family, 0), row["longest_ns"])
             start = began if start is None else min(start, began)
@@ -138,6 +138,6 @@ def _survey_sql() -> str:
         f"""SELECT '{family.name}' AS family, cgroup_id, pid, stream,
        sum(weight)::BIGINT AS events, min(began_ns) AS first_ns, max(began_ns + d) AS last_ns,
        max(d)::BIGINT AS longest_ns
-  FROM ({family.rows()}) GROUP BY ALL"""
+  FROM ({slices_of(family)}) GROUP BY ALL"""
         for family in FAMILIES.values()
     )

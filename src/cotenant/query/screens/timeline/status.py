@@ -4,10 +4,11 @@ from typing import Final
 
 from cotenant.query.engine.answer import Standing
 from cotenant.query.engine.session import Session
-from cotenant.query.screens.timeline.families import FAMILIES
+from cotenant.schema.families import FAMILIES
 
 _NEWEST: Final = " UNION ALL ".join(
-    f"SELECT max(timestamp_ns) AS newest_ns FROM {family.table}" for family in FAMILIES.values()
+    f"SELECT max(timestamp_ns) AS newest_ns FROM {family.table.name}"
+    for family in FAMILIES.values()
 )
 _OPEN: Final = "SELECT count(*) AS open FROM sessions WHERE ended_ns IS NULL"
 
@@ -21,7 +22,7 @@ def newest_ns(session: Session) -> int | None:
 
 def standing(session: Session) -> Standing:
     """How complete the tables are that lanes are made from."""
-    return session.standing(family.table for family in FAMILIES.values())
+    return session.standing(family.table.name for family in FAMILIES.values())
 
 
 def has_open_recording(session: Session) -> bool:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cotenant.query.engine.session import Session
-from cotenant.query.screens.timeline.families import FAMILIES, Family
 from cotenant.query.screens.timeline.lanes import Lanes
+from cotenant.query.screens.timeline.rows import duration, rows
+from cotenant.schema.families import FAMILIES
+from cotenant.schema.family import Family
 
 CELLS: Final = 1024
 MAX_CELL_NS: Final = 1 << 50  # 1,024 of them are 36 years.
@@ -70,11 +72,11 @@ class _Part:
         # A call that began before the tile reaches into it only if it is long enough.
         return (
             f"timestamp_ns >= {start - self.longest_ns} AND timestamp_ns < {end} "
-            f"AND timestamp_ns + {self.family.duration} >= {start}"
+            f"AND timestamp_ns + {duration(self.family)} >= {start}"
         )
 
     def rows(self) -> str:
-        return f"{self.family.rows()} AND {self.overlapping()}"
+        return f"{rows(self.family)} AND {self.overlapping()}"
 
     def counted(self) -> str:
         cell = self.tile.cell_ns

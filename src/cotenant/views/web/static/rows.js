@@ -4,11 +4,8 @@ const HEAD = 25;
 const LANE = 21;
 const THIN = 15;
 const TITLE = 23;
-const ON_GPU = new Set(["cuda", "nccl"]);
 const FEW = 8; // A tenant with more lanes starts folded into one.
 const NOBODY = new Set(["host", "kernel", "unknown"]);
-
-const TITLES = { host: "Waiting for a CPU", io: "Disk", net: "Network", tcp: "TCP" };
 
 const TALLEST = 1.6; // Where there is room, lanes grow by this much.
 
@@ -28,20 +25,21 @@ function arranged(status, view, factor) {
     y += height;
   };
   const shown = status.tenants.map((t) => t.name).filter((name) => !view.off.has(name));
-  const gpu = status.lanes.filter((lane) => ON_GPU.has(lane.family));
+  const families = new Map(status.families.map((family) => [family.name, family]));
+  const gpu = status.lanes.filter((lane) => families.get(lane.family).gpu);
   for (const tenant of shown) {
     const lanes = gpu.filter((lane) => lane.tenant === tenant);
     if (!lanes.length) continue;
     const folded = view.folded.has(tenant) !== (lanes.length > FEW || (NOBODY.has(tenant) && lanes.length > 2));
     const all = new Set(lanes.map((lane) => lane.id));
     add(folded ? Math.round(HEAD * factor) : HEAD, { kind: "tenant", tenant, label: tenant, folded, lanes: folded ? all : new Set() });
-    if (!folded) for (const row of streams(lanes)) add(Math.round(LANE * factor), { kind: "lane", tenant, ...row });
+    if (!folded) for (const row of streams(lanes, families)) add(Math.round(LANE * factor), { kind: "lane", tenant, ...row });
     y += Math.round(7 * factor);
   }
-  for (const family of status.families.filter((one) => !ON_GPU.has(one.name))) {
+  for (const family of status.families.filter((one) => !one.gpu)) {
     const lanes = status.lanes.filter((lane) => lane.family === family.name && shown.includes(lane.tenant));
     if (!lanes.length) continue;
-    add(TITLE, { kind: "title", label: TITLES[family.name] ?? family.title });
+    add(TITLE, { kind: "title", label: family.title });
     for (const tenant of shown) {
       const own = lanes.filter((lane) => lane.tenant === tenant);
       if (own.length) add(Math.round(THIN * factor), { kind: "thin", tenant, label: tenant, lanes: new Set(own.map((lane) => lane.id)) });
@@ -51,9 +49,9 @@ function arranged(status, view, factor) {
   return { rows, height: y };
 }
 
-function streams(lanes) {
+function streams(lanes, families) {
   const processes = [...new Set(lanes.map((lane) => lane.pid).filter((pid) => pid !== null))].sort((a, b) => a - b);
-  const rank = (lane) => [lane.shared ? 1 : 0, lane.pid ?? 0, lane.family === "nccl" ? 1 : 0, lane.stream === null ? 1 : 0, Number(lane.stream ?? 0)];
+  const rank = (lane) => [lane.shared ? 1 : 0, lane.pid ?? 0, families.get(lane.family).streams ? 0 : 1, lane.stream === null ? 1 : 0, Number(lane.stream ?? 0)];
   const sorted = [...lanes].sort((one, other) => {
     const [a, b] = [rank(one), rank(other)];
     const at = a.findIndex((part, i) => part !== b[i]);
@@ -63,7 +61,7 @@ function streams(lanes) {
   return sorted.map((lane) => {
     let label = "no stream";
     if (lane.shared) label = "other streams";
-    else if (lane.family === "nccl") label = "NCCL";
+    else if (!families.get(lane.family).streams) label = families.get(lane.family).title;
     else if (lane.stream !== null) {
       const number = (seen.get(lane.pid) ?? 0) + 1;
       seen.set(lane.pid, number);
