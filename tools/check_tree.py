@@ -1,4 +1,4 @@
-"""Is the tree in shape? Sizes within their budget, names that say something, nothing left over.
+"""Is the tree in shape? Sizes within their budget, names that say one thing, nothing left over.
 
 usage: check_tree.py   (from the root of the checkout)
 """
@@ -34,6 +34,20 @@ def long_functions(path: Path, text: str) -> Iterator[str]:
                 yield f"{where}: {node.name} has {lines} lines (at most {FUNCTION_LINES})"
 
 
+def shared_names(paths: list[Path]) -> Iterator[str]:
+    """Class names that stand for two things; a leading underscore makes no other name."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        if path.suffix == ".py" and path.parts[0] == "src":
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    name = node.name.lstrip("_")
+                    found.setdefault(name, []).append(f"{path}:{node.lineno}")
+    for name, places in found.items():
+        if len(places) > 1:
+            yield f"{', '.join(places)}: classes share the name {name}"
+
+
 def complaints(path: Path) -> Iterator[str]:
     """What is wrong with one file."""
     if path.suffix in (".o", ".so", ".pyc"):
@@ -57,7 +71,9 @@ def complaints(path: Path) -> Iterator[str]:
 
 def main() -> int:
     """Print every complaint; fail if there is one."""
-    found = [complaint for path in tracked() for complaint in complaints(path)]
+    paths = tracked()
+    found = [complaint for path in paths for complaint in complaints(path)]
+    found += shared_names(paths)
     print(*found, sep="\n" if found else "", end="\n" if found else "")
     return 1 if found else 0
 

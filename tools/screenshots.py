@@ -16,7 +16,7 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 from cotenant.views.tui.app import Top
-from cotenant.views.tui.sample import Source
+from cotenant.views.tui.sample import SampleSource
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 TENANTS = {"train", "serve", "noisy"}
@@ -76,7 +76,7 @@ def page_shots(address: str, folder: Path) -> None:
 
 async def top_shot(store: Path, file: Path) -> None:
     """`top` in 80 columns."""
-    app = Top(Source(store), every_s=3600)
+    app = Top(SampleSource(store), every_s=3600)
     async with app.run_test(size=(80, 14)) as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cotenant.agent.process import Process
-from cotenant.agent.recorder.processes.layer_choice import Layers
+from cotenant.agent.recorder.processes.layer_choice import LayerChoice
 from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.refusals import by_reason
 from cotenant.store.writer import StoreWriter
@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Path:
     row = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both")
     row.started(now_ns=1_790_000_000_000_000_000, offset_ns=0, method="session")
     row.hear([{"type": "library", **library} for library in LIBRARIES])
-    coverage = Layers("both")
+    coverage = LayerChoice("both")
     coverage.by_process = {Process(101, 1): [7, 5, 0], Process(103, 1): [1511, 1511, 0]}
     row.layers(coverage, processes=True)
     with StoreWriter(tmp_path / "store", node="n", boot_id="b") as writer:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cotenant.agent.recorder import helper_client as helper_process
+from cotenant.agent.recorder import helper_client
 from cotenant.agent.recorder import main as agent
 from cotenant.views.cli import record
 from tests.views.conftest import NOW_NS
@@ -19,7 +19,7 @@ def recorded(cotenant, monkeypatch):
     """``recorded(began_ns)``: what `cotenant record` prints of a recording that began then."""
     nothing = SimpleNamespace(attach=lambda: None, run=lambda *_: None, notices=[])
     monkeypatch.setattr(agent, "Recorder", lambda settings, helper: nothing)
-    monkeypatch.setattr(helper_process, "HelperProcess", lambda: None)
+    monkeypatch.setattr(helper_client, "HelperClient", lambda: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def recorded(began_ns):

@@ -10,7 +10,7 @@ from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import main
 from cotenant.views.tui.app import Top
 from cotenant.views.tui.columns import milliseconds, percent, short
-from cotenant.views.tui.sample import Source
+from cotenant.views.tui.sample import SampleSource
 from cotenant.views.tui.screens import Detail, Help, Sql
 from tests.serving import KERNELS, LAUNCHES, three_tenants
 
@@ -26,7 +26,7 @@ def drive(store, steps, *, size=(80, 24), tenant=None):
     """Run the app without a terminal, and do the steps in it."""
 
     async def run():
-        app = Top(Source(store, tenant), every_s=QUIET_S)
+        app = Top(SampleSource(store, tenant), every_s=QUIET_S)
         async with app.run_test(size=size) as pilot:
             await settled(pilot)
             await steps(app, pilot)

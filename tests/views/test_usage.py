@@ -126,11 +126,11 @@ def test_the_longest_times_are_still_times():
     ("address", "another"), [("127.0.0.1", "--port"), ("192.0.2.1", "--address")]
 )
 def test_where_nobody_can_listen_the_option_to_change_is_named(tmp_path, address, another):
-    with server.bound_socket(server.Settings(tmp_path, port=0)) as taken:
+    with server.bound_socket(server.WebSettings(tmp_path, port=0)) as taken:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"choose another with {another}$"):
-            server.bound_socket(server.Settings(tmp_path, address=address, port=port))
+            server.bound_socket(server.WebSettings(tmp_path, address=address, port=port))
 
 
 @pytest.mark.parametrize("table", ["cuda_events", "containers"])

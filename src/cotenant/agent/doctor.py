@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.agent.helper.discovery.directories import find_libraries
-from cotenant.agent.helper.discovery.mmap_events import Watch
+from cotenant.agent.helper.discovery.mmap_events import MmapEvents
 from cotenant.agent.helper.naming import source_settings
-from cotenant.agent.recorder.helper_client import HelperProcess
+from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.refusals import blindness, by_reason
 from cotenant.agent.settings import (
     Settings,
@@ -91,7 +91,7 @@ def _any_method(checks: list[Check]) -> Check:
 
 def _recording() -> Iterator[Check]:
     """Start the attaching process as a recording does, and attach to no tenant."""
-    helper = HelperProcess()
+    helper = HelperClient()
     name = "programs in the kernel"
     try:
         settings = Settings(Path("/nowhere"))
@@ -115,7 +115,7 @@ def _recording() -> Iterator[Check]:
 
 def _mappings() -> Check:
     """Map a file as code, and see the kernel tell of it."""
-    watch = Watch()
+    watch = MmapEvents()
     if watch.refused is not None:
         advice = "set kernel.perf_event_paranoid to 2, or give CAP_SYS_ADMIN for the start"
         return Check("mappings by perf", False, watch.refused, advice, False)

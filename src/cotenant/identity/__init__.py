@@ -6,7 +6,7 @@ cgroup ever seen and makes the rows of ``containers``.
 
 from cotenant.identity.ids import NOBODY, UNTOLD, cgroup_id
 from cotenant.identity.ledger import Ledger
-from cotenant.identity.naming.backlog import Backlog, Question
+from cotenant.identity.naming.backlog import Backlog, NameQuestion
 from cotenant.identity.naming.names import Names
 from cotenant.identity.naming.resolver import Resolver, SourceSettings, default_resolver
 from cotenant.identity.path.jobs import decode_sluid
@@ -27,10 +27,10 @@ __all__ = [
     "Layer",
     "Ledger",
     "Mount",
+    "NameQuestion",
     "Names",
     "Owner",
     "Preference",
-    "Question",
     "Resolver",
     "SourceSettings",
     "Tenancy",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cotenant.identity import ids
-from cotenant.identity.naming.backlog import Question
+from cotenant.identity.naming.backlog import NameQuestion
 from cotenant.identity.naming.names import Names
 from cotenant.identity.path.model import Owner
 from cotenant.identity.path.parser import parse_path
@@ -60,7 +60,7 @@ class Ledger:
         self._by_path: dict[str, dict[int, Cgroup]] = {}
         self._subjects: dict[str, Subject] = {}
         self._subject_of: dict[int, Subject] = {}  # By cgroup_id.
-        self._questions: list[Question] = []
+        self._questions: list[NameQuestion] = []
         self._pairs: dict[tuple[int, int], int] = {}
         self._rows: dict[int, Row] = {}  # By cgroup_id, until something about it changes.
         self._kernel_id = ids.kernel_row_id(node, boot_id)
@@ -138,7 +138,7 @@ class Ledger:
                 cgroup.sharing_mode = sharing_mode
                 self._changed(cgroup)
 
-    def take_questions(self) -> list[Question]:
+    def take_questions(self) -> list[NameQuestion]:
         """Subjects that appeared since the last call, to be looked up by name."""
         questions, self._questions = self._questions, []
         return questions
@@ -269,7 +269,7 @@ class Ledger:
         if subject is None or subject.ended:
             subject = self._subjects[key] = Subject(key)
             if identity.owner is not Owner.ROOT:
-                self._questions.append(Question(key, identity, path))
+                self._questions.append(NameQuestion(key, identity, path))
         subject.live += cgroup.removed_ns is None
         subject.members.add(cgroup.cgroup_id)
         self._subject_of[cgroup.cgroup_id] = subject

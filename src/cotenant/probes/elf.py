@@ -71,7 +71,7 @@ class _Section:
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment:
+class _ProgramHeader:
     type: int
     flags: int
     offset: int
@@ -122,7 +122,7 @@ class Elf:
             count -= len(part)
         return b"".join(parts)
 
-    def _headers(self) -> tuple[list[_Segment], list[_Section]]:
+    def _headers(self) -> tuple[list[_ProgramHeader], list[_Section]]:
         head = self.bytes_at(0, 64)
         if head[:6] != b"\x7fELF\x02\x01":
             raise BadElf("not a 64-bit little-endian ELF file")
@@ -140,7 +140,7 @@ class Elf:
             for index in range(segment_count):
                 raw = self.bytes_at(segments_at + index * 56, 56)
                 kind, flags, offset, address, _, file_size = struct.unpack_from("<IIQQQQ", raw)
-                segments.append(_Segment(kind, flags, offset, address, file_size))
+                segments.append(_ProgramHeader(kind, flags, offset, address, file_size))
         sections = []
         if section_size == 64:
             for index in range(section_count):
@@ -254,7 +254,7 @@ class Elf:
             starts.append(self._unwind_starts(segment))
         return np.unique(np.concatenate(starts))
 
-    def _unwind_starts(self, segment: _Segment) -> npt.NDArray[np.uint64]:
+    def _unwind_starts(self, segment: _ProgramHeader) -> npt.NDArray[np.uint64]:
         """The sorted table of .eh_frame_hdr, in the one encoding that linkers write."""
         head = self.bytes_at(segment.offset, 12)
         nothing = np.empty(0, np.uint64)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from cotenant import sim
 from cotenant.errors import CotenantError
 from cotenant.sim.image import build_root
-from cotenant.sim.tenant import Shared, Tenant
+from cotenant.sim.tenant import Shared, SimulatedTenant
 
 _DAEMON_S: Final = 30.0
 
@@ -23,7 +23,7 @@ class Place(Protocol):
     words: str  # What it is, in a sentence: "in Docker containers".
     environment: dict[str, str]  # What a recorder needs to know to find names.
 
-    def start(self, tenant: Tenant, shared: Shared) -> None:
+    def start(self, tenant: SimulatedTenant, shared: Shared) -> None:
         """Begin to run a tenant."""
 
     def wait(self) -> None:
@@ -44,7 +44,7 @@ class Cgroups:
         self._made: list[Path] = []
         self._running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, tenant: Tenant, shared: Shared) -> None:
+    def start(self, tenant: SimulatedTenant, shared: Shared) -> None:
         """Run its commands inside a cgroup of its name."""
         group = self._parent / f"{tenant.name}.demo"
         group.mkdir(exist_ok=True)
@@ -148,7 +148,7 @@ class Docker:
         self._images.append(image)
         return image
 
-    def start(self, tenant: Tenant, shared: Shared) -> None:
+    def start(self, tenant: SimulatedTenant, shared: Shared) -> None:
         """Make an image with the tenant's own libraries, and a container of it."""
         image = self._image(tenant.name, tenant.library_place)
         variables = _variables(tenant, Path("/log"), Path("/device"))
@@ -197,7 +197,7 @@ class Docker:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def _variables(tenant: Tenant, log: Path, device: Path) -> dict[str, str]:
+def _variables(tenant: SimulatedTenant, log: Path, device: Path) -> dict[str, str]:
     return {
         "COTENANT_SIM_LOG": f"{log}/",
         "COTENANT_SIM_DEVICE": str(device / "gpu"),

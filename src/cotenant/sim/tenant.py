@@ -10,7 +10,7 @@ from cotenant.errors import CotenantError
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class SimulatedTenant:
     """One tenant; each command is a line of arguments to the workload, all run at once."""
 
     name: str
@@ -19,7 +19,7 @@ class Tenant:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def demo_tenants(seconds: float) -> tuple[Tenant, ...]:
+def demo_tenants(seconds: float) -> tuple[SimulatedTenant, ...]:
     """Three tenants that share a GPU for about so long: a training job, a server, a nuisance.
 
     The nuisance has work for half of the time: how slow the others are without it shows too.
@@ -31,18 +31,18 @@ def demo_tenants(seconds: float) -> tuple[Tenant, ...]:
     serve = f"serve --api driver --kernels 2 --rate 12 --seed 2 --steps {12 * seconds:.0f}"
     noisy = f"noisy --api runtime12 --kernels 1 --rate 200 --seed 3 --steps {200 * seconds:.0f}"
     return (
-        Tenant(
+        SimulatedTenant(
             "train",
             ((*job, "--rank", "0", "--checkpoint", "/tmp/checkpoint"), (*job, "--rank", "1")),
             environment=_kernel_ns("gemm=14000000,softmax=6000000"),
         ),
-        Tenant(
+        SimulatedTenant(
             "serve",
             (_words(serve),),
             library_place="/opt/serve/lib",
             environment=_kernel_ns("*=500000"),
         ),
-        Tenant(
+        SimulatedTenant(
             "noisy",
             (_words(f"{noisy} --burst 64"),),
             library_place="/usr/local/cuda/lib64",
@@ -74,7 +74,7 @@ class Shared:
         """Directory of one tenant's truth logs."""
         return self.directory / "truth" / tenant
 
-    def prepare(self, tenants: tuple[Tenant, ...]) -> None:
+    def prepare(self, tenants: tuple[SimulatedTenant, ...]) -> None:
         """Make the directories; what somebody else made is refused, for tenants run as root."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         _own(self.directory)

@@ -19,7 +19,7 @@ _LONG_LIVED: Final = frozenset({"rollups", "graph_kernels"})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetentionLimits:
     """What may be kept; None is without limit."""
 
     keep_ns: int | None = None
@@ -30,7 +30,7 @@ def _age_limit(segment: Segment, keep_ns: int) -> int:
     return keep_ns * LONGER if segment.table in _LONG_LIVED else keep_ns
 
 
-def expired(segments: tuple[Segment, ...], limits: Limits, now_ns: int) -> list[Segment]:
+def expired(segments: tuple[Segment, ...], limits: RetentionLimits, now_ns: int) -> list[Segment]:
     """The segments to let go, oldest first."""
     timed = sorted((s for s in segments if s.max_ns is not None), key=lambda s: s.max_ns or 0)
     gone = [s for s in timed if _too_old(s, limits, now_ns)]
@@ -45,7 +45,7 @@ def expired(segments: tuple[Segment, ...], limits: Limits, now_ns: int) -> list[
     return gone + (_unneeded(segments, rest) if gone else [])
 
 
-def _too_old(segment: Segment, limits: Limits, now_ns: int) -> bool:
+def _too_old(segment: Segment, limits: RetentionLimits, now_ns: int) -> bool:
     if limits.keep_ns is None:
         return False
     return (segment.max_ns or 0) < now_ns - _age_limit(segment, limits.keep_ns)
@@ -70,7 +70,7 @@ def _unneeded(segments: tuple[Segment, ...], rest: list[Segment]) -> list[Segmen
 class Retention:
     """Holds a store to its limits, step by step."""
 
-    def __init__(self, store: StoreWriter, limits: Limits) -> None:
+    def __init__(self, store: StoreWriter, limits: RetentionLimits) -> None:
         self._store = store
         self._limits = limits
 

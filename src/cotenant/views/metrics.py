@@ -39,7 +39,7 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tenants: dict[str, str] = {}
-        self._read = counters.Cursor()
+        self._read = counters.CounterCursor()
         self._calls: Counter[Labels] = Counter()
         self._ns: Counter[Labels] = Counter()
         self._bytes: Counter[Labels] = Counter()

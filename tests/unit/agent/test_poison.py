@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cotenant.agent.process import Process
-from cotenant.agent.recorder.helper_client import HelperProcess
+from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.processes import demangle
 from cotenant.errors import QuestionError
 from cotenant.views.cli import demo
@@ -39,7 +39,7 @@ def test_the_poison_works(poisoned):
 
 
 def test_the_attaching_process_imports_nothing_from_here(poisoned):
-    helper = HelperProcess()
+    helper = HelperClient()
     helper.kill()  # It was told nothing, so it leaves when its imports are done.
     assert not poisoned.exists()
 
@@ -47,7 +47,7 @@ def test_the_attaching_process_imports_nothing_from_here(poisoned):
 def test_the_recorder_of_a_demo_imports_nothing_from_here(poisoned, monkeypatch):
     started = []
     monkeypatch.setattr(demo.subprocess, "Popen", lambda words, **_: started.append(words))
-    demo._Recorder(Path("store"), {})
+    demo._DemoRecorder(Path("store"), {})
     monkeypatch.undo()
     done = _run([*started[0], "--help"], cwd=poisoned.parent)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,11 +1,11 @@
 """Names are asked for at once, then ever more rarely, and never forever."""
 
-from cotenant.identity import Backlog, Names, Question, parse_path
+from cotenant.identity import Backlog, NameQuestion, Names, parse_path
 from cotenant.identity.naming.backlog import BACKOFF_NS
 
 
 def question(key):
-    return Question(key, parse_path(key), key)
+    return NameQuestion(key, parse_path(key), key)
 
 
 def test_a_question_is_due_at_once_and_out_until_it_is_settled():

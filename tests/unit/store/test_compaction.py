@@ -11,7 +11,7 @@ from cotenant.store import compaction
 from cotenant.store.compaction import Compactor
 from cotenant.store.graveyard import GRACE_NS, is_hidden
 from cotenant.store.manifest import walk
-from cotenant.store.retention import LONGER, Limits, Retention
+from cotenant.store.retention import LONGER, Retention, RetentionLimits
 
 NOW_NS = 1_790_000_000_000_000_000
 DAY_NS = 86_400 * 10**9
@@ -204,7 +204,7 @@ def test_snapshots_are_never_merged(store, container, compactor):
 def test_rows_older_than_the_limit_go_and_the_rest_stays(store, fill, stored):
     fill(3, NOW_NS - 2 * DAY_NS)
     fresh = fill(5)
-    retention = Retention(store, Limits(keep_ns=DAY_NS))
+    retention = Retention(store, RetentionLimits(keep_ns=DAY_NS))
     assert retention.step(NOW_NS) is True
     assert retention.step(NOW_NS) is False
     assert len(stored("cuda_events")) == fresh
@@ -213,7 +213,7 @@ def test_rows_older_than_the_limit_go_and_the_rest_stays(store, fill, stored):
 def test_expired_files_stay_readable_for_ten_minutes(root, store, fill):
     fill(3, NOW_NS - 2 * DAY_NS)
     old = [root / s.path for s in store.segments]
-    Retention(store, Limits(keep_ns=DAY_NS)).step(NOW_NS)
+    Retention(store, RetentionLimits(keep_ns=DAY_NS)).step(NOW_NS)
     assert all(file.exists() for file in old)
     store.bury(NOW_NS + GRACE_NS)
     assert not any(file.exists() for file in old)
@@ -223,7 +223,7 @@ def test_the_oldest_rows_go_first_when_there_are_too_many_bytes(store, fill):
     fill(7)
     newest = store.segments[3:]
     limit = sum(s.bytes for s in newest)
-    Retention(store, Limits(max_bytes=limit)).step(NOW_NS)
+    Retention(store, RetentionLimits(max_bytes=limit)).step(NOW_NS)
     assert store.segments == newest
 
 
@@ -237,7 +237,7 @@ def test_rollups_are_kept_longer_than_rows(store, fill, container):
     store.replace("containers", container(1, "a"))
     fill(1, NOW_NS - 2 * DAY_NS)
     rollup(store, NOW_NS - 2 * DAY_NS)
-    retention = Retention(store, Limits(keep_ns=DAY_NS))
+    retention = Retention(store, RetentionLimits(keep_ns=DAY_NS))
     retention.step(NOW_NS)
     assert {s.table for s in store.segments} == {"containers", "rollups"}
     retention.step(NOW_NS + LONGER * DAY_NS)
@@ -247,14 +247,14 @@ def test_rollups_are_kept_longer_than_rows(store, fill, container):
 def test_rollups_go_last_when_there_are_too_many_bytes(store, fill):
     rollup(store, NOW_NS - DAY_NS)
     fill(3)
-    Retention(store, Limits(max_bytes=store.segments[0].bytes)).step(NOW_NS)
+    Retention(store, RetentionLimits(max_bytes=store.segments[0].bytes)).step(NOW_NS)
     assert {s.table for s in store.segments} == {"rollups"}
 
 
 def test_a_merged_segment_may_expire_before_it_is_shown(root, store, fill, compactor):
     fill(FILES_MERGED)
     compactor.step(NOW_NS)
-    Retention(store, Limits(max_bytes=0)).step(NOW_NS)
+    Retention(store, RetentionLimits(max_bytes=0)).step(NOW_NS)
     compactor.step(NOW_NS + GRACE_NS)
     assert store.segments == ()
     assert list((root / "cuda_events").rglob("*.parquet*")) == []
@@ -266,7 +266,7 @@ def test_containers_of_a_boot_go_with_the_last_row_that_may_name_them(store, fil
         store.replace("containers", container(day, boot, boot), key=boot)
         fill(1, began)
         fill(1, began + DAY_NS)
-    retention = Retention(store, Limits(keep_ns=2 * DAY_NS + DAY_NS // 2))
+    retention = Retention(store, RetentionLimits(keep_ns=2 * DAY_NS + DAY_NS // 2))
 
     def boots():
         retention.step(NOW_NS)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cotenant.agent.channel import Closed, Message, slices, trouble
-from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver, Turns
+from cotenant.agent.helper.discovery.fair_queue import OURS, FairQueue, PassedOver
 from cotenant.agent.helper.symbols import Symbols
 from cotenant.agent.process import Gone, Nameless, Process, check, environment
 
@@ -39,7 +39,7 @@ class Inspector:
         self._tell = tell
         self._passed_over = passed_over
         self._symbols = Symbols()
-        self._turns: Turns[Message | Process] = Turns()
+        self._queue: FairQueue[Message | Process] = FairQueue()
         # Texts that wait, by process, and how many of each tenant.
         self._texts: dict[Process, deque[Unread]] = {}
         self._waiting: Counter[str] = Counter()
@@ -52,14 +52,14 @@ class Inspector:
 
     def ask(self, message: Message) -> None:
         """A question; its answer comes as a message of the same number."""
-        self._turns.put(OURS, message)
+        self._queue.put(OURS, message)
 
     def ask_texts(self, tenant: str, process: Process, unread: Unread) -> None:
         """What kernels are called by texts that could not be read; the answer is nobody's."""
         with self._lock:
             room = _TEXTS_MAX - self._waiting[tenant]
             mine = unread[: max(room, 0)]
-            if len(mine) and process not in self._texts and not self._turns.put(tenant, process):
+            if len(mine) and process not in self._texts and not self._queue.put(tenant, process):
                 mine = mine[:0]
             if len(mine) < len(unread):
                 self._passed_over.add("names", tenant, len(unread) - len(mine))
@@ -70,7 +70,7 @@ class Inspector:
     def _run(self) -> None:
         with contextlib.suppress(Closed):
             while True:
-                tenant, item = self._turns.get()
+                tenant, item = self._queue.get()
                 if isinstance(item, Process):
                     self._tell_texts(item, self._take_texts(tenant, item))
                 else:
@@ -87,7 +87,7 @@ class Inspector:
             done = len(texts)
             if not waiting:
                 del self._texts[process]
-            elif not self._turns.put(tenant, process):
+            elif not self._queue.put(tenant, process):
                 left = sum(map(len, self._texts.pop(process)))
                 self._passed_over.add("names", tenant, left)
                 done += left

@@ -28,7 +28,7 @@ _PAUSES_S: Final = (0.002, 0.01, 0.05)
 
 
 @dataclass(slots=True)
-class Library:
+class ProbedLibrary:
     """One probed file; the descriptor keeps it from changing under us."""
 
     fd: int
@@ -78,7 +78,7 @@ class Libraries:
         self._tell = tell
         self._passed_over = passed_over
         self._descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._probed: dict[Inode, Library] = {}
+        self._probed: dict[Inode, ProbedLibrary] = {}
         # With size and time of change: a file may be looked at while it is being written.
         self._strangers: OrderedDict[Inode, tuple[int, int]] = OrderedDict()
         # A thread that waits for somebody's file may come back when another has had it meanwhile.
@@ -100,7 +100,7 @@ class Libraries:
         while len(self._strangers) > _STRANGERS_MAX:
             self._strangers.popitem(last=False)
 
-    def probed(self, inode: Inode) -> Library | None:
+    def probed(self, inode: Inode) -> ProbedLibrary | None:
         """The library on this inode, if it is probed."""
         return self._probed.get(inode)
 
@@ -126,14 +126,14 @@ class Libraries:
         if found is None or not found.placed:
             self._turn_away(inode, fd)
             if found is not None:
-                self._tell({"type": "library", **Library(fd, path, found).describe()})
+                self._tell({"type": "library", **ProbedLibrary(fd, path, found).describe()})
             return False
         if inode in self._probed or inode in self._attaching or not self._room(tenant):
             os.close(fd)
             return inode in self._probed
         self._attaching.add(inode)
         try:
-            self._attach(Library(fd, path, found, host=host, tenant=tenant), inode, mapped_ns)
+            self._attach(ProbedLibrary(fd, path, found, host=host, tenant=tenant), inode, mapped_ns)
         finally:
             self._attaching.discard(inode)
         return True
@@ -159,14 +159,14 @@ class Libraries:
         why = {"*": "its process ended before it could be opened"}
         self._tell({"type": "library", "path": path, "attached": 0, "refused": why})
 
-    def _mapped(self, library: Library, mapped_ns: int) -> None:
+    def _mapped(self, library: ProbedLibrary, mapped_ns: int) -> None:
         """It was mapped then; if its probes came later, calls may have gone unseen."""
         gap = library.attached_ns - mapped_ns
         if gap > (library.gap_ns or 0):
             library.gap_ns = gap
             self._tell({"type": "library", **library.describe()})
 
-    def _attach(self, library: Library, inode: Inode, mapped_ns: int | None) -> None:
+    def _attach(self, library: ProbedLibrary, inode: Inode, mapped_ns: int | None) -> None:
         try:
             self._place(library, inode)
         except ProbeError as error:
@@ -184,12 +184,12 @@ class Libraries:
         self._probed[inode] = library
         self._tell_of(library, inode)
 
-    def _tell_of(self, library: Library, inode: Inode) -> None:
+    def _tell_of(self, library: ProbedLibrary, inode: Inode) -> None:
         about = library.describe()
         self._tell({"type": "library", **about})
         self.unsure.consider(inode, about["refused"])
 
-    def _place(self, library: Library, inode: Inode) -> None:
+    def _place(self, library: ProbedLibrary, inode: Inode) -> None:
         """Every probe of a file. One process that ends meanwhile makes the kernel refuse all."""
         for pause_s in (*_PAUSES_S, None):
             try:
@@ -254,7 +254,7 @@ class Libraries:
             done &= self._place_again(library, inode)
         return done
 
-    def _place_again(self, library: Library, inode: Inode) -> bool:
+    def _place_again(self, library: ProbedLibrary, inode: Inode) -> bool:
         left = library.probes.left
         try:
             self._place(library, inode)
@@ -281,7 +281,7 @@ class Libraries:
             self._release([self._probed.pop(inode) for inode in gone])
         return gone
 
-    def _release(self, libraries: list[Library]) -> None:
+    def _release(self, libraries: list[ProbedLibrary]) -> None:
         """Remove probes in the background: the kernel takes its time, and others are waiting."""
 
         def close() -> None:

@@ -20,9 +20,9 @@ from cotenant._native import Ring
 from cotenant.agent.channel import Channel, Closed, Message, MessageTooLarge, trouble
 from cotenant.agent.config import from_message
 from cotenant.agent.helper.discovery.fair_queue import PassedOver, tenant_of
-from cotenant.agent.helper.discovery.mmap_events import Watch
+from cotenant.agent.helper.discovery.mmap_events import MmapEvents
 from cotenant.agent.helper.discovery.mounts import MountWatch
-from cotenant.agent.helper.discovery.scheduler import Discovery
+from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
 from cotenant.agent.helper.exclusion import Exclusion
 from cotenant.agent.helper.inspector import Inspector
 from cotenant.agent.helper.libraries import Libraries
@@ -104,7 +104,7 @@ class Helper:
         stepping = choose_stepping(settings.get("probes", "auto"), self._method)
         allow_descriptors(_DESCRIPTORS)
         # Distributions may let nobody else than CAP_SYS_ADMIN open perf events.
-        self._watch = Watch()
+        self._watch = MmapEvents()
         ticks = open_ticks()
         drop_capabilities(kept_capabilities(self._method))
         sys.dont_write_bytecode = True  # A file half made could not even be removed any more.
@@ -126,7 +126,9 @@ class Helper:
             self._tell,
             self._passed_over,
         )
-        self._discovery = Discovery(self._libraries, code_program, self._tell, self._passed_over)
+        self._discovery = DiscoveryScheduler(
+            self._libraries, code_program, self._tell, self._passed_over
+        )
         self._pointers = Pointers(
             self._libraries, attacher, self._functions, code_program, self._tell
         )

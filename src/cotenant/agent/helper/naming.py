@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
-from cotenant.identity import Question, parse_path
+from cotenant.identity import NameQuestion, parse_path
 from cotenant.identity.naming.backlog import Backlog
 from cotenant.identity.naming.names import Names
 from cotenant.identity.naming.resolver import Resolver, SourceSettings, default_resolver
@@ -70,7 +70,9 @@ class Naming:
         if not self._resolver.serves(identity):
             return
         with self._lock:
-            self._backlog.add(Question(identity.subject_path, identity, path), time.monotonic_ns())
+            self._backlog.add(
+                NameQuestion(identity.subject_path, identity, path), time.monotonic_ns()
+            )
         self._news.set()
 
     def _run(self) -> None:
@@ -85,7 +87,7 @@ class Naming:
                 self._news.wait(max(0.001, min(wait, 1.0)))
                 self._news.clear()
 
-    def _answer(self, question: Question) -> None:
+    def _answer(self, question: NameQuestion) -> None:
         try:
             names = self._resolver.lookup(question.identity, question.path)
         except Exception as error:  # noqa: BLE001 - what a runtime says is not ours to foresee

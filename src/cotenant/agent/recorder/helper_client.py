@@ -19,7 +19,7 @@ class _Failed(CotenantError):
     """What the helper said before it gave up; it chose the exit code."""
 
 
-class HelperProcess:
+class HelperClient:
     """Starts the helper, hears it, and stops it.
 
     A helper gets ready for work while the recorder does, and touches nothing until it is told what

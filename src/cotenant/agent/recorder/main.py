@@ -9,31 +9,39 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.agent.channel import Closed, Message, slices
-from cotenant.agent.recorder.helper_client import HelperProcess
+from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.columns import Columns, Maker
-from cotenant.agent.recorder.ingest.columns.communicator import CollectiveBytes, Membership
-from cotenant.agent.recorder.ingest.columns.endpoint import Address, Endpoint
-from cotenant.agent.recorder.ingest.columns.kernel import FunctionName
+from cotenant.agent.recorder.ingest.columns.communicator import (
+    CollectiveBytesColumn,
+    MembershipColumn,
+)
+from cotenant.agent.recorder.ingest.columns.endpoint import AddressColumn, EndpointColumn
+from cotenant.agent.recorder.ingest.columns.kernel import FunctionColumn
 from cotenant.agent.recorder.ingest.columns.owner import owners
-from cotenant.agent.recorder.ingest.columns.plain import Copy, Enum, Null, Time
-from cotenant.agent.recorder.ingest.columns.tenant import Tenant
+from cotenant.agent.recorder.ingest.columns.plain import (
+    CopyColumn,
+    EnumColumn,
+    NullColumn,
+    TimeColumn,
+)
+from cotenant.agent.recorder.ingest.columns.tenant import TenantColumn
 from cotenant.agent.recorder.ingest.drain import Drain
 from cotenant.agent.recorder.ingest.facts import Facts
 from cotenant.agent.recorder.ingest.rollups import Rollups
 from cotenant.agent.recorder.load.budget import Budget
-from cotenant.agent.recorder.load.control_page import Control, capabilities_to_read
+from cotenant.agent.recorder.load.control_page import ControlPage, capabilities_to_read
 from cotenant.agent.recorder.processes import demangle
 from cotenant.agent.recorder.processes.communicators import Communicators
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
-from cotenant.agent.recorder.samplers.cgroup_limits import Limits
+from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits
 from cotenant.agent.recorder.samplers.containers import Containers
 from cotenant.agent.recorder.samplers.throttle import Throttle
 from cotenant.agent.recorder.samplers.totals import Totals
 from cotenant.agent.recorder.session_row import SessionRow
-from cotenant.agent.recorder.store_maintenance import Upkeep
-from cotenant.agent.recorder.store_sink import Keeper
-from cotenant.agent.recorder.systemd import Notify
+from cotenant.agent.recorder.store_maintenance import StoreMaintenance
+from cotenant.agent.recorder.store_sink import StoreSink
+from cotenant.agent.recorder.systemd import SystemdNotifier
 from cotenant.agent.recorder.trial import try_out
 from cotenant.agent.refusals import Notices
 from cotenant.agent.settings import Settings, choose_hierarchy, for_helper, store_group
@@ -72,7 +80,7 @@ class Progress:
 class Recorder:
     """One recording, from the first probe to the last seal."""
 
-    def __init__(self, settings: Settings, helper: HelperProcess) -> None:
+    def __init__(self, settings: Settings, helper: HelperClient) -> None:
         need_root()
         self._settings = settings
         self.node = os.uname().nodename
@@ -125,7 +133,7 @@ class Recorder:
     def attach(self) -> None:
         """Place every probe, then give up every privilege."""
         try:
-            self._notify = Notify()
+            self._notify = SystemdNotifier()
             maps, told = self._helper.maps()
             self._cost_ns = told["cost_ns"], told["stepped_ns"]
             self._notices.measured(*self._cost_ns)
@@ -135,13 +143,13 @@ class Recorder:
             for kind, record in RECORDS.items():
                 self._drain.expect(kind, Columns(record, self._makers()))
             self._totals = Totals(maps, self._ledger)
-            self._keeper = Keeper(self._writer, self._totals.losses)
-            self._upkeep = Upkeep(
+            self._keeper = StoreSink(self._writer, self._totals.losses)
+            self._upkeep = StoreMaintenance(
                 self._writer,
-                retention.Limits(self._settings.keep_ns, self._settings.max_bytes),
+                retention.RetentionLimits(self._settings.keep_ns, self._settings.max_bytes),
             )
             self._rollups = Rollups()
-            self._control = Control(maps["controls"], ring_bytes=self._settings.events_bytes)
+            self._control = ControlPage(maps["controls"], ring_bytes=self._settings.events_bytes)
             self._budget = Budget(
                 self._settings.budget, self._cost_ns[0], self._settings.budget_rest_s
             )
@@ -153,7 +161,7 @@ class Recorder:
                 budget=self._settings.budget,
             )
             self._gpus.attach(maps)
-            self._limits = Limits(self._ledger)
+            self._limits = CgroupLimits(self._ledger)
             exclude, events = self._settings.config.exclude, self._settings.events
             self._throttle = Throttle(self._ledger, exclude=exclude) if "host" in events else None
             self._sample_clock()
@@ -185,17 +193,17 @@ class Recorder:
 
     def _makers(self) -> dict[str, Maker]:
         return {
-            "copy": Copy(),
-            "time": Time(self._clock),
-            "cgroup": Tenant(self._ledger),
-            "enum": Enum(),
-            "address": Address(),
-            "endpoint": Endpoint(),
-            "function": FunctionName(),
-            "null": Null(),
+            "copy": CopyColumn(),
+            "time": TimeColumn(self._clock),
+            "cgroup": TenantColumn(self._ledger),
+            "enum": EnumColumn(),
+            "address": AddressColumn(),
+            "endpoint": EndpointColumn(),
+            "function": FunctionColumn(),
+            "null": NullColumn(),
             **self._gpus.makers(),
-            "comm": Membership(self._communicators),
-            "nccl_bytes": CollectiveBytes(self._communicators),
+            "comm": MembershipColumn(self._communicators),
+            "nccl_bytes": CollectiveBytesColumn(self._communicators),
         }
 
     def _sample_clock(self) -> None:

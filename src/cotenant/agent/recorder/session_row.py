@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cotenant.agent.channel import Message
-from cotenant.agent.recorder.processes.layer_choice import Layers
+from cotenant.agent.recorder.processes.layer_choice import LayerChoice
 from cotenant.probes.kernel import counted
 from cotenant.schema.dimensions import SESSIONS
 from cotenant.store.segment import rows_of
@@ -92,7 +92,7 @@ class SessionRow:
             told["refused"].append({k: message[k] for k in ("pid", "name", "refused")})
         self.changed = True
 
-    def layers(self, layers: Layers, *, processes: bool) -> None:
+    def layers(self, layers: LayerChoice, *, processes: bool) -> None:
         """Which layers are probed, and what the last processes showed at each."""
         told = {"layers": layers.describe()}
         if processes:

@@ -9,7 +9,7 @@ from typing import Final
 from cotenant.agent.malloc import give_back_memory
 from cotenant.errors import StoreError
 from cotenant.store.compaction import Compactor
-from cotenant.store.retention import Limits, Retention
+from cotenant.store.retention import Retention, RetentionLimits
 from cotenant.store.writer import StoreWriter
 
 _EVERY_S: Final = 2.0
@@ -19,10 +19,10 @@ _LOWEST_PRIORITY: Final = 19
 _CLOCK_REST_S: Final = 600.0
 
 
-class Upkeep:
+class StoreMaintenance:
     """A thread of the lowest priority beside the one that seals."""
 
-    def __init__(self, writer: StoreWriter, limits: Limits) -> None:
+    def __init__(self, writer: StoreWriter, limits: RetentionLimits) -> None:
         self._compactor = Compactor(writer)
         self._retention = Retention(writer, limits)
         self._stop = threading.Event()

@@ -28,7 +28,7 @@ def tallies(columns: Columns, batch: Batch) -> list[tuple[Tally, int]]:
     ]
 
 
-class Keeper:
+class StoreSink:
     """Hands rows to the store and counts what became of them."""
 
     def __init__(self, writer: StoreWriter, losses: Losses) -> None:

@@ -5,7 +5,7 @@ import os
 import socket
 
 
-class Notify:
+class SystemdNotifier:
     """Speaks to the service manager, where there is one; opened before privileges are dropped."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from cotenant._native import probe_here
-from cotenant.agent.recorder.helper_client import HelperProcess
+from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.agent.recorder.ingest.drain import Drain, Rows
 from cotenant.errors import Unsupported
@@ -21,7 +21,7 @@ _EXCLUDING_SECONDS: Final = 10.0  # We may be left alone ourselves: then no row 
 _PAUSE_S: Final = 0.01
 
 
-def try_out(helper: HelperProcess, drain: Drain, *, excluding: bool) -> list[str]:
+def try_out(helper: HelperClient, drain: Drain, *, excluding: bool) -> list[str]:
     """See a call of our own come out of the drain; what to say if it did not.
 
     Where some are left alone, we may be among them.

@@ -18,7 +18,7 @@ SIZE_MAX: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class NameQuestion:
     """A cgroup whose name is to be asked for; ``key`` is the identity's subject path."""
 
     key: str
@@ -28,7 +28,7 @@ class Question:
 
 @dataclass(slots=True)
 class _Entry:
-    question: Question
+    question: NameQuestion
     due_ns: int
     attempts: int = 0
     asked: bool = False
@@ -48,7 +48,7 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, question: Question, now_ns: int) -> None:
+    def add(self, question: NameQuestion, now_ns: int) -> None:
         """Open a question, due at once; one that is open already stays as it is."""
         if question.key in self._entries:
             return
@@ -58,9 +58,9 @@ class Backlog:
             self.dropped += 1
         self._push(_Entry(question, now_ns))
 
-    def due(self, now_ns: int, limit: int = 64) -> list[Question]:
+    def due(self, now_ns: int, limit: int = 64) -> list[NameQuestion]:
         """The questions to ask now, at most ``limit``; each is out until it is settled."""
-        questions: list[Question] = []
+        questions: list[NameQuestion] = []
         while self._due and len(questions) < limit and self._due[0][0] <= now_ns:
             due_ns, _, key = heapq.heappop(self._due)
             entry = self._entries.get(key)

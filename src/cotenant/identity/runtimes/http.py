@@ -70,7 +70,7 @@ def tcp(host: str, port: int, tls: ssl.SSLContext | None = None) -> Connect:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """Status and body of a GET; ``whole`` is false where the body was cut at the limit."""
 
     status: int
@@ -85,7 +85,7 @@ def get(
     headers: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S,
     limit: int = ANSWER_MAX,
-) -> Answer:
+) -> Response:
     """Ask once; SourceError if the answer is late or not HTTP."""
     deadline = time.monotonic() + timeout_s
     lines = [f"GET {target} HTTP/1.0", "Host: localhost", "Accept: application/json"]
@@ -139,7 +139,7 @@ def _receive(connection: socket.socket, deadline: float, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-def _parse(data: bytes, limit: int) -> Answer:
+def _parse(data: bytes, limit: int) -> Response:
     response = HTTPResponse(cast(socket.socket, _Received(data)))
     try:
         response.begin()
@@ -148,4 +148,4 @@ def _parse(data: bytes, limit: int) -> Answer:
         body = error.partial
     except (HTTPException, ValueError) as error:
         raise SourceError(f"the answer is not HTTP: {type(error).__name__}") from error
-    return Answer(response.status, body[:limit], len(body) <= limit)
+    return Response(response.status, body[:limit], len(body) <= limit)

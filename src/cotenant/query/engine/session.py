@@ -35,7 +35,7 @@ _OUT_OF_MEMORY: Final = ("Out of Memory Error", "failed to allocate")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QueryLimits:
     """What one question may cost, and which rows it may read."""
 
     seconds: float = 300.0
@@ -60,10 +60,10 @@ class Session:
         since_ns: int | None = None,
         from_ns: int | None = None,
         to_ns: int | None = None,
-        limits: Limits | None = None,
+        limits: QueryLimits | None = None,
     ) -> None:
         self.store = Path(store).absolute()
-        self.limits = limits or Limits()
+        self.limits = limits or QueryLimits()
         self._tenant = tenant
         self._guarded = self.limits.guarded and tenant is not None
         if since_ns is not None:

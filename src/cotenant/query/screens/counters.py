@@ -34,7 +34,7 @@ _LAUNCH: Final = (
 
 
 @dataclass(slots=True)
-class Cursor:
+class CounterCursor:
     """Per node, the time of the last row that was read."""
 
     totals: dict[str, int] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class News:
     fates: list[dict[str, Any]]
 
 
-def since(session: Session, cursor: Cursor) -> News:
+def since(session: Session, cursor: CounterCursor) -> News:
     """Sums of the rows after the cursor, which is advanced."""
     totals = _advance(session, "totals", cursor.totals)
     losses = _advance(session, "losses", cursor.losses)

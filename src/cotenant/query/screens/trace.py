@@ -12,7 +12,7 @@ from cotenant.schema.family import THREAD, Family
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TraceSource:
     """A table that slices come from, and the SQL that makes them.
 
     The columns are tenant, track, name, start_ns, duration_ns (NULL: an instant), value (of a
@@ -28,13 +28,13 @@ class Source:
 _TOLD: Final = frozenset({"timestamp_ns", "duration_ns", "cgroup_id", "comm", "tid", "weight"})
 
 
-def _family(family: Family) -> Source:
+def _family(family: Family) -> TraceSource:
     """A slice for each event."""
     table = family.table.name
     track = family.track or f"{THREAD} || {quoted(f' in {family.title}')}"
     took = "duration_ns" if family.has_duration else "NULL::bigint as duration_ns"
     own = tuple(column.name for column in family.table.columns if column.name not in _TOLD)
-    return Source(
+    return TraceSource(
         table,
         f"""
 select tenant, {track} as track, {family.slice} as name,
@@ -46,7 +46,7 @@ order by start_ns, duration_ns desc
     )
 
 
-_WORK: Final = Source(
+_WORK: Final = TraceSource(
     "cuda_events",
     """
 select tenant,
@@ -57,7 +57,7 @@ from spans
 order by start_ns, span_ns desc
 """,
 )
-_MEMORY: Final = Source(
+_MEMORY: Final = TraceSource(
     "gpu_memory",
     """
 select tenant, 'memory on ' || coalesce(gpu, 'its GPU') as track, 'bytes' as name,

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     users = gpu_processes() if args.if_idle else 0
     if users:
         _say(f"{users} processes use a GPU library: recording them for {seconds:g} s")
-        with _Recorder(store, {}) as recorder:
+        with _DemoRecorder(store, {}) as recorder:
             recorder.wait_for(seconds)
     else:
         if args.if_idle:
@@ -76,7 +76,10 @@ def _simulate(store: Path, seconds: float) -> None:
     check_way(shared.directory)
     shared.prepare(tenants)
     with tempfile.TemporaryDirectory(prefix="cotenant-demo-") as directory:
-        with best_place(Path(directory) / "docker") as place, _Recorder(store, place.environment):
+        with (
+            best_place(Path(directory) / "docker") as place,
+            _DemoRecorder(store, place.environment),
+        ):
             names = ", ".join(tenant.name for tenant in tenants)
             _say(f"{names} run {place.words} for about {seconds:g} s")
             for tenant in tenants:
@@ -85,7 +88,7 @@ def _simulate(store: Path, seconds: float) -> None:
     _say(f"what the tenants themselves say they did is in {shared.directory / 'truth'}")
 
 
-class _Recorder:
+class _DemoRecorder:
     """`cotenant record` as a child, from when it records until it has sealed."""
 
     def __init__(self, store: Path, environment: dict[str, str]) -> None:
@@ -96,7 +99,7 @@ class _Recorder:
             text=True,
         )
 
-    def __enter__(self) -> "_Recorder":
+    def __enter__(self) -> "_DemoRecorder":
         assert self._process.stderr is not None
         line = self._process.stderr.readline()
         if not line.startswith("recording"):

@@ -152,13 +152,13 @@ def _families(text: str) -> tuple[str, ...]:
 
 def _recorder(args: argparse.Namespace) -> "Recorder":
     """What is to be recorded, and by whom."""
-    from cotenant.agent.recorder.helper_client import HelperProcess
+    from cotenant.agent.recorder.helper_client import HelperClient
     from cotenant.confine.capabilities import need_root
 
     chosen = _chosen(args)
     need_root()
     # Both have much to import: it does so meanwhile.
-    helper = HelperProcess()
+    helper = HelperClient()
     try:
         from cotenant.agent.config import load_config
         from cotenant.agent.recorder.main import Recorder

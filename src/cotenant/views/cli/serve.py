@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         raise CotenantError(
             f"the page needs {error.name}; install it with pip install 'cotenant[look]'"
         ) from error
-    settings = server.Settings(
+    settings = server.WebSettings(
         store=Path(args.store).absolute(),
         tenant=args.tenant,
         address=args.address,

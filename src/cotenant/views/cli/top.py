@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show until told to stop."""
-    from cotenant.views.tui.sample import Source
+    from cotenant.views.tui.sample import SampleSource
 
-    source = Source(Path(args.store), args.tenant, period_ns(args.window) / 1e9)
+    source = SampleSource(Path(args.store), args.tenant, period_ns(args.window) / 1e9)
     if args.once or args.json or not sys.stdout.isatty():
         return _once(source, as_json=args.json)
     try:
@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _once(source: object, *, as_json: bool) -> int:
     from cotenant.views.tui.columns import COLUMNS
-    from cotenant.views.tui.sample import Source
+    from cotenant.views.tui.sample import SampleSource
 
-    assert isinstance(source, Source)
+    assert isinstance(source, SampleSource)
     sample = source.take()
     if as_json:
         rows = [{key: text.plain(value) for key, value in row.items()} for row in sample.rows]

@@ -5,14 +5,14 @@ from typing import Final
 
 from cotenant.errors import UsageError
 from cotenant.query.engine.session import Session
-from cotenant.views.export.progress import Progress
+from cotenant.views.export.progress import ExportProgress
 
 FORMATS: Final = ("perfetto", "parquet", "csv", "arrow")
 
 
 def export(session: Session, kind: str, output: Path, tables: list[str] | None = None) -> int:
     """Write the session's rows to a file, or a directory of them; how many rows that were."""
-    with Progress() as progress:
+    with ExportProgress() as progress:
         if kind == "perfetto":
             if tables:
                 raise UsageError("a trace has every table that has a time; leave --table out")

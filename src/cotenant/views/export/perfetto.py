@@ -12,7 +12,7 @@ from cotenant.errors import CotenantError
 from cotenant.query.engine.session import Session
 from cotenant.query.screens.trace import expected, slices
 from cotenant.views.export.part import make_part
-from cotenant.views.export.progress import Progress
+from cotenant.views.export.progress import ExportProgress
 from cotenant.views.text import plain
 
 _SEQUENCE: Final = 1
@@ -31,7 +31,7 @@ def _protos() -> Any:
     return proto_builder
 
 
-class _Lanes:
+class _TrackLanes:
     """Which slices of one track are still open, lane by lane."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Trace:
         self._begin, self._end = kinds["TYPE_SLICE_BEGIN"].number, kinds["TYPE_SLICE_END"].number
         self._instant, self._counter = kinds["TYPE_INSTANT"].number, kinds["TYPE_COUNTER"].number
         self._tracks: dict[tuple[str, ...], int] = {}
-        self._lanes: dict[tuple[str, str], _Lanes] = {}
+        self._lanes: dict[tuple[str, str], _TrackLanes] = {}
         self._names: dict[str, int] = {}
         self._notes: dict[str, int] = {}
         self._first = True
@@ -145,7 +145,7 @@ class Trace:
         start, took = row["start_ns"], row["duration_ns"]
         where = (row["tenant"], row["track"])
         end = start + (took or 0)
-        lane = self._lanes.setdefault(where, _Lanes()).place(start, end)
+        lane = self._lanes.setdefault(where, _TrackLanes()).place(start, end)
         uuid = self._track(*where, lane)
         packet = self._packet(start)
         packet.track_event.type = self._begin if took is not None else self._instant
@@ -167,7 +167,7 @@ def _rows(batch: Any) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, values, strict=True))
 
 
-def write_trace(session: Session, output: Path, progress: Progress) -> int:
+def write_trace(session: Session, output: Path, progress: ExportProgress) -> int:
     """All slices of the session to one file, whole or not at all."""
     part = output.with_name(f".{output.name}.part")
     starts = [s.min_ns for s in session.segments if s.min_ns is not None]

@@ -7,7 +7,7 @@ from typing import Final, Self
 _EVERY_S: Final = 0.2
 
 
-class Progress:
+class ExportProgress:
     """Counts rows, and shows them on stderr if somebody is watching."""
 
     def __init__(self) -> None:

@@ -9,14 +9,16 @@ from cotenant.query.engine.batches import Batches
 from cotenant.query.engine.session import Session
 from cotenant.schema import TABLES
 from cotenant.views.export.part import make_part
-from cotenant.views.export.progress import Progress
+from cotenant.views.export.progress import ExportProgress
 from cotenant.views.rows import write_binary, write_csv
 
 
 class _Counted:
     """Batches that tell how many rows have passed."""
 
-    def __init__(self, batches: Batches, table: str, expected: int, progress: Progress) -> None:
+    def __init__(
+        self, batches: Batches, table: str, expected: int, progress: ExportProgress
+    ) -> None:
         self.schema = batches.schema
         self._batches = batches
         self._table = table
@@ -43,7 +45,7 @@ def _chosen(session: Session, tables: list[str] | None) -> dict[str, int]:
 
 
 def write_tables(
-    session: Session, kind: str, output: Path, tables: list[str] | None, progress: Progress
+    session: Session, kind: str, output: Path, tables: list[str] | None, progress: ExportProgress
 ) -> int:
     """One file per table, whole or not at all."""
     chosen = _chosen(session, tables)

@@ -13,7 +13,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 from cotenant.errors import CotenantError
 from cotenant.views import text
 from cotenant.views.tui.columns import COLUMNS, TENANT_WIDTH
-from cotenant.views.tui.sample import Sample, Source
+from cotenant.views.tui.sample import Sample, SampleSource
 from cotenant.views.tui.screens import Detail, Help, Sql
 
 PALETTE = ("#3f9fe0", "#f5813a", "#1fc593", "#e58fc0", "#eab530", "#83cdf5", "#c79a6c", "#a19cf5")
@@ -43,7 +43,7 @@ class Top(App[None]):
     wanted: reactive[str] = reactive("")
     paused: reactive[bool] = reactive(False)
 
-    def __init__(self, source: Source, *, every_s: float = 1.0) -> None:
+    def __init__(self, source: SampleSource, *, every_s: float = 1.0) -> None:
         super().__init__()
         self._source = source
         self._every_s = every_s
@@ -207,7 +207,7 @@ class Top(App[None]):
     def action_window(self, factor: float) -> None:
         """Look at a longer or a shorter time."""
         seconds = min(max(self._source.seconds * factor, 2.5), 3600.0)
-        self._source = Source(self._source.store, self._source.tenant, seconds)
+        self._source = SampleSource(self._source.store, self._source.tenant, seconds)
         self.look()
 
     def action_help(self) -> None:

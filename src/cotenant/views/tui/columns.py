@@ -25,7 +25,7 @@ def milliseconds(ns: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ScreenColumn:
     """One number of a tenant: where it comes from, how it is shown and called."""
 
     key: str
@@ -42,15 +42,15 @@ class Column:
 
 
 COLUMNS: Final = (
-    Column("in_flight", "GPU", 5, percent, "share of the time with work in flight on a GPU"),
-    Column("launches", "launch/s", 9, short, "kernels and graphs launched a second"),
-    Column("nccl_ns", "NCCL", 6, milliseconds, "ms a second inside NCCL calls"),
-    Column("gpu_bytes", "memory", 7, short, "bytes of device memory held"),
-    Column("cpu_ns", "CPU", 5, lambda ns: percent(ns / 1e9), "of one CPU"),
-    Column("wait_ns", "wait", 6, milliseconds, "ms a second waiting for a CPU"),
-    Column("disk_bytes", "disk", 6, short, "bytes a second read and written"),
-    Column("net_bytes", "net", 6, short, "bytes a second sent and received"),
-    Column("retransmits", "retr", 5, short, "TCP retransmits a second", alarming=True),
-    Column("lost", "lost", 6, short, "events lost in this time", alarming=True),
+    ScreenColumn("in_flight", "GPU", 5, percent, "share of the time with work in flight on a GPU"),
+    ScreenColumn("launches", "launch/s", 9, short, "kernels and graphs launched a second"),
+    ScreenColumn("nccl_ns", "NCCL", 6, milliseconds, "ms a second inside NCCL calls"),
+    ScreenColumn("gpu_bytes", "memory", 7, short, "bytes of device memory held"),
+    ScreenColumn("cpu_ns", "CPU", 5, lambda ns: percent(ns / 1e9), "of one CPU"),
+    ScreenColumn("wait_ns", "wait", 6, milliseconds, "ms a second waiting for a CPU"),
+    ScreenColumn("disk_bytes", "disk", 6, short, "bytes a second read and written"),
+    ScreenColumn("net_bytes", "net", 6, short, "bytes a second sent and received"),
+    ScreenColumn("retransmits", "retr", 5, short, "TCP retransmits a second", alarming=True),
+    ScreenColumn("lost", "lost", 6, short, "events lost in this time", alarming=True),
 )
 TENANT_WIDTH: Final = 80 - 1 - sum(column.width for column in COLUMNS)

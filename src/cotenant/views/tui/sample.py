@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.errors import StoreError
-from cotenant.query.engine.session import Limits, Session
+from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.screens import activity
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import current_segments
@@ -14,7 +14,7 @@ from cotenant.views import text
 
 SECOND_NS: Final = 1_000_000_000
 _STILL_S: Final = 5.0  # Nothing newer than this, and it is a recording of the past.
-_LIMITS: Final = Limits(seconds=20.0, memory_bytes=1 << 30)
+_LIMITS: Final = QueryLimits(seconds=20.0, memory_bytes=1 << 30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SampleSource:
     """Where samples come from."""
 
     store: Path

@@ -13,7 +13,7 @@ from textual.widgets import DataTable, Footer, Static
 from cotenant.errors import CotenantError
 from cotenant.views import text
 from cotenant.views.tui.columns import COLUMNS, short
-from cotenant.views.tui.sample import Sample, Source
+from cotenant.views.tui.sample import Sample, SampleSource
 
 _BACK: list[BindingType] = [
     Binding("escape", "app.pop_screen", "Back"),
@@ -66,7 +66,7 @@ class Detail(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [*_BACK, Binding("x", "sql", "SQL")]
 
-    def __init__(self, source: Source, tenant: str) -> None:
+    def __init__(self, source: SampleSource, tenant: str) -> None:
         super().__init__()
         self._source = source
         self._tenant = tenant

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from cotenant.errors import QuestionError, StoreError
-from cotenant.query.engine.session import Limits, Session
+from cotenant.query.engine.session import QueryLimits, Session
 
 
 def opened(
     store: Path,
     tenant: str | None,
-    limits: Limits,
+    limits: QueryLimits,
     *,
     from_ns: int | None = None,
     to_ns: int | None = None,

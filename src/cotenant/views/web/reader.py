@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.errors import QuestionError, StoreError
-from cotenant.query.engine.session import Limits, Session
+from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.screens.timeline import status
 from cotenant.query.screens.timeline.busy import busy_cells, too_many
 from cotenant.query.screens.timeline.lanes import Lane, Lanes
@@ -20,7 +20,7 @@ from cotenant.views.web.bound import opened
 SECOND_NS: Final = 1_000_000_000
 _KEPT_TILES: Final = 256
 _FRESH_S: Final = 30.0  # A recorder that lives writes at least this often.
-_LIMITS: Final = Limits(seconds=60.0, rows=200_000, memory_bytes=1 << 30)
+_LIMITS: Final = QueryLimits(seconds=60.0, rows=200_000, memory_bytes=1 << 30)
 
 
 class Reader:

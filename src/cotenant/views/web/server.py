@@ -36,7 +36,7 @@ _BELOW_RECORDERS: Final = 5  # Niceness: looking never takes a CPU from what is 
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class WebSettings:
     """What is served, where, and to whom."""
 
     store: Path
@@ -114,7 +114,7 @@ async def _broken(_: Request, __: Exception) -> Response:
     return JSONResponse({"error": "the server failed on this; its log says why"}, 500)
 
 
-def application(settings: Settings, port: int, workers: tuple[Worker, Worker]) -> App:
+def application(settings: WebSettings, port: int, workers: tuple[Worker, Worker]) -> App:
     """The whole thing, guarded."""
     reader = Reader(settings.store, settings.tenant)
     api = Api(reader, *workers)
@@ -128,7 +128,7 @@ def application(settings: Settings, port: int, workers: tuple[Worker, Worker]) -
     return Guard(app, hosts=settings.hosts(port), token=settings.token)
 
 
-def bound_socket(settings: Settings) -> socket.socket:
+def bound_socket(settings: WebSettings) -> socket.socket:
     """The listening socket; port 0 takes any that is free."""
     if not settings.address:
         raise UsageError("--address is empty; write 127.0.0.1, or 0.0.0.0 to listen everywhere")
@@ -161,7 +161,7 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(settings: Settings, listening: socket.socket) -> None:
+def serve(settings: WebSettings, listening: socket.socket) -> None:
     """Answer until told to stop."""
     os.nice(_BELOW_RECORDERS)
     workers = (

@@ -14,7 +14,7 @@ from typing import Any
 
 from cotenant.confine.landlock import confine_writes
 from cotenant.errors import CotenantError, QuestionError, TooLarge
-from cotenant.query.engine.session import Limits, Session
+from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.text.shell import option
 from cotenant.views import text
 from cotenant.views.web import plain
@@ -142,7 +142,9 @@ def _confine(bounds: Bounds) -> None:
 def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bounds) -> None:
     _confine(bounds)
     # What does not fit into memory is not to fill the disk instead.
-    limits = Limits(bounds.seconds, bounds.rows, bounds.memory_bytes, spill=False, guarded=True)
+    limits = QueryLimits(
+        bounds.seconds, bounds.rows, bounds.memory_bytes, spill=False, guarded=True
+    )
     session: Session | None = None
     while True:
         try:

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cotenant.agent.recorder import store_sink as keeper
+from cotenant.agent.recorder import store_sink
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.agent.recorder.samplers.losses import Losses, Tally
-from cotenant.agent.recorder.store_sink import Keeper
+from cotenant.agent.recorder.store_sink import StoreSink
 from cotenant.errors import StoreError
 from cotenant.store.writer import StoreWriter
 
@@ -37,7 +37,7 @@ def writer(tmp_path):
 
 def test_rows_are_stored_once_sealed(writer):
     losses = Losses()
-    kept = Keeper(writer, losses)
+    kept = StoreSink(writer, losses)
     assert kept.keep(COLUMNS, batch_of(101), rows_of(101))
     assert kept.seal(1)
     assert losses.stored == {TALLY: 101}
@@ -46,7 +46,7 @@ def test_rows_are_stored_once_sealed(writer):
 
 def test_a_seal_that_fails_is_tried_again_and_costs_nothing(writer, monkeypatch):
     losses = Losses()
-    kept = Keeper(writer, losses)
+    kept = StoreSink(writer, losses)
     kept.keep(COLUMNS, batch_of(101), rows_of(101))
 
     def full(*_):
@@ -64,9 +64,9 @@ def test_a_seal_that_fails_is_tried_again_and_costs_nothing(writer, monkeypatch)
 
 
 def test_rows_beyond_the_bound_are_counted_as_lost(writer, monkeypatch):
-    monkeypatch.setattr(keeper, "_EVENTS_BYTES", 0)
+    monkeypatch.setattr(store_sink, "_EVENTS_BYTES", 0)
     losses = Losses()
-    kept = Keeper(writer, losses)
+    kept = StoreSink(writer, losses)
     assert kept.keep(COLUMNS, batch_of(101), rows_of(101))
     assert not kept.keep(COLUMNS, batch_of(53), rows_of(53))
     assert losses.lost == {TALLY: 53}
@@ -75,7 +75,7 @@ def test_rows_beyond_the_bound_are_counted_as_lost(writer, monkeypatch):
 
 
 def test_a_store_that_is_gone_ends_the_recording(writer):
-    kept = Keeper(writer, Losses())
+    kept = StoreSink(writer, Losses())
     kept.keep(COLUMNS, batch_of(7), rows_of(7))
     writer.root.rename(writer.root.with_name("elsewhere"))
     with pytest.raises(StoreError, match="is gone; recording stops"):
@@ -83,7 +83,7 @@ def test_a_store_that_is_gone_ends_the_recording(writer):
 
 
 def test_a_row_that_the_store_swallowed_is_noticed(writer, monkeypatch):
-    kept = Keeper(writer, Losses())
+    kept = StoreSink(writer, Losses())
     kept.keep(COLUMNS, batch_of(101), rows_of(101))
     monkeypatch.setattr(writer, "seal", lambda *_: {"cuda_events": 100})
     kept.seal(1)

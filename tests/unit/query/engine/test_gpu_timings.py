@@ -6,7 +6,7 @@ import pytest
 from cotenant.query.engine.session import Session
 from cotenant.store import compaction
 from cotenant.store.writer import StoreWriter
-from cotenant.views.export.progress import Progress
+from cotenant.views.export.progress import ExportProgress
 from cotenant.views.export.tables import write_tables
 
 NOW_NS = 1_790_000_000_000_000_000
@@ -119,6 +119,6 @@ def test_an_export_has_it(timed, tmp_path):
     import pyarrow.parquet as pq
 
     with Session(timed.root) as session:
-        write_tables(session, "parquet", tmp_path / "out", ["cuda_events"], Progress())
+        write_tables(session, "parquet", tmp_path / "out", ["cuda_events"], ExportProgress())
     rows = pq.read_table(tmp_path / "out" / "cuda_events.parquet").to_pylist()
     assert sorted(row["gpu_ns"] for row in rows if row["gpu_ns"] is not None) == [300, 500]

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from cotenant.errors import QuestionError
-from cotenant.query.engine.session import Limits, Session
+from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.schema import TABLES
 
 MANY = 301  # So many cgroups of the tenant's own make DuckDB filter by a sketch of them.
@@ -35,7 +35,7 @@ def crowded(recorded):
 
 @pytest.fixture
 def guarded(crowded):
-    with Session(crowded.root, tenant="train", limits=Limits(guarded=True)) as session:
+    with Session(crowded.root, tenant="train", limits=QueryLimits(guarded=True)) as session:
         yield session
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from cotenant.errors import QuestionError, StoreError, TooLarge
 from cotenant.query.engine.answer import Interval, Loss
-from cotenant.query.engine.session import Limits, Session
+from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.questions.promises import promise
 from cotenant.schema import TABLES
 from cotenant.store.writer import StoreWriter
@@ -139,7 +139,7 @@ def test_what_another_tenant_lost_is_not_counted(recorded):
 
 
 def test_an_answer_is_cut_at_the_row_limit_and_says_so(recorded):
-    with Session(recorded.root, limits=Limits(rows=5)) as session:
+    with Session(recorded.root, limits=QueryLimits(rows=5)) as session:
         answer = session.ask("FROM cuda_events")
         assert (answer.table.num_rows, answer.truncated) == (5, True)
         answer = session.ask("FROM nccl_events")
@@ -147,14 +147,14 @@ def test_an_answer_is_cut_at_the_row_limit_and_says_so(recorded):
 
 
 def test_a_question_that_takes_too_long_is_stopped(recorded):
-    with Session(recorded.root, limits=Limits(seconds=0.1)) as session:
+    with Session(recorded.root, limits=QueryLimits(seconds=0.1)) as session:
         with pytest.raises(QuestionError, match=r"no answer after 0\.1 s; ask for less time"):
             session.ask("SELECT count(*) FROM range(1000000000000) WHERE random() < 0")
         assert session.ask("SELECT 1 AS one").rows() == [{"one": 1}]
 
 
 def test_a_question_that_needs_too_much_memory_is_refused_in_one_line(recorded):
-    with Session(recorded.root, limits=Limits(memory_bytes=20 << 20)) as session:
+    with Session(recorded.root, limits=QueryLimits(memory_bytes=20 << 20)) as session:
         with pytest.raises(TooLarge, match=r"^this needs more than the 20 MiB .*; ask for less"):
             session.ask("SELECT list(a) FROM range(100000000) t(a)")
 
@@ -164,7 +164,7 @@ def test_what_does_not_fit_into_memory_is_written_where_only_we_may_enter(
 ):
     place = tmp_path_factory.mktemp("spill")
     monkeypatch.setattr(tempfile, "tempdir", str(place))
-    with Session(recorded.root, limits=Limits(memory_bytes=100 << 20)) as session:
+    with Session(recorded.root, limits=QueryLimits(memory_bytes=100 << 20)) as session:
         session.ask("SELECT count(*) FROM (SELECT DISTINCT a, hash(a) FROM range(5000000) t(a))")
         [made] = place.iterdir()
         assert list(made.iterdir()), "the question fitted into memory"
@@ -179,7 +179,7 @@ def test_what_does_not_fit_into_memory_is_written_where_only_we_may_enter(
 def test_without_a_place_on_disk_what_fits_into_memory_is_answered(recorded, monkeypatch, nowhere):
     if nowhere == "there is no such place":
         monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    limits = Limits(memory_bytes=100 << 20, spill=nowhere == "there is no such place")
+    limits = QueryLimits(memory_bytes=100 << 20, spill=nowhere == "there is no such place")
     with Session(recorded.root, limits=limits) as session:
         assert session.ask("SELECT 1 AS one").rows() == [{"one": 1}]
         with pytest.raises(TooLarge, match=r"needs more than the 100 MiB .*; ask for less"):

@@ -12,7 +12,7 @@ def test_a_call_on_the_host_that_a_stream_queues_is_no_launch(tmp_path):
         row = {"timestamp_ns": START_NS, "family": "cuda", "function": function, "count": 3}
         store.add("totals", "train", row | {"sum_ns": 1, "max_ns": 1, "histogram": [3]})
     with Session(store.write()) as session:
-        news = counters.since(session, counters.Cursor())
+        news = counters.since(session, counters.CounterCursor())
     assert {row["function"]: row["launch"] for row in news.totals} == {
         "cuGraphLaunch": True,
         "cuLaunchHostFunc_ptsz": False,

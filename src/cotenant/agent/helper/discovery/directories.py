@@ -49,7 +49,7 @@ def looks_like_library(path: str) -> bool:
     return _NAMES.match(os.path.basename(path)) is not None
 
 
-class Search:
+class DirectorySearch:
     """One search below a root: bounded as a whole, whatever lies there."""
 
     def __init__(self, root: int) -> None:
@@ -168,4 +168,4 @@ class Search:
 
 def find_libraries(root: int) -> Iterator[str]:
     """Paths below ``root`` that look like libraries of ours."""
-    return Search(root).everywhere()
+    return DirectorySearch(root).everywhere()

@@ -86,7 +86,7 @@ class PassedOver:
             }
 
 
-class Turns(Generic[_T]):
+class FairQueue(Generic[_T]):
     """A queue from which each tenant gets one item in turn, the urgent ones first."""
 
     def __init__(self, each_max: int = _EACH_MAX, all_max: int = _ALL_MAX) -> None:

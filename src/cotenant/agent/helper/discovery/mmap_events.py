@@ -24,7 +24,7 @@ _RECORD_MMAP2: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class MmapEvent:
     """A process has mapped a file as code, or changed what it may do with such a mapping."""
 
     pid: int
@@ -80,7 +80,7 @@ class _Buffer:
         return data + self._map[base : base + count - first]
 
 
-class Watch:
+class MmapEvents:
     """Every CPU's mappings; none where this kernel does not let us see them."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Watch:
             buffer.close()
         self._buffers.clear()
 
-    def read(self) -> list[Mapped]:
+    def read(self) -> list[MmapEvent]:
         """What was mapped since the last look."""
         found = []
         for buffer in self._buffers:
@@ -117,10 +117,10 @@ class Watch:
         return found
 
 
-def _parse(record: bytes) -> Mapped:
+def _parse(record: bytes) -> MmapEvent:
     pid, _, start, length = struct.unpack_from("IIQQ", record, 8)
     when = struct.unpack_from("Q", record, len(record) - 8)[0]
     name = record[72 : len(record) - 8].split(b"\0", 1)[0]
     key = record[40:64] + struct.pack("q", hash(name))
     writable = bool(struct.unpack_from("I", record, 64)[0] & mmap.PROT_WRITE)
-    return Mapped(pid, start, start + length, when, os.fsdecode(name), writable, key)
+    return MmapEvent(pid, start, start + length, when, os.fsdecode(name), writable, key)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 from cotenant.agent.channel import Closed, Message, trouble
-from cotenant.agent.helper.discovery.directories import Search
+from cotenant.agent.helper.discovery.directories import DirectorySearch
 from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
 from cotenant.agent.helper.discovery.mounts import (
     Mounted,
@@ -43,7 +43,7 @@ def surviving(tell: Callable[[Message], None]) -> Iterator[None]:
         tell(trouble("discovery", error))
 
 
-class Once:
+class RecentlySeen:
     """The newest of what was seen; by hash, since tenants choose how long their names are."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class RootSearch:
         self._libraries = libraries
         self._tell = tell
         self._passed_over = passed_over
-        self.looked = Once()
+        self.looked = RecentlySeen()
         # What the host itself has mounted: not the root of a container that starts now.
         self._home_points = mount_points() | {"/"}
         self._home = mount_namespace()
@@ -87,7 +87,7 @@ class RootSearch:
         """The usual directories of the host."""
         root = open_root(os.getpid())
         try:
-            yield from self._consider(root, Search(root).everywhere(), OURS, host=True)
+            yield from self._consider(root, DirectorySearch(root).everywhere(), OURS, host=True)
         finally:
             os.close(root)
 
@@ -106,7 +106,7 @@ class RootSearch:
         try:
             about = os.fstat(root)
             here = (namespace, about.st_dev, about.st_ino)
-            search = Search(root)
+            search = DirectorySearch(root)
             new = self._new_mounts(pid, here, tenant)
             for mount in new:
                 # Where the tenant would find them: a path that he wrote leads nowhere else.
@@ -131,14 +131,14 @@ class RootSearch:
             return
         root = open_root(pid)
         try:
-            search = Search(root)
+            search = DirectorySearch(root)
             yield from self._told(pid, root, self._home_root, search, tenant)
             self._count("files", tenant, search.left)
         finally:
             os.close(root)
 
     def _told(
-        self, pid: int, root: int, here: tuple[int, ...], search: Search, tenant: str
+        self, pid: int, root: int, here: tuple[int, ...], search: DirectorySearch, tenant: str
     ) -> Steps:
         """Where the process itself was told to look: its libraries, its Python's."""
         prefixes, packages = python_places(pid)
@@ -176,7 +176,7 @@ class RootSearch:
             try:
                 about = os.fstat(place)
                 if self.looked.add(("layer", about.st_dev, about.st_ino)):
-                    search = Search(place)
+                    search = DirectorySearch(place)
                     yield from self._consider(place, search.everywhere(), tenant)
                     self._count("files", tenant, search.left)
             finally:

@@ -27,9 +27,15 @@ import numpy as np
 
 from cotenant.agent.channel import Closed, Message, trouble
 from cotenant.agent.helper.discovery.directories import looks_like_library
-from cotenant.agent.helper.discovery.fair_queue import MOUNTS, OURS, PassedOver, Turns, tenant_of
-from cotenant.agent.helper.discovery.mmap_events import Mapped
-from cotenant.agent.helper.discovery.root_search import Once, RootSearch, Steps, surviving
+from cotenant.agent.helper.discovery.fair_queue import (
+    MOUNTS,
+    OURS,
+    FairQueue,
+    PassedOver,
+    tenant_of,
+)
+from cotenant.agent.helper.discovery.mmap_events import MmapEvent
+from cotenant.agent.helper.discovery.root_search import RecentlySeen, RootSearch, Steps, surviving
 from cotenant.agent.helper.libraries import Libraries
 from cotenant.probes.inodes import Inode, all_code_mappings, inodes_of
 from cotenant.probes.roots import open_file, open_mapping, open_root
@@ -57,7 +63,7 @@ class _Look:
     attempt: int = 0
 
 
-class _Place(NamedTuple):
+class _MappedRange(NamedTuple):
     """Where a process has a file mapped."""
 
     pid: int
@@ -80,10 +86,10 @@ class _Busy(NamedTuple):
 
 
 Work = Callable[[], Steps | None]
-_Item = _Look | Mapped | Work | Steps | None
+_Item = _Look | MmapEvent | Work | Steps | None
 
 
-class Discovery:
+class DiscoveryScheduler:
     """Feeds ``Libraries`` from what happens on the host."""
 
     def __init__(
@@ -100,12 +106,12 @@ class Discovery:
         self._tell = tell
         self._passed_over = passed_over
         self._linger_ns = linger_ns
-        self._turns: Turns[_Item] = Turns()
+        self._queue: FairQueue[_Item] = FairQueue()
         self._order = itertools.count()
         self._sweepers: list[Callable[[set[int]], None]] = []
         self._later: list[tuple[float, int, str, _Look]] = []
         self._chains: dict[int, int] = {}
-        self._seen = Once()
+        self._seen = RecentlySeen()
         self._roots = RootSearch(libraries, tell, passed_over)
         self._swept = 0.0
         self._scanning: set[str] = set()
@@ -136,16 +142,18 @@ class Discovery:
             time.sleep(_SCAN_STEP_S)
             self.tend()
 
-    def _running(self) -> dict[str, list[_Place]]:
+    def _running(self) -> dict[str, list[_MappedRange]]:
         """Where each file is mapped as code, by whoever has it mapped."""
-        found: dict[str, list[_Place]] = {}
+        found: dict[str, list[_MappedRange]] = {}
         whose = functools.cache(tenant_of)
         seen: set[Inode] = set()
         for mappings in all_code_mappings(self._code_program):
             for inode, mapping in inodes_of(mappings):
                 if inode in seen or self._libraries.probed(inode) is not None:
                     continue
-                place = _Place(int(mapping["pid"]), int(mapping["start"]), int(mapping["end"]))
+                place = _MappedRange(
+                    int(mapping["pid"]), int(mapping["start"]), int(mapping["end"])
+                )
                 mine = found.setdefault(whose(place.pid), [])
                 if len(mine) < _SCANNED_MAX:
                     seen.add(inode)
@@ -154,7 +162,7 @@ class Discovery:
                     self._passed_over.add("mappings", whose(place.pid))
         return found
 
-    def _scan(self, tenant: str, places: list[_Place], now_ns: int) -> Steps:
+    def _scan(self, tenant: str, places: list[_MappedRange], now_ns: int) -> Steps:
         for place in places:
             with surviving(self._tell):
                 self._consider_mapping(tenant, place, "", now_ns)
@@ -163,11 +171,11 @@ class Discovery:
 
     def stop(self) -> None:
         """Take no more; waits for what is under way, but not for ever."""
-        self._turns.put(OURS, None)
+        self._queue.put(OURS, None)
         if self._thread.is_alive():
             self._thread.join(timeout=2)
 
-    def mapped(self, mapped: Iterable[Mapped]) -> None:
+    def mapped(self, mapped: Iterable[MmapEvent]) -> None:
         """Somebody mapped files as code."""
         whose = functools.cache(tenant_of)
         for file in mapped:
@@ -209,7 +217,7 @@ class Discovery:
         self._sweepers.append(sweeper)
 
     def _put(self, tenant: str, item: _Item, what: str, *, urgent: bool = True) -> None:
-        if not self._turns.put(tenant, item, urgent=urgent):
+        if not self._queue.put(tenant, item, urgent=urgent):
             self._passed_over.add(what, tenant)
 
     def _new_thread(self) -> threading.Thread:
@@ -242,7 +250,7 @@ class Discovery:
         while self._thread is me:
             wait = self._later[0][0] - time.monotonic() if self._later else 1.0
             try:
-                tenant, item = self._turns.get(max(0.0, wait))
+                tenant, item = self._queue.get(max(0.0, wait))
                 if item is None:
                     return
                 self._handle(tenant, item)
@@ -259,7 +267,7 @@ class Discovery:
                 with surviving(self._tell):
                     self._sweep()
 
-    def _handle(self, tenant: str, item: _Look | Mapped | Work | Steps) -> None:
+    def _handle(self, tenant: str, item: _Look | MmapEvent | Work | Steps) -> None:
         if tenant in self._left_behind():
             self._passed_over.add("waiting", tenant)
             return
@@ -267,7 +275,7 @@ class Discovery:
         self._busy[me] = _Busy(tenant, time.monotonic())
         try:
             with surviving(self._tell):
-                if isinstance(item, Mapped):
+                if isinstance(item, MmapEvent):
                     self._follow(tenant, item)
                 elif isinstance(item, _Look):
                     self._look(tenant, item)
@@ -297,7 +305,7 @@ class Discovery:
             # Who runs that long may go on. What is mapped meanwhile goes before what may be.
             self._put(tenant, self._roots.job(look.pid, tenant), "files", urgent=False)
 
-    def _follow(self, tenant: str, item: Mapped) -> None:
+    def _follow(self, tenant: str, item: MmapEvent) -> None:
         """Look at a file that was mapped, once.
 
         A process that is gone already leaves the file for the next one; and what is called like
@@ -305,7 +313,7 @@ class Discovery:
         """
         if item.key in self._seen:
             return
-        place = _Place(item.pid, item.start, item.end)
+        place = _MappedRange(item.pid, item.start, item.end)
         try:
             ours = self._consider_mapping(tenant, place, item.path, item.when_ns)
         except OSError:
@@ -315,7 +323,7 @@ class Discovery:
         if ours or not looks_like_library(item.path):
             self._seen.add(item.key)
 
-    def _consider_mapping(self, tenant: str, place: _Place, path: str, when_ns: int) -> bool:
+    def _consider_mapping(self, tenant: str, place: _MappedRange, path: str, when_ns: int) -> bool:
         try:
             fd = open_mapping(*place)
         except OSError:
@@ -357,6 +365,8 @@ class Discovery:
         for mappings in all_code_mappings(self._code_program):
             for inode, mapping in inodes_of(mappings):
                 if inode in gone:
-                    place = _Place(int(mapping["pid"]), int(mapping["start"]), int(mapping["end"]))
+                    place = _MappedRange(
+                        int(mapping["pid"]), int(mapping["start"]), int(mapping["end"])
+                    )
                     with surviving(self._tell):
                         self._consider_mapping(tenant_of(place.pid), place, "", now)

@@ -183,7 +183,7 @@ def _signed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values.astype(np.int32) if values.itemsize < 4 else values.view(f"<i{values.itemsize}")
 
 
-class Plan:
+class DrainPlan:
     """Which fields of a record are needed, and how the drain is to hand them over."""
 
     def __init__(

@@ -23,7 +23,7 @@ Calls = dict[tuple[Tally, int], tuple[int, int]]
 
 
 @dataclass(slots=True)
-class _Site:
+class _Backoff:
     """One function's standing."""
 
     over: int = 0  # Windows in a row in which everybody was over budget at entry, too.
@@ -38,7 +38,7 @@ class Budget:
     share: float
     cost_ns: float
     rest_s: float = REST_S
-    _sites: dict[int, _Site] = field(default_factory=lambda: defaultdict(_Site))
+    _sites: dict[int, _Backoff] = field(default_factory=lambda: defaultdict(_Backoff))
 
     @property
     def calls(self) -> int:
@@ -64,7 +64,7 @@ class Budget:
             self._sites[function].back_at = None
         return gone, back
 
-    def _goes(self, site: _Site, now: float) -> bool:
+    def _goes(self, site: _Backoff, now: float) -> bool:
         if site.back_at is not None:
             return False
         site.over += 1

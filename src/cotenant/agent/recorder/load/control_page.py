@@ -28,7 +28,7 @@ def capabilities_to_read(fd: int) -> tuple[Capability, ...]:
     return (Capability.BPF,)
 
 
-class Control:
+class ControlPage:
     """Settings that programs look at each time they run."""
 
     def __init__(self, fd: int, *, ring_bytes: int) -> None:

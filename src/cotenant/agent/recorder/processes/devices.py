@@ -16,7 +16,7 @@ _CONTEXTS_MAX: Final = 4096
 
 
 @dataclass(slots=True)
-class _Known:
+class _ProcessDevices:
     """One process's devices."""
 
     contexts: dict[int, int] = field(default_factory=dict)
@@ -32,13 +32,13 @@ class Devices:
     """Every followed process's contexts and devices."""
 
     def __init__(self) -> None:
-        self._processes: dict[Process, _Known] = {}
+        self._processes: dict[Process, _ProcessDevices] = {}
         self._departed = Departed()
         self._to_look: dict[Process, None] = {}
 
     def context(self, fact: Any, process: Process) -> None:
         """A context is on this device of its process."""
-        known = self._processes.setdefault(process, _Known())
+        known = self._processes.setdefault(process, _ProcessDevices())
         known.cgroup = (int(fact["cgroup_id"]), int(fact["cgroup_v1_id"]))
         known.asked = True
         device: int | None = int(fact["other"]) & 0xFFFFFFFF
@@ -50,7 +50,7 @@ class Devices:
 
     def device(self, fact: Any, process: Process, text: bytes) -> None:
         """The process has asked for a device's UUID."""
-        known = self._processes.setdefault(process, _Known())
+        known = self._processes.setdefault(process, _ProcessDevices())
         if len(text) == 16 and len(known.uuids) < _CONTEXTS_MAX:
             known.uuids[int(fact["handle"]) & 0xFFFFFFFF] = text
 
@@ -58,7 +58,7 @@ class Devices:
         """The process uses a GPU, perhaps in a context that it made before anybody looked."""
         if process in self._departed:
             return
-        known = self._processes.setdefault(process, _Known())
+        known = self._processes.setdefault(process, _ProcessDevices())
         if not known.asked:
             known.asked = True
             known.cgroup = cgroup

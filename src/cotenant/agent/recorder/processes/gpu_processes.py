@@ -11,15 +11,15 @@ from cotenant.agent.process import Nameless, Process
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.columns import Columns, Maker
-from cotenant.agent.recorder.ingest.columns.gpu import Gpu
-from cotenant.agent.recorder.ingest.columns.graph import Graph
-from cotenant.agent.recorder.ingest.columns.kernel import Kernel
+from cotenant.agent.recorder.ingest.columns.gpu import GpuColumn
+from cotenant.agent.recorder.ingest.columns.graph import GraphColumn
+from cotenant.agent.recorder.ingest.columns.kernel import KernelColumn
 from cotenant.agent.recorder.processes.communicators import Communicators
 from cotenant.agent.recorder.processes.devices import Devices
 from cotenant.agent.recorder.processes.graphs import Graphs
 from cotenant.agent.recorder.processes.kernel_names import KernelNames
-from cotenant.agent.recorder.processes.layer_choice import Layers
-from cotenant.agent.recorder.samplers.gpu_memory import Memory
+from cotenant.agent.recorder.processes.layer_choice import LayerChoice
+from cotenant.agent.recorder.samplers.gpu_memory import GpuMemory
 from cotenant.agent.recorder.samplers.in_flight import InFlight
 from cotenant.agent.recorder.samplers.timings import Timings
 from cotenant.identity.ledger import Ledger
@@ -67,22 +67,22 @@ class GpuProcesses:
         self.names = KernelNames()
         self.graphs = Graphs(self.names, seed)
         self.devices = Devices()
-        self.layers = Layers(layers)
+        self.layers = LayerChoice(layers)
         self._timings = Timings(ledger)
-        self._kernel = Kernel(self.names, self.graphs)
-        self._gpu = Gpu(self.devices)
+        self._kernel = KernelColumn(self.names, self.graphs)
+        self._gpu = GpuColumn(self.devices)
         self._pointers: dict[tuple[Process, int, str], list[Any]] = {}
         self._seen_pointers: dict[tuple[Process, int, str], None] = {}
         self._questions = 0
         self._silent = 0
-        self._memory: Memory | None = None
+        self._memory: GpuMemory | None = None
         self._in_flight: InFlight | None = None
 
     def attach(self, maps: dict[str, int]) -> None:
         """The kernel's maps are here; what processes held before is unknown."""
         since = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         if "holdings" in maps:
-            self._memory = Memory(maps, self._ledger, self.devices, since)
+            self._memory = GpuMemory(maps, self._ledger, self.devices, since)
         if "calls_under_way" in maps:
             self._in_flight = InFlight(maps["calls_under_way"], self._ledger, self._communicators)
 
@@ -91,7 +91,7 @@ class GpuProcesses:
         return {
             "kernel": self._kernel,
             "gpu": self._gpu,
-            "graph": Graph(self.graphs),
+            "graph": GraphColumn(self.graphs),
         }
 
     def handlers(self) -> dict[str, FactHandler]:

@@ -57,7 +57,7 @@ class _Exec:
 
 
 @dataclass(slots=True)
-class _Known:
+class _ProcessGraphs:
     """One process's graphs."""
 
     captures: dict[int, _Graph] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Graphs:
     def __init__(self, names: KernelNames, seed: str) -> None:
         self._names = names
         self._seed = seed
-        self._processes: dict[Process, _Known] = {}
+        self._processes: dict[Process, _ProcessGraphs] = {}
         self._departed = Departed()
         self._new: list[dict[str, Any]] = []
         # When, and of which handle: each stands for the first of the versions.
@@ -98,7 +98,7 @@ class Graphs:
     def take(self, fact: Any, process: Process) -> None:
         """A step in the life of a graph."""
         self._forget(int(fact["timestamp_ns"]) - _KEPT_NS)
-        known = self._processes.setdefault(process, _Known())
+        known = self._processes.setdefault(process, _ProcessGraphs())
         function = BY_ID.get(int(fact["function"]))
         name = (function.graph or function.op) if function else ""
         full = len(known.graphs) + len(known.captures) + len(known.execs) > _GRAPHS_MAX
@@ -131,53 +131,53 @@ class Graphs:
 
     # Capture.
 
-    def _begin(self, known: _Known, process: Process, fact: Any) -> None:
+    def _begin(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         into = known.graphs.get(int(fact["handle"]))
         known.captures[int(fact["other"])] = into if into is not None else _Graph()
 
-    def _launch(self, known: _Known, process: Process, fact: Any) -> None:
+    def _launch(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         capture = known.captures.get(int(fact["other"]))
         if capture is not None:
             capture.loose[self._names.name(process, int(fact["handle"]), 0)] += 1
 
-    def _graph_launch(self, known: _Known, process: Process, fact: Any) -> None:
+    def _graph_launch(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         capture = known.captures.get(int(fact["other"]))
         child = known.execs.get(int(fact["handle"]))
         if capture is not None and child is not None:
             capture.loose += child.graph.kernels()
 
-    def _end(self, known: _Known, process: Process, fact: Any) -> None:
+    def _end(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         captured = known.captures.pop(int(fact["other"]), None)
         if captured is not None and int(fact["address"]):
             known.graphs[int(fact["address"])] = captured
 
     # Building.
 
-    def _create(self, known: _Known, process: Process, fact: Any) -> None:
+    def _create(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         known.graphs[int(fact["address"])] = _Graph()
 
-    def _clone(self, known: _Known, process: Process, fact: Any) -> None:
+    def _clone(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         source = known.graphs.get(int(fact["handle"]), _Graph())
         # The clone's nodes are others, which nobody has named.
         known.graphs[int(fact["address"])] = _Graph(source.kernels())
 
-    def _kernel(self, known: _Known, process: Process, fact: Any) -> None:
+    def _kernel(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         graph = known.graphs.setdefault(int(fact["handle"]), _Graph())
         name = self._names.name(process, int(fact["other"]), 0)
         graph.nodes[int(fact["address"])] = name
         known.call(int(fact["address"]), name)
 
-    def _child(self, known: _Known, process: Process, fact: Any) -> None:
+    def _child(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         graph = known.graphs.setdefault(int(fact["handle"]), _Graph())
         child = known.graphs.get(int(fact["other"]))
         if child is not None:
             graph.loose += child.kernels()
 
-    def _node(self, known: _Known, process: Process, fact: Any) -> None:
+    def _node(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         name = self._names.name(process, int(fact["address"]), 0)
         known.call(int(fact["handle"]), name)
 
-    def _set(self, known: _Known, process: Process, fact: Any) -> None:
+    def _set(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         name = self._names.name(process, int(fact["other"]), 0)
         node = int(fact["handle"])
         before = known.node_kernels.get(node)
@@ -185,16 +185,16 @@ class Graphs:
             _replace(graph, node, before, name)
         known.call(node, name)
 
-    def _drop(self, known: _Known, process: Process, fact: Any) -> None:
+    def _drop(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         for graph in known.graphs.values():
             graph.nodes.pop(int(fact["handle"]), None)
 
-    def _destroy(self, known: _Known, process: Process, fact: Any) -> None:
+    def _destroy(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         known.graphs.pop(int(fact["handle"]), None)
 
     # Running.
 
-    def _instantiate(self, known: _Known, process: Process, fact: Any) -> None:
+    def _instantiate(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         known.made += 1
         source, handle = known.graphs.get(int(fact["handle"])), int(fact["address"])
         before = known.execs.get(handle)
@@ -206,13 +206,13 @@ class Graphs:
         known.execs[handle] = made
         self._version(made, fact)
 
-    def _update(self, known: _Known, process: Process, fact: Any) -> None:
+    def _update(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         exec_, source = known.execs.get(int(fact["handle"])), known.graphs.get(int(fact["other"]))
         if exec_ is not None and source is not None:
             exec_.graph = source.copy()
             self._version(exec_, fact)
 
-    def _exec_set(self, known: _Known, process: Process, fact: Any) -> None:
+    def _exec_set(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         exec_ = known.execs.get(int(fact["handle"]))
         if exec_ is None:
             return
@@ -222,7 +222,7 @@ class Graphs:
         if _replace(exec_.graph, node, before, name):
             self._version(exec_, fact)
 
-    def _exec_destroy(self, known: _Known, process: Process, fact: Any) -> None:
+    def _exec_destroy(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         exec_ = known.execs.get(int(fact["handle"]))
         if exec_ is not None and not exec_.destroyed_ns:
             exec_.graph = _Graph()

@@ -25,7 +25,7 @@ Era = tuple[int, str]
 
 
 @dataclass(slots=True)
-class _Known:
+class _ProcessKernels:
     """One process's handles."""
 
     eras: dict[int, list[Era]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class KernelNames:
     def __init__(self, demangler: Demangler | None = None, most_bytes: int = _BYTES_MAX) -> None:
         self._demangler = demangler or Demangler()
         self._most_bytes = most_bytes
-        self._processes: dict[Process, _Known] = {}
+        self._processes: dict[Process, _ProcessKernels] = {}
         self._texts = Texts()
         self._entries = 0
         self._departed = Departed()
@@ -79,7 +79,7 @@ class KernelNames:
         return known is not None and handle in known.eras
 
     def _add_era(self, process: Process, handle: int, when_ns: int, text: str) -> None:
-        known = self._processes.setdefault(process, _Known())
+        known = self._processes.setdefault(process, _ProcessKernels())
         self._drop_alias(known, handle)
         eras = known.eras.get(handle, [])
         if not text:
@@ -113,24 +113,24 @@ class KernelNames:
                 return False
         return True
 
-    def _release(self, known: _Known, text: str) -> None:
+    def _release(self, known: _ProcessKernels, text: str) -> None:
         self._texts.release(text)
         known.bytes -= _ENTRY_BYTES + len(text)
         self._entries -= 1
 
-    def _drop_handle(self, known: _Known, handle: int) -> None:
+    def _drop_handle(self, known: _ProcessKernels, handle: int) -> None:
         known.take_out(handle)
         for _, text in known.eras.pop(handle, ()):
             self._release(known, text)
 
-    def _drop_alias(self, known: _Known, handle: int) -> None:
+    def _drop_alias(self, known: _ProcessKernels, handle: int) -> None:
         if known.aliases.pop(handle, None) is not None:
             known.bytes -= _ENTRY_BYTES
             self._entries -= 1
 
     def alias(self, process: Process, handle: int, other: int, when_ns: int) -> None:
         """This handle is another one for the same kernel."""
-        known = self._processes.setdefault(process, _Known())
+        known = self._processes.setdefault(process, _ProcessKernels())
         if handle == other:
             return
         eras = known.eras.get(other)

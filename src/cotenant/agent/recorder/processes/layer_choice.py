@@ -21,7 +21,7 @@ _KEY: Final = ("pid", "process_start_ns", "handle", "op", "api", "function")
 _PROCESSES_MAX: Final = 64
 
 
-class Layers:
+class LayerChoice:
     """Counts launches seen at each layer, and decides."""
 
     def __init__(self, asked: str) -> None:

@@ -17,7 +17,7 @@ _AGAIN: Final = 60  # Looks. Rows go by age, also those of what does not change.
 _UNLIMITED: Final = 1 << 60  # Version 1 writes no limit as a number near 2^63.
 
 
-class Limits:
+class CgroupLimits:
     """Looks for limits now and then, and says what is new."""
 
     def __init__(self, ledger: Ledger, hierarchies: list[Mount] | None = None) -> None:

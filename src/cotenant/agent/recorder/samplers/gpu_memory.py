@@ -18,7 +18,7 @@ Holder = tuple[int, str | None]  # The tenant's stored id, and its GPU.
 _AGAIN_NS: Final = 600 * 1_000_000_000  # Rows go by age, also those of what does not change.
 
 
-class Memory:
+class GpuMemory:
     """Reads holdings each second and writes down which tenant's have changed."""
 
     def __init__(

@@ -66,7 +66,7 @@ order by s.tenant, s.node, s.gpu, s.span
 
 
 @dataclass(frozen=True, slots=True)
-class Time:
+class SolvedTime:
     """What was found for one kernel at one size, or at any."""
 
     kernel_name: str
@@ -82,17 +82,17 @@ class Time:
         return self.reason is None
 
 
-def solve(items: Items) -> tuple[list[Time], Fit | None]:
+def solve(items: Items) -> tuple[list[SolvedTime], Fit | None]:
     """Every kernel's time, solved or with the reason why not."""
     if len(items.span_ns) < FEWEST_SPANS:
         why = f"only {len(items.span_ns)} spans end in a wait; {FEWEST_SPANS} are needed"
-        return [Time(name, None, 0.0, 0.0, np.inf, why) for name in items.names], None
+        return [SolvedTime(name, None, 0.0, 0.0, np.inf, why) for name in items.names], None
     matrix, unknowns = equations(items)
     fit = robust_fit(matrix, items.span_ns, OVERHEAD)
     return [_time(items, unknown, fit) for unknown in unknowns], fit
 
 
-def _time(items: Items, unknown: Unknown, fit: Fit) -> Time:
+def _time(items: Items, unknown: Unknown, fit: Fit) -> SolvedTime:
     terms = unknown.terms(len(fit.solution), SIZE_SCALE)
     value = float(terms @ fit.solution)
     quality = fit.error_of(terms) / value if value > 0 else np.inf
@@ -102,7 +102,7 @@ def _time(items: Items, unknown: Unknown, fit: Fit) -> Time:
     elif quality > GOOD:
         reason = f"the spans leave it uncertain by {min(quality, 9.99):.0%}"
     slope = float(fit.solution[unknown.first + 1]) / SIZE_SCALE if unknown.size is None else 0.0
-    return Time(
+    return SolvedTime(
         kernel_name=items.names[unknown.kernel],
         size=unknown.size,
         base_ns=float(fit.solution[unknown.first]),

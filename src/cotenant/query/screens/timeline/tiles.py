@@ -54,16 +54,16 @@ def tile(session: Session, lanes: Lanes, start_ns: int, cell_ns: int) -> Tile:
     for name, family in FAMILIES.items():
         if name not in longest:
             continue
-        _add(made, session, lanes, index, _Part(family, made, longest[name]))
+        _add(made, session, lanes, index, _TilePart(family, made, longest[name]))
     made.names = list(index)
     return made
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _TilePart:
     """One family's rows in a tile."""
 
-    family: Family
+    family: TimelineFamily
     tile: Tile
     longest_ns: int
 
@@ -115,7 +115,9 @@ def _threshold(counts: dict[str, Any], cell_ns: int) -> int:
     return cell_ns * _WIDTHS[-1]
 
 
-def _add(made: Tile, session: Session, lanes: Lanes, index: dict[str, int], part: _Part) -> None:
+def _add(
+    made: Tile, session: Session, lanes: Lanes, index: dict[str, int], part: _TilePart
+) -> None:
     (counts,) = session.ask(part.counted()).rows()
     if not counts["rows"]:
         return

@@ -10,7 +10,7 @@ import pytest
 
 from cotenant.agent.helper.discovery import directories as search
 from cotenant.agent.helper.discovery import mounts, root_search
-from cotenant.agent.helper.discovery.directories import Search
+from cotenant.agent.helper.discovery.directories import DirectorySearch
 from cotenant.agent.helper.discovery.fair_queue import PassedOver
 from cotenant.agent.helper.discovery.root_search import RootSearch
 
@@ -46,13 +46,13 @@ def test_the_usual_places_are_searched_the_driver_first(root: int, tmp_path: Pat
     add(tmp_path / PLACE, "libnccl.so.2", "libcuda.so.1", "libc.so.6")
     add(tmp_path / "opt/mine/lib", "libcudart.so.12")
     add(tmp_path / "usr/lib/python3/dist-packages/torch/lib", "libtorch_cuda.so")
-    assert list(Search(root).everywhere()) == [
+    assert list(DirectorySearch(root).everywhere()) == [
         f"/{PLACE}/libcuda.so.1",
         f"/{PLACE}/libnccl.so.2",
         "/opt/mine/lib/libcudart.so.12",
         "/usr/lib/python3/dist-packages/torch/lib/libtorch_cuda.so",
     ]
-    assert list(Search(root).usual("/opt/mine/lib/libcudart.so.12")) == [
+    assert list(DirectorySearch(root).usual("/opt/mine/lib/libcudart.so.12")) == [
         "/opt/mine/lib/libcudart.so.12"
     ]
 
@@ -61,7 +61,7 @@ def test_a_root_full_of_libraries_is_searched_so_far_and_the_rest_is_counted(
     root: int, tmp_path: Path
 ) -> None:
     add(tmp_path / PLACE, *(f"libcuda.so.{number}" for number in range(307)))
-    bounded = Search(root)
+    bounded = DirectorySearch(root)
     assert len(list(bounded.usual())) == 256
     assert bounded.left == 307 - 256
 
@@ -72,7 +72,7 @@ def test_a_root_full_of_files_is_listed_so_far(
     monkeypatch.setattr(search, "_ENTRIES_MAX", 101)
     add(tmp_path / "one", *(f"f{number}" for number in range(103)))
     add(tmp_path / "two", "libcuda.so.1")
-    bounded = Search(root)
+    bounded = DirectorySearch(root)
     assert list(bounded.within(["/one", "/two"])) == []
     assert bounded.left == 1
 
@@ -135,12 +135,12 @@ def test_what_a_package_brought_is_found_wherever_people_install(
     add(tmp_path / place[1:] / "nvidia/cu13/lib", "libcudart.so.13")
     wanted = [f"{place}/nvidia/{part}/libcudart.so.{n}" for part, n in
               (("cu13/lib", 13), ("cuda_runtime/lib", 12))]  # fmt: skip
-    assert sorted(Search(root).everywhere()) == wanted
+    assert sorted(DirectorySearch(root).everywhere()) == wanted
 
 
 def test_a_volume_is_searched_for_environments_of_its_own(root: int, tmp_path: Path) -> None:
     add(tmp_path / "data/jobs/venv/lib/python3.12/site-packages/torch/lib", "libnccl.so.2")
-    assert list(Search(root).environments("/data")) == [
+    assert list(DirectorySearch(root).environments("/data")) == [
         "/data/jobs/venv/lib/python3.12/site-packages/torch/lib/libnccl.so.2"
     ]
 
@@ -151,7 +151,7 @@ def test_a_place_with_directories_without_end_is_searched_so_far(root: int, tmp_
     place = "app/my-venv-1/lib/python3.12/site-packages/nvidia/nccl/lib"
     add(tmp_path / place, "libnccl.so.2")
     # What looks like an environment by its name comes before the others.
-    assert list(Search(root).everywhere()) == [f"/{place}/libnccl.so.2"]
+    assert list(DirectorySearch(root).everywhere()) == [f"/{place}/libnccl.so.2"]
 
 
 def test_a_process_tells_where_its_python_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,61 +9,61 @@ from cotenant.agent.helper.discovery.fair_queue import (
     ENDED,
     MOUNTS,
     OURS,
+    FairQueue,
     PassedOver,
-    Turns,
     tenant_of,
 )
 
 CONTAINER = "a" * 64
 
 
-def taken(turns: Turns[int], number: int) -> list[tuple[str, int]]:
-    return [turns.get(0) for _ in range(number)]
+def taken(fair: FairQueue[int], number: int) -> list[tuple[str, int]]:
+    return [fair.get(0) for _ in range(number)]
 
 
 def test_each_tenant_has_one_item_in_turn() -> None:
-    turns: Turns[int] = Turns()
+    fair: FairQueue[int] = FairQueue()
     for number in range(1009):
-        assert turns.put("storm", number)
-    assert turns.put("one", 1)
-    assert turns.put("two", 2)
-    found = taken(turns, 5)
+        assert fair.put("storm", number)
+    assert fair.put("one", 1)
+    assert fair.put("two", 2)
+    found = taken(fair, 5)
     assert found == [("storm", 0), ("one", 1), ("two", 2), ("storm", 1), ("storm", 2)]
-    assert len(turns) == 1009 - 3
+    assert len(fair) == 1009 - 3
 
 
 def test_what_the_host_mounts_waits_for_one_tenant_at_most() -> None:
-    turns: Turns[int] = Turns()
+    fair: FairQueue[int] = FairQueue()
     for number in range(5):
-        assert turns.put(f"t{number}", number)
+        assert fair.put(f"t{number}", number)
     for number in range(3):
-        assert turns.put(MOUNTS, number)
-    found = [tenant for tenant, _ in taken(turns, 8)]
+        assert fair.put(MOUNTS, number)
+    found = [tenant for tenant, _ in taken(fair, 8)]
     assert found == [MOUNTS, "t0", MOUNTS, "t1", MOUNTS, "t2", "t3", "t4"]
 
 
 def test_what_is_urgent_goes_first_but_not_for_ever() -> None:
-    turns: Turns[int] = Turns()
-    assert turns.put("calm", 7, urgent=False)
+    fair: FairQueue[int] = FairQueue()
+    assert fair.put("calm", 7, urgent=False)
     for number in range(23):
-        assert turns.put("storm", number)
-    found = [tenant for tenant, _ in taken(turns, 24)]
+        assert fair.put("storm", number)
+    found = [tenant for tenant, _ in taken(fair, 24)]
     assert found == ["storm"] * 8 + ["calm"] + ["storm"] * 15
 
 
 def test_who_has_enough_waiting_gets_no_more_in_and_all_others_do() -> None:
-    turns: Turns[int] = Turns(each_max=3, all_max=5)
-    assert [turns.put("storm", number) for number in range(5)] == [True, True, True, False, False]
-    assert [turns.put("one", number) for number in range(3)] == [True, True, False]
+    fair: FairQueue[int] = FairQueue(each_max=3, all_max=5)
+    assert [fair.put("storm", number) for number in range(5)] == [True, True, True, False, False]
+    assert [fair.put("one", number) for number in range(3)] == [True, True, False]
     # However full it is, everybody has one, and so has our own work.
-    assert turns.put("two", 2)
-    assert all(turns.put(OURS, number) for number in range(11))
-    assert len(turns) == 3 + 2 + 1 + 11
+    assert fair.put("two", 2)
+    assert all(fair.put(OURS, number) for number in range(11))
+    assert len(fair) == 3 + 2 + 1 + 11
 
 
 def test_an_empty_queue_says_so_in_time() -> None:
     with pytest.raises(queue.Empty):
-        Turns().get(0.001)
+        FairQueue().get(0.001)
 
 
 def tenant(monkeypatch: pytest.MonkeyPatch, *lines: str) -> str:

@@ -13,8 +13,8 @@ import numpy as np
 from cotenant.agent.channel import Closed
 from cotenant.agent.helper.discovery import scheduler as module
 from cotenant.agent.helper.discovery.fair_queue import PassedOver
-from cotenant.agent.helper.discovery.mmap_events import Mapped
-from cotenant.agent.helper.discovery.scheduler import Discovery
+from cotenant.agent.helper.discovery.mmap_events import MmapEvent
+from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
 from cotenant.probes.inodes import Inode
 from cotenant.schema.layouts import MAPPING
 
@@ -28,7 +28,7 @@ def fail(error: Exception) -> None:
 def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
     told: list[dict[str, Any]] = []
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
-    discovery = Discovery(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(OverflowError("int too large")))
     discovery.do(lambda: fail(FileNotFoundError("gone")))
@@ -41,7 +41,7 @@ def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
 
 def test_the_search_ends_when_the_recorder_is_gone() -> None:
     told: list[dict[str, Any]] = []
-    discovery = Discovery(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(Closed("the other process is gone")))
     discovery._thread.join(timeout=WAIT_S)
@@ -56,8 +56,8 @@ def wait_until(done: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def following(told: list[dict[str, Any]]) -> Discovery:
-    discovery = Discovery(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
+def following(told: list[dict[str, Any]]) -> DiscoveryScheduler:
+    discovery = DiscoveryScheduler(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     return discovery
 
@@ -116,7 +116,7 @@ def test_a_thread_that_waits_for_ever_is_left_behind_with_its_tenant(monkeypatch
 
 def test_looks_follow_the_last_step_of_a_process_only(monkeypatch) -> None:
     looks: list[int] = []
-    discovery = Discovery(None, -1, fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(None, -1, fail, PassedOver())  # type: ignore[arg-type]
     monkeypatch.setattr(discovery._roots, "process", lambda pid, _: looks.append(pid) or iter(()))
     for _ in range(3):
         discovery.entered(7)
@@ -150,8 +150,8 @@ def test_a_library_that_is_mapped_while_the_sweep_lets_it_go_is_probed_again(
     monkeypatch: Any,
 ) -> None:
     libraries = Unused()
-    discovery = Discovery(libraries, -1, fail, PassedOver())  # type: ignore[arg-type]
-    event = Mapped(7, 4096, 8192, 0, "/app/libcudart.so.12", writable=False, key=b"known" * 8)
+    discovery = DiscoveryScheduler(libraries, -1, fail, PassedOver())  # type: ignore[arg-type]
+    event = MmapEvent(7, 4096, 8192, 0, "/app/libcudart.so.12", writable=False, key=b"known" * 8)
     discovery._seen.add(event.key)  # It is probed: nothing is to be done for who maps it.
     now = np.zeros(1, MAPPING)
     now["pid"], now["start"], now["end"], now["device"], now["inode"] = 7, 4096, 8192, 1, 41

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.agent.recorder.ingest.batch import Plan
+from cotenant.agent.recorder.ingest.batch import DrainPlan
 from cotenant.agent.recorder.ingest.columns.eras import by_time
 from cotenant.schema.wire import Field, Record
 
@@ -59,7 +59,7 @@ def taken(plan, rows):
 
 
 def batch_of(rows):
-    plan = Plan(RECORD, [n for n in FIELDS if n != "comm"], [("comm",), ("pid", "op")])
+    plan = DrainPlan(RECORD, [n for n in FIELDS if n != "comm"], [("comm",), ("pid", "op")])
     return plan.read(taken(plan, rows))
 
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from cotenant.agent.process import Process
 from cotenant.agent.recorder.ingest.batch import Batch
-from cotenant.agent.recorder.ingest.columns.graph import Graph
-from cotenant.agent.recorder.ingest.columns.kernel import Kernel
+from cotenant.agent.recorder.ingest.columns.graph import GraphColumn
+from cotenant.agent.recorder.ingest.columns.kernel import KernelColumn
 from cotenant.agent.recorder.processes.graphs import Graphs
 from cotenant.agent.recorder.processes.kernel_names import KernelNames
 from cotenant.probes.tables import FUNCTIONS
@@ -94,9 +94,9 @@ def test_launches_of_graphs_at_one_address_are_each_named_by_their_own() -> None
         story.tell("cuGraphExecDestroy", handle=300)
         story.tell("cuGraphDestroy", handle=100)
     batch = launches(300, times)
-    graphs = Graph(story.graphs).make(batch, FIELD).to_pylist()
+    graphs = GraphColumn(story.graphs).make(batch, FIELD).to_pylist()
     assert [row["graph"] for row in story.graphs.take_rows()] == graphs
-    names = Kernel(story.names, story.graphs).make(batch, FIELD).to_pylist()
+    names = KernelColumn(story.names, story.graphs).make(batch, FIELD).to_pylist()
     assert names == [f"[graph {graph.removesuffix('.1')}]" for graph in graphs]
     assert len(set(names)) == 3
 

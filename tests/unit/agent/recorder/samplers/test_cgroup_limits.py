@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.agent.recorder.samplers.cgroup_limits import Limits, cpu_limit, memory_limit
+from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits, cpu_limit, memory_limit
 from cotenant.agent.recorder.samplers.throttle import Throttle
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.walk import Mount, survey
@@ -38,7 +38,7 @@ def test_a_limit_is_read_as_either_version_writes_it(
 
 def test_limits_are_told_when_they_change(tmp_path: Path) -> None:
     write(tmp_path / "a", cpu__max="100000 100000")
-    limits = Limits(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
+    limits = CgroupLimits(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
     first = limits.sample(1)
     assert first is not None
     assert first.column("cpus").to_pylist() == [1.0]
@@ -51,7 +51,7 @@ def test_limits_are_told_when_they_change(tmp_path: Path) -> None:
 
 def test_limits_that_stay_are_told_again_before_their_rows_are_too_old(tmp_path: Path) -> None:
     write(tmp_path / "a", cpu__max="100000 100000")
-    limits = Limits(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
+    limits = CgroupLimits(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
     told = [n for n in range(1, 1300) if limits.sample(n) is not None]
     assert told == [1, 601, 1201]
 
@@ -59,7 +59,7 @@ def test_limits_that_stay_are_told_again_before_their_rows_are_too_old(tmp_path:
 def test_a_limit_that_is_lifted_is_told_once_as_none(tmp_path: Path) -> None:
     write(tmp_path / "a", cpu__max="100000 100000", memory__max="4096")
     write(tmp_path / "b", cpu__max="max 100000", memory__max="max")
-    limits = Limits(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
+    limits = CgroupLimits(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
 
     def look() -> list[tuple[float | None, int | None]]:
         tables = [table for n in range(10) if (table := limits.sample(n)) is not None]
@@ -78,7 +78,7 @@ def test_a_limit_that_is_lifted_is_told_once_as_none(tmp_path: Path) -> None:
 
 def test_a_cgroup_that_goes_away_keeps_the_limits_it_had(tmp_path: Path) -> None:
     group = write(tmp_path / "a", cpu__max="100000 100000")
-    limits = Limits(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
+    limits = CgroupLimits(Ledger("node", "boot"), [Mount(0, (), tmp_path, "/")])
     assert limits.sample(1) is not None
     (group / "cpu.max").unlink()
     group.rmdir()

@@ -5,7 +5,7 @@ import pytest
 
 from cotenant.agent.process import Process
 from cotenant.agent.recorder.processes.devices import Devices
-from cotenant.agent.recorder.samplers.gpu_memory import Memory
+from cotenant.agent.recorder.samplers.gpu_memory import GpuMemory
 from cotenant.probes import syscalls
 from cotenant.schema.layouts import HOLDING, HOLDING_KEY
 
@@ -53,8 +53,8 @@ def held(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     return held
 
 
-def memory_on(devices: object) -> Memory:
-    return Memory({"holdings": HOLDINGS, "allocations": 2}, OneTenantEach(), devices, 0)
+def memory_on(devices: object) -> GpuMemory:
+    return GpuMemory({"holdings": HOLDINGS, "allocations": 2}, OneTenantEach(), devices, 0)
 
 
 def test_a_tenant_that_holds_nothing_any_more_is_told_once_and_forgotten(

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from cotenant.agent.recorder.ingest.batch import KNOWN, Batch, Plan
+from cotenant.agent.recorder.ingest.batch import KNOWN, Batch, DrainPlan
 from cotenant.agent.recorder.ingest.columns.owner import OWNER
 from cotenant.schema.wire import Field, Record
 
@@ -42,7 +42,7 @@ class Columns:
             keys += more_keys
         # Whose loss or row it is: the ledger of losses counts stored rows by it.
         keys.append(OWNER)
-        self.plan = Plan(record, plain, keys)
+        self.plan = DrainPlan(record, plain, keys)
 
     def make(self, batch: Batch) -> Any:
         """The batch as rows of its table."""

@@ -28,7 +28,7 @@ def _members(communicators: Communicators, batch: Batch) -> tuple[Any, list[Comm
     ]
 
 
-class Membership:
+class MembershipColumn:
     """``comm:hash``, ``comm:name``, ``comm:rank``, ``comm:nranks``."""
 
     def __init__(self, communicators: Communicators) -> None:
@@ -51,7 +51,7 @@ class Membership:
         return batch.each(pa.array(numbers[codes], mask=missing[codes])).cast(kind)
 
 
-class CollectiveBytes:
+class CollectiveBytesColumn:
     """Bytes of the whole operation; NULL where that takes a number of ranks we do not know."""
 
     def __init__(self, communicators: Communicators) -> None:

@@ -15,7 +15,7 @@ _FAMILIES = ENUMS["net_family"]
 _PORT_END = ENDPOINT_ADDRESS_BYTES + ENDPOINT_PORT_BYTES
 
 
-class Address:
+class AddressColumn:
     """Sixteen bytes as an IP address."""
 
     def needs(self, field: Field) -> Needs:
@@ -28,7 +28,7 @@ class Address:
         return batch.spread(codes, [_address(value.tobytes()) for value in distinct[field.name]])
 
 
-class Endpoint:
+class EndpointColumn:
     """An address and port, or the path of a Unix socket."""
 
     def needs(self, field: Field) -> Needs:

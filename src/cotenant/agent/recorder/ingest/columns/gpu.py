@@ -12,7 +12,7 @@ _KEY: Final = ("pid", "process_start_ns", "context")
 _WHO: Final = ("pid", "process_start_ns", "cgroup_id", "cgroup_v1_id")
 
 
-class Gpu:
+class GpuColumn:
     """The device behind the calling thread's context."""
 
     def __init__(self, devices: Devices) -> None:

@@ -14,7 +14,7 @@ _GRAPH: Final = next(n for n, text in ENUMS["cuda_op"].items() if text == "graph
 _KEY: Final = ("pid", "process_start_ns", "handle", "op")
 
 
-class Graph:
+class GraphColumn:
     """Joins graph_kernels; NULL for all but graph launches."""
 
     def __init__(self, graphs: Graphs) -> None:

@@ -26,7 +26,7 @@ _KEY: Final = (
 )  # fmt: skip
 
 
-class Kernel:
+class KernelColumn:
     """Names every row; launches from what was learned of their process."""
 
     def __init__(self, names: KernelNames, graphs: Graphs) -> None:
@@ -90,7 +90,7 @@ class Kernel:
         ]
 
 
-class FunctionName:
+class FunctionColumn:
     """A probed function's number, as its name."""
 
     def needs(self, field: Field) -> Needs:

@@ -13,7 +13,7 @@ from cotenant.schema.wire import Field
 Needs = tuple[list[str], list[tuple[str, ...]]]
 
 
-class Copy:
+class CopyColumn:
     """The value as it is; text by its distinct values."""
 
     def needs(self, field: Field) -> Needs:
@@ -30,7 +30,7 @@ class Copy:
         return batch.numbers(field)
 
 
-class Enum:
+class EnumColumn:
     """A number of an enumeration, as the text of its declaration."""
 
     def needs(self, field: Field) -> Needs:
@@ -43,7 +43,7 @@ class Enum:
         return batch.words(field, [texts.get(number) for number in range(max(texts) + 1)])
 
 
-class Null:
+class NullColumn:
     """A column that nobody fills in yet for the batch at hand."""
 
     def needs(self, field: Field) -> Needs:
@@ -58,7 +58,7 @@ class Null:
         )
 
 
-class Time:
+class TimeColumn:
     """The kernel's clock into UTC."""
 
     def __init__(self, clock: WallClock) -> None:

@@ -12,7 +12,7 @@ from cotenant.identity.ledger import Ledger
 from cotenant.schema.wire import Field
 
 
-class Tenant:
+class TenantColumn:
     """Translates the ids that an event carries, once per distinct owner."""
 
     def __init__(self, ledger: Ledger) -> None:
