@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cotenant.agent.helper.discovery.fair_queue import tenant_of
+from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.facts import Facts
 from cotenant.agent.recorder.processes.communicators import Communicators
 from cotenant.agent.recorder.processes.kernel_names import KernelNames
@@ -61,7 +62,7 @@ def fact(kernel_id, path):
 @example(b"\xed\xb3\xbf")
 def test_walk_and_tracepoint_tell_the_same_row(name):
     ledger = Ledger("n", "b")
-    facts = Facts(ledger, KernelNames(), Communicators())
+    facts = Facts(ledger, KernelNames(), Communicators(), WallClock())
     with tempfile.TemporaryDirectory() as directory:
         os.mkdir(os.fsencode(directory) + b"/" + name)
         survey(ledger, [Mount(0, (), Path(directory), "/")])

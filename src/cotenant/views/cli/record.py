@@ -16,7 +16,8 @@ from cotenant.views.cli.amounts import ring_bytes, share, size_bytes
 from cotenant.views.window import duration_ns, period_ns
 
 if TYPE_CHECKING:
-    from cotenant.agent.recorder.main import Progress, Recorder
+    from cotenant.agent.recorder.main import Recorder
+    from cotenant.agent.recorder.progress import Progress
 
 HELP = "Record every GPU tenant of this host. Needs root; stops with Ctrl-C."
 EXAMPLES = """

@@ -18,6 +18,11 @@ COLUMNS = SimpleNamespace(table="cuda_events", family="cuda")
 TALLY = Tally("cuda", 9, 0, 0)
 
 
+def nobody(entries):
+    """Nobody's rows are made of these losses."""
+    raise AssertionError
+
+
 def batch_of(rows):
     owners = np.array([(9, 0, 0)], OWNER)
     return Batch(rows, {}, np.zeros(rows, np.int32), owners)
@@ -36,7 +41,7 @@ def writer(tmp_path):
 
 
 def test_rows_are_stored_once_sealed(writer):
-    losses = Losses()
+    losses = Losses(nobody)
     kept = StoreSink(writer, losses)
     assert kept.keep(COLUMNS, batch_of(101), rows_of(101))
     assert kept.seal(1)
@@ -45,7 +50,7 @@ def test_rows_are_stored_once_sealed(writer):
 
 
 def test_a_seal_that_fails_is_tried_again_and_costs_nothing(writer, monkeypatch):
-    losses = Losses()
+    losses = Losses(nobody)
     kept = StoreSink(writer, losses)
     kept.keep(COLUMNS, batch_of(101), rows_of(101))
 
@@ -65,7 +70,7 @@ def test_a_seal_that_fails_is_tried_again_and_costs_nothing(writer, monkeypatch)
 
 def test_rows_beyond_the_bound_are_counted_as_lost(writer, monkeypatch):
     monkeypatch.setattr(store_sink, "_EVENTS_BYTES", 0)
-    losses = Losses()
+    losses = Losses(nobody)
     kept = StoreSink(writer, losses)
     assert kept.keep(COLUMNS, batch_of(101), rows_of(101))
     assert not kept.keep(COLUMNS, batch_of(53), rows_of(53))
@@ -75,7 +80,7 @@ def test_rows_beyond_the_bound_are_counted_as_lost(writer, monkeypatch):
 
 
 def test_a_store_that_is_gone_ends_the_recording(writer):
-    kept = StoreSink(writer, Losses())
+    kept = StoreSink(writer, Losses(nobody))
     kept.keep(COLUMNS, batch_of(7), rows_of(7))
     writer.root.rename(writer.root.with_name("elsewhere"))
     with pytest.raises(StoreError, match="is gone; recording stops"):
@@ -83,7 +88,7 @@ def test_a_store_that_is_gone_ends_the_recording(writer):
 
 
 def test_a_row_that_the_store_swallowed_is_noticed(writer, monkeypatch):
-    kept = StoreSink(writer, Losses())
+    kept = StoreSink(writer, Losses(nobody))
     kept.keep(COLUMNS, batch_of(101), rows_of(101))
     monkeypatch.setattr(writer, "seal", lambda *_: {"cuda_events": 100})
     kept.seal(1)

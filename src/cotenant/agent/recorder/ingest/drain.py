@@ -9,11 +9,14 @@ which we began to look waits for the next look, since one ring is read before th
 import threading
 import time
 from bisect import bisect_left
+from collections.abc import Mapping
 from typing import Final
 
 from cotenant._native import Ring
 from cotenant.agent.recorder.ingest.batch import Batch
-from cotenant.agent.recorder.ingest.columns import Columns
+from cotenant.agent.recorder.ingest.columns import Columns, Maker
+from cotenant.probes.programs import FACTS_RING_BYTES, NAMES_RING_BYTES
+from cotenant.schema.events import RECORDS
 from cotenant.schema.kinds import EVENT_KIND, FACT_KIND, FACT_TIME
 
 # Between two looks; shorter where more than an eighth of the ring came in that time, because what
@@ -25,6 +28,18 @@ _PAUSE_LEAST_S: Final = 0.001
 _HELD_BYTES_MAX: Final = 256 << 20
 
 Rows = list[tuple[Columns, Batch]]
+
+
+def open_drain(maps: Mapping[str, int], events_bytes: int, makers: Mapping[str, Maker]) -> "Drain":
+    """A drain of the kernel's rings for every declared kind of event."""
+    drain = Drain(
+        (maps["events"], events_bytes),
+        (maps["facts"], FACTS_RING_BYTES),
+        (maps["names"], NAMES_RING_BYTES),
+    )
+    for kind, record in RECORDS.items():
+        drain.expect(kind, Columns(record, makers))
+    return drain
 
 
 class Drain:

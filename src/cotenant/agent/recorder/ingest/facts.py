@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from cotenant.agent.process import Process
+from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.processes.communicators import Communicator, Communicators
 from cotenant.agent.recorder.processes.kernel_names import KernelNames
 from cotenant.identity.ledger import Ledger
@@ -20,11 +21,13 @@ _KINDS: Final = ENUMS["fact_kind"]
 class Facts:
     """Hands each fact to the ledger or to the names that it is about."""
 
-    def __init__(self, ledger: Ledger, names: KernelNames, communicators: Communicators) -> None:
+    def __init__(
+        self, ledger: Ledger, names: KernelNames, communicators: Communicators, clock: WallClock
+    ) -> None:
         self._ledger = ledger
         self._names = names
         self._communicators = communicators
-        self.offset_ns = 0
+        self._clock = clock
         self._when_gone: list[Callable[[Process], None]] = [communicators.gone]
         self._by_kind: dict[str, Callable[[Any, bytes], None]] = {
             "NAME": self._name,
@@ -114,7 +117,7 @@ class Facts:
         self._ledger.renamed(int(fact["other"]), int(fact["handle"]), path_text(text))
 
     def _utc(self, fact: Any) -> int:
-        return int(fact["timestamp_ns"]) + self.offset_ns
+        return int(fact["timestamp_ns"]) + self._clock.offset_ns
 
 
 def _signed(value: Any) -> int:

@@ -53,7 +53,10 @@ def _float(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 class Rollups:
     """Adds rows up until their second is over."""
 
+    table: Final = "rollups"
+
     def __init__(self) -> None:
+        self._finished = False
         self._cells: dict[Cell, Sums] = {}
 
     def add(self, family: str, batch: Batch, rows: Any) -> None:
@@ -82,9 +85,14 @@ class Rollups:
                         Sums(events * weight, int(sum_ns) * weight, max_ns, int(size) * weight)
                     )
 
-    def take(self, now_ns: int) -> Any | None:
-        """Rows of ``rollups`` for the seconds that are over; None if there are none."""
-        over = [c for c in self._cells if (c.second + 1) * _SECOND <= now_ns - _LATE_NS]
+    def finish(self) -> None:
+        """No more rows come: every second is over."""
+        self._finished = True
+
+    def sample(self, now_ns: int) -> Any | None:
+        """Rows for the seconds that are over; None if there are none."""
+        until = now_ns - _LATE_NS
+        over = [c for c in self._cells if self._finished or (c.second + 1) * _SECOND <= until]
         if not over:
             return None
         rows = [(cell, self._cells.pop(cell)) for cell in over]

@@ -4,27 +4,30 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-import numpy as np
-
 from cotenant.agent.channel import Message, slices
 from cotenant.agent.process import Nameless, Process
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.columns import Columns, Maker
+from cotenant.agent.recorder.ingest.columns.communicator import (
+    CollectiveBytesColumn,
+    MembershipColumn,
+)
 from cotenant.agent.recorder.ingest.columns.gpu import GpuColumn
 from cotenant.agent.recorder.ingest.columns.graph import GraphColumn
 from cotenant.agent.recorder.ingest.columns.kernel import KernelColumn
+from cotenant.agent.recorder.ingest.columns.owner import owner_of
 from cotenant.agent.recorder.processes.communicators import Communicators
 from cotenant.agent.recorder.processes.devices import Devices
 from cotenant.agent.recorder.processes.graphs import Graphs
 from cotenant.agent.recorder.processes.kernel_names import KernelNames
 from cotenant.agent.recorder.processes.layer_choice import LayerChoice
 from cotenant.agent.recorder.samplers.gpu_memory import GpuMemory
+from cotenant.agent.recorder.samplers.graph_kernels import GraphKernels
 from cotenant.agent.recorder.samplers.in_flight import InFlight
+from cotenant.agent.recorder.samplers.sampler import Sampler
 from cotenant.agent.recorder.samplers.timings import Timings
 from cotenant.identity.ledger import Ledger
-from cotenant.schema.dimensions import GRAPH_KERNELS
-from cotenant.store.segment import rows_of
 
 FactHandler = Callable[[Any, bytes], None]
 
@@ -43,13 +46,6 @@ class HelperEnd(Protocol):
         """Listen until the answer with this number came; false if it did not in time."""
 
 
-class Writer(Protocol):
-    """Where rows go."""
-
-    def append(self, table: str, rows: Any) -> None:
-        """Add rows to a table."""
-
-
 class GpuProcesses:
     """Feeds on facts and on the helper's answers; makes columns, and tables of its own."""
 
@@ -57,18 +53,19 @@ class GpuProcesses:
         self,
         seed: str,
         ledger: Ledger,
-        communicators: Communicators,
         helper: HelperEnd,
         layers: str,
+        clock: WallClock,
     ) -> None:
         self._ledger = ledger
-        self._communicators = communicators
         self._helper = helper
+        self.communicators = Communicators()
         self.names = KernelNames()
         self.graphs = Graphs(self.names, seed)
         self.devices = Devices()
         self.layers = LayerChoice(layers)
-        self._timings = Timings(ledger)
+        self._clock = clock
+        self._timings = Timings(ledger, clock)
         self._kernel = KernelColumn(self.names, self.graphs)
         self._gpu = GpuColumn(self.devices)
         self._pointers: dict[tuple[Process, int, str], list[Any]] = {}
@@ -84,7 +81,8 @@ class GpuProcesses:
         if "holdings" in maps:
             self._memory = GpuMemory(maps, self._ledger, self.devices, since)
         if "calls_under_way" in maps:
-            self._in_flight = InFlight(maps["calls_under_way"], self._ledger, self._communicators)
+            link = maps["calls_under_way"]
+            self._in_flight = InFlight(link, self._ledger, self.communicators, self._clock)
 
     def makers(self) -> dict[str, Maker]:
         """Columns that depend on what is known here."""
@@ -92,6 +90,8 @@ class GpuProcesses:
             "kernel": self._kernel,
             "gpu": self._gpu,
             "graph": GraphColumn(self.graphs),
+            "comm": MembershipColumn(self.communicators),
+            "nccl_bytes": CollectiveBytesColumn(self.communicators),
         }
 
     def handlers(self) -> dict[str, FactHandler]:
@@ -170,27 +170,17 @@ class GpuProcesses:
         if self._memory is not None:
             self._memory.look()
 
-    def write(self, writer: Writer, now_ns: int, clock: WallClock) -> None:
-        """Each second: tables of what processes hold and do."""
-        if self._memory is not None:
-            writer.append("gpu_memory", self._memory.rows(now_ns))
-        if self._in_flight is not None:
-            writer.append("in_flight", self._in_flight.read(now_ns, clock.offset_ns))
-        for ids, mode in self.devices.sharing().items():
-            self._ledger.shared(self._tenant(*ids), mode)
-        rows = self.graphs.take_rows()
-        for row in rows:
-            row["cgroup_id"] = self._tenant(*row.pop("cgroup"))
-            row["timestamp_ns"] += clock.offset_ns
-        if rows:
-            writer.append("graph_kernels", rows_of(GRAPH_KERNELS, rows))
-        timings = self._timings.take(clock)
-        if timings is not None:
-            writer.append("gpu_timings", timings)
+    def samplers(self) -> list[Sampler]:
+        """Tables of what processes hold and do; of those that the kernel's maps allow."""
+        kernel: tuple[Sampler | None, ...] = (self._memory, self._in_flight)
+        there = [sampler for sampler in kernel if sampler is not None]
+        graphs = GraphKernels(self.graphs, self._ledger, self._clock)
+        return [*there, graphs, self._timings]
 
-    def _tenant(self, cgroup_id: int, cgroup_v1_id: int) -> int:
-        ids = np.array([cgroup_id], np.uint64), np.array([cgroup_v1_id], np.uint64)
-        return int(self._ledger.translate(*ids)[0])
+    def note_sharing(self) -> None:
+        """Have the ledger know how each tenant shares its GPUs."""
+        for ids, mode in self.devices.sharing().items():
+            self._ledger.shared(owner_of(self._ledger, *ids), mode)
 
     def _forget(self, fact: Any, _: bytes) -> None:
         self.names.forget(Process.of(fact), int(fact["handle"]), int(fact["timestamp_ns"]))

@@ -18,7 +18,9 @@ _UNLIMITED: Final = 1 << 60  # Version 1 writes no limit as a number near 2^63.
 
 
 class CgroupLimits:
-    """Looks for limits now and then, and says what is new."""
+    """Reads the limits of all cgroups every few seconds, and writes what changed."""
+
+    table: Final = "limits"
 
     def __init__(self, ledger: Ledger, hierarchies: list[Mount] | None = None) -> None:
         self._ledger = ledger
@@ -28,9 +30,7 @@ class CgroupLimits:
         self._looks = 0
 
     def sample(self, now_ns: int) -> Any | None:
-        """Rows of ``limits`` for cgroups whose limits are new or other ones, and now and then for
-        all; None if there are none.
-        """
+        """Rows for cgroups whose limits changed, now and then for all; None if there are none."""
         self._looks += 1
         if self._looks % _LOOK_EVERY != 1:
             return None

@@ -19,7 +19,9 @@ _AGAIN_NS: Final = 600 * 1_000_000_000  # Rows go by age, also those of what doe
 
 
 class GpuMemory:
-    """Reads holdings each second and writes down which tenant's have changed."""
+    """Reads what processes hold, and writes each tenant whose bytes changed."""
+
+    table: Final = "gpu_memory"
 
     def __init__(
         self, maps: dict[str, int], ledger: Ledger, devices: Devices, since_boot_ns: int
@@ -59,10 +61,8 @@ class GpuMemory:
         )
         self._seen = np.frombuffer(raw_keys, HOLDING_KEY), np.frombuffer(raw_values, HOLDING)
 
-    def rows(self, now_ns: int) -> Any:
-        """Rows of ``gpu_memory``: each tenant and GPU whose bytes changed between two looks, and
-        now and then all.
-        """
+    def sample(self, now_ns: int) -> Any:
+        """Rows for each tenant and GPU whose bytes changed between two looks; now and then all."""
         held = self._sum(*self._seen)
         self._bury()
         again = abs(now_ns - self._all_told_ns) >= _AGAIN_NS

@@ -1,10 +1,11 @@
 """Calls that have not returned yet, looked at each second."""
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from cotenant.agent.process import Process
+from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.processes.communicators import Communicators
 from cotenant.identity.ledger import Ledger
 from cotenant.printable import printable
@@ -18,13 +19,18 @@ from cotenant.store.segment import rows_of
 class InFlight:
     """Asks the kernel for every thread's outermost call."""
 
-    def __init__(self, link: int, ledger: Ledger, communicators: Communicators) -> None:
+    table: Final = "in_flight"
+
+    def __init__(
+        self, link: int, ledger: Ledger, communicators: Communicators, clock: WallClock
+    ) -> None:
         self._link = link
         self._ledger = ledger
         self._communicators = communicators
+        self._clock = clock
 
-    def read(self, now_ns: int, offset_ns: int) -> Any:
-        """Rows of ``in_flight`` as of now."""
+    def sample(self, now_ns: int) -> Any:
+        """A row for each call that is under way now."""
         found = np.frombuffer(syscalls.read_iterator(self._link), FLIGHT)
         ids = self._ledger.translate(
             np.ascontiguousarray(found["cgroup_id"]), np.ascontiguousarray(found["cgroup_v1_id"])
@@ -32,7 +38,7 @@ class InFlight:
         rows = [self._row(call, int(cgroup)) for call, cgroup in zip(found, ids, strict=True)]
         for row in rows:
             row["timestamp_ns"] = now_ns
-            row["began_ns"] += offset_ns
+            row["began_ns"] += self._clock.offset_ns
         return rows_of(IN_FLIGHT, [r for r in rows if r["function"]])
 
     def _row(self, call: np.void, cgroup: int) -> dict[str, Any]:

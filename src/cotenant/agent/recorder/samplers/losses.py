@@ -10,7 +10,7 @@ still on its way; after the last seal it must be zero. Nothing is computed from 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,8 +55,11 @@ Owners = Callable[[npt.NDArray[np.void]], npt.NDArray[np.int64]]
 
 @dataclass(slots=True)
 class Losses:
-    """The counts since the recording began."""
+    """The counts since the recording began; ``owners`` gives the stored ids of tallies."""
 
+    table: ClassVar[str] = "losses"
+
+    owners: Owners
     seen: Counter[Tally] = field(default_factory=Counter)
     shed: Counter[Tally] = field(default_factory=Counter)
     lost: Counter[Tally] = field(default_factory=Counter)
@@ -133,8 +136,8 @@ class Losses:
     def _terms(self, tally: Tally) -> tuple[int, ...]:
         return tuple(getattr(self, term)[tally] for term in (*_TERMS, *_PARTS))
 
-    def table(self, now_ns: int, owners: Owners) -> Any:
-        """Rows of ``losses`` for the window since they were last made."""
+    def sample(self, now_ns: int) -> Any:
+        """Rows for the time since the last sample."""
         tallies, rows = [], []
         for tally in {*self.seen, *self.stored, *self.lost}:
             terms = self._terms(tally)
@@ -152,7 +155,7 @@ class Losses:
             {
                 "timestamp_ns": np.full(len(rows), now_ns, np.int64),
                 "family": [tally.family for tally in tallies],
-                "cgroup_id": owners(entries),
+                "cgroup_id": self.owners(entries),
                 "seen": seen,
                 "stored": stored,
                 "shed": shed,

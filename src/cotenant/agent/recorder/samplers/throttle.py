@@ -33,6 +33,8 @@ class _Quota:
 class Throttle:
     """Follows every cgroup that has a CPU quota."""
 
+    table: Final = "host_events"
+
     def __init__(
         self,
         ledger: Ledger,

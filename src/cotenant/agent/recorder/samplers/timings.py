@@ -20,10 +20,13 @@ def nanoseconds(ms: float) -> int | None:
 
 
 class Timings:
-    """Collects what was told of operations, until it is written."""
+    """Collects the times that applications asked CUDA for, until they are written."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    table: Final = "gpu_timings"
+
+    def __init__(self, ledger: Ledger, clock: WallClock) -> None:
         self._ledger = ledger
+        self._clock = clock
         self._told: list[tuple[int, ...]] = []
 
     def elapsed(self, fact: Any, _: bytes) -> None:
@@ -35,8 +38,8 @@ class Timings:
         ids = (int(fact[name]) for name in ("handle", "pid", "tid", "cgroup_id", "cgroup_v1_id"))
         self._told.append((*ids, gpu_ns, int(fact["timestamp_ns"])))
 
-    def take(self, clock: WallClock) -> Any | None:
-        """Rows of ``gpu_timings`` since the last time; None if there are none."""
+    def sample(self, now_ns: int) -> Any | None:
+        """Rows for the times since the last sample; None if there are none."""
         if not self._told:
             return None
         told = np.array(self._told, np.uint64).T
@@ -45,11 +48,11 @@ class Timings:
         tenants = self._ledger.translate(by_name["cgroup_id"], by_name["cgroup_v1_id"])
         return pa.table(
             {
-                "timestamp_ns": clock.utc(by_name["began_ns"]),
+                "timestamp_ns": self._clock.utc(by_name["began_ns"]),
                 "pid": by_name["pid"].astype(np.int32),
                 "tid": by_name["tid"].astype(np.int32),
                 "cgroup_id": pa.array(tenants, pa.int64()),
                 "gpu_ns": by_name["gpu_ns"].astype(np.int64),
-                "asked_ns": clock.utc(by_name["asked_ns"]),
+                "asked_ns": self._clock.utc(by_name["asked_ns"]),
             }
         )

@@ -1,7 +1,7 @@
 """Exact totals out of the kernel, each second: what changed since the last look."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cotenant.agent.recorder.ingest.columns.owner import OWNER, owners
+from cotenant.agent.recorder.program_counters import possible_cpus
 from cotenant.agent.recorder.samplers.losses import Fate, Losses, Tally
 from cotenant.identity.ids import NOBODY, UNTOLD
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
 from cotenant.probes.kernel import counted
-from cotenant.schema.constants import KERNEL_FUNCTION_BIT, KERNEL_FUNCTION_KIND_SHIFT, MAPS
-from cotenant.schema.events import ENUMS
+from cotenant.schema.constants import KERNEL_FUNCTION_BIT, KERNEL_FUNCTION_KIND_SHIFT
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY
 
 _SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured")
@@ -26,48 +26,37 @@ Values = npt.NDArray[np.int64]
 _SPARE: Final = b"spare"
 
 
-def _possible_cpus() -> int:
-    with open("/sys/devices/system/cpu/possible") as file:
-        return int(file.read().strip().split("-")[-1].split(",")[-1]) + 1
-
-
 class Totals:
-    """Reads the kernel's totals and tells what changed."""
+    """Reads the kernel's totals and writes what changed."""
 
-    def __init__(self, maps: Mapping[str, int], ledger: Ledger) -> None:
+    table: Final = "totals"
+
+    def __init__(
+        self,
+        maps: Mapping[str, int],
+        ledger: Ledger,
+        losses: Losses,
+        end_window: Callable[[], int],
+    ) -> None:
         self._totals_fd = maps["totals"]
         self._spare_fd = maps["spare_totals"]
-        self._counters_fd = maps["counters"]
         self._ledger = ledger
-        self._cpus = _possible_cpus()
+        self._losses = losses
+        self._end_window = end_window
+        self._cpus = possible_cpus()
         self._places: dict[bytes, int] = {}
         self._sums: dict[str, Values] = {name: np.zeros(0, np.int64) for name in _SUMMED}
         self._histogram = np.zeros((0, TOTAL["histogram"].shape[0]), np.uint32)
         self._idle: dict[bytes, int] = {}
-        self.losses = Losses()
         # Per tenant and function, in the last window: calls, and those counted at entry only.
         self.calls: dict[tuple[Tally, int], tuple[int, int]] = {}
         # How many tenants had GPU calls, and how many each kind of kernel event, in that window.
         self.calling = self.raising = 0
         self.unmeasured: Counter[str] = Counter()  # Calls counted at entry only, by function.
 
-    def counters(self) -> dict[str, int]:
-        """What the programs could not do, by name; only what happened."""
-        found = {}
-        key_bytes, value_bytes = MAPS["counters"]
-        for number, name in ENUMS["counter"].items():
-            if name == "END":
-                continue
-            raw = syscalls.map_lookup(
-                self._counters_fd, number.to_bytes(key_bytes, "little"), value_bytes * self._cpus
-            )
-            total = int(np.frombuffer(raw or b"", np.uint64).sum())
-            if total:
-                found[name.lower()] = total
-        return found
-
-    def read(self, now_ns: int, window: int) -> Any:
-        """Rows of ``totals`` for the time since the last reading: the window that is over."""
+    def sample(self, now_ns: int) -> Any:
+        """Rows for the window that ends now."""
+        window = self._end_window()
         entries, cpus, names = self._kept()
         before = np.array([self._places.get(name, -1) for name in names], np.int64)
         sums = {name: cpus[name].sum(axis=1).astype(np.int64) for name in _SUMMED}
@@ -82,7 +71,7 @@ class Totals:
         self._tell(entries[changed], {name: delta[name][changed] for name in _SUMMED})
         self._forget(names, changed, entries)
         longest = _longest(cpus, window)
-        return self._table(now_ns, entries, changed, delta, buckets, longest)
+        return self._rows(now_ns, entries, changed, delta, buckets, longest)
 
     def _kept(self) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void], list[bytes]]:
         """What the kernel keeps: keys, values per CPU, and a name for each entry.
@@ -112,7 +101,7 @@ class Totals:
             rows, shed, lost = (int(delta[name][at]) for name in ("rows", "shed", "lost"))
             tally = Tally(about[0], *owner[at])
             # A call over budget that was to become no row of its own is not shed.
-            self.losses.count(tally, Fate(rows, shed, lost, min(shed, unmeasured)))
+            self._losses.count(tally, Fate(rows, shed, lost, min(shed, unmeasured)))
             self.calls[tally, function] = (count, unmeasured)
             if unmeasured:
                 self.unmeasured[about[1]] += unmeasured
@@ -126,7 +115,7 @@ class Totals:
         owners_of = [entries[raised][kinds == kind][list(OWNER)] for kind in np.unique(kinds)]
         self.raising = sum(len(np.unique(each)) for each in owners_of)
 
-    def _table(
+    def _rows(
         self,
         now_ns: int,
         entries: npt.NDArray[np.void],

@@ -63,7 +63,7 @@ def tile(session: Session, lanes: Lanes, start_ns: int, cell_ns: int) -> Tile:
 class _TilePart:
     """One family's rows in a tile."""
 
-    family: TimelineFamily
+    family: Family
     tile: Tile
     longest_ns: int
 

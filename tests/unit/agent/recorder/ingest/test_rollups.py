@@ -57,7 +57,7 @@ def test_sums_are_those_of_the_rows(rows):
     for part in (rows[:half], rows[half:]):
         if part:
             rollups.add("cuda", *drained(part))
-    made = rollups.take(100 * SECOND).to_pylist()
+    made = rollups.sample(100 * SECOND).to_pylist()
     assert {
         (r["timestamp_ns"], r["cgroup_id"], r["op"], r["name"]): [
             r["count"],
@@ -67,19 +67,19 @@ def test_sums_are_those_of_the_rows(rows):
         ]
         for r in made
     } == dict(expected)
-    assert rollups.take(100 * SECOND) is None
+    assert rollups.sample(100 * SECOND) is None
 
 
 def test_a_second_is_told_when_it_is_over():
     rollups = Rollups()
     rollups.add("cuda", *drained([(5 * SECOND, 5, "launch", "gemm", 7, 0, 1)]))
-    assert rollups.take(7 * SECOND) is None
-    assert rollups.take(8 * SECOND).num_rows == 1
+    assert rollups.sample(7 * SECOND) is None
+    assert rollups.sample(8 * SECOND).num_rows == 1
 
 
 def test_a_call_that_began_long_ago_costs_no_more_than_another():
     rollups = Rollups()
     ages = [1, 10**9, 2 * 10**9]
     rollups.add("cuda", *drained([(n * SECOND, 5, "sync", None, 7, 0, 1) for n in ages]))
-    rows = rollups.take(3 * 10**9 * SECOND).to_pylist()
+    rows = rollups.sample(3 * 10**9 * SECOND).to_pylist()
     assert sorted(row["timestamp_ns"] for row in rows) == [n * SECOND for n in ages]

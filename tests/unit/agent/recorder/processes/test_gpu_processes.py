@@ -3,7 +3,7 @@
 import json
 
 from cotenant.agent.channel import Message
-from cotenant.agent.recorder.processes.communicators import Communicators
+from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.identity.ledger import Ledger
 
@@ -24,7 +24,7 @@ class Asked:
 
 
 def processes(helper: Asked) -> GpuProcesses:
-    return GpuProcesses("seed", Ledger("node", "boot"), Communicators(), helper, "both")
+    return GpuProcesses("seed", Ledger("node", "boot"), helper, "both", WallClock())
 
 
 def test_every_pointer_that_a_process_was_handed_is_asked_about_once() -> None:

@@ -67,7 +67,7 @@ def test_a_tenant_that_holds_nothing_any_more_is_told_once_and_forgotten(
         held[tenant] = 100 * tenant
         for _ in range(2):
             memory.look()
-            rows = memory.rows(0).to_pylist()
+            rows = memory.sample(0).to_pylist()
             told += [(row["cgroup_id"], row["bytes"]) for row in rows]
         assert list(memory._before) == [(tenant, None)]
     assert sorted(told) == sorted(
@@ -82,7 +82,7 @@ def test_what_does_not_change_is_told_again_before_its_row_is_too_old(held: dict
     told = []
     for n in range(31):
         memory.look()
-        told += [row["timestamp_ns"] // minute for row in memory.rows(n * minute).to_pylist()]
+        told += [row["timestamp_ns"] // minute for row in memory.sample(n * minute).to_pylist()]
     assert told == [0, 10, 20, 30]
 
 
@@ -98,11 +98,11 @@ def test_a_holding_is_on_the_gpu_that_becomes_known_after_the_look(held: dict[in
         devices.device({"handle": 0}, process, bytes(range(16)))
     devices.context(known, first)
     gpu = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
-    told = [(r["cgroup_id"], r["gpu"], r["bytes"]) for r in memory.rows(0).to_pylist()]
+    told = [(r["cgroup_id"], r["gpu"], r["bytes"]) for r in memory.sample(0).to_pylist()]
     assert told == [(3, gpu, 300)]
     memory.look()
     devices.context(known, second)
-    told = [(r["cgroup_id"], r["gpu"], r["bytes"]) for r in memory.rows(0).to_pylist()]
+    told = [(r["cgroup_id"], r["gpu"], r["bytes"]) for r in memory.sample(0).to_pylist()]
     assert told == [(5, gpu, 500)]
 
 
@@ -113,5 +113,5 @@ def test_what_a_process_came_to_hold_between_a_look_and_its_end_is_forgotten(
     memory.look()
     held.update({3: 300, 5: 500})
     memory.gone(Process(3, START_NS))
-    assert memory.rows(0).num_rows == 0
+    assert memory.sample(0).num_rows == 0
     assert held == {5: 500}

@@ -13,7 +13,7 @@ def owners(entries):
 
 
 def balanced() -> Losses:
-    losses = Losses()
+    losses = Losses(owners)
     losses.count(ONE, Fate(seen=101, shed=13, lost=5, over_budget=2))
     losses.appended([(ONE, 83)])
     return losses
@@ -32,7 +32,7 @@ def test_rows_that_were_given_up_are_lost():
     losses.give_up_waiting()
     assert losses.lost[ONE] == 88
     assert losses.imbalance() == {}
-    table = losses.table(1, owners).to_pylist()
+    table = losses.sample(1).to_pylist()
     assert [(row["lost"], row["reason"]) for row in table] == [
         (88, "ring full, store behind, over its share, over budget")
     ]
@@ -64,21 +64,21 @@ def test_rows_without_a_count_are_no_imbalance():
 
 def test_each_window_adds_up_and_is_told_once():
     losses = balanced()
-    (row,) = losses.table(1, owners).to_pylist()
+    (row,) = losses.sample(1).to_pylist()
     assert row == {
         "timestamp_ns": 1, "family": "cuda", "cgroup_id": 7000, "seen": 101, "stored": 0,
         "shed": 13, "lost": 5, "queued": 83, "reason": "ring full, over its share, over budget",
     }  # fmt: skip
     losses.sealed()
-    (row,) = losses.table(2, owners).to_pylist()
+    (row,) = losses.sample(2).to_pylist()
     assert (row["seen"], row["stored"], row["queued"], row["reason"]) == (0, 83, -83, None)
-    assert losses.table(3, owners).num_rows == 0
+    assert losses.sample(3).num_rows == 0
 
 
 def test_tenants_that_are_gone_are_forgotten_and_stay_in_the_sums():
     losses = balanced()
     losses.sealed()
-    losses.table(1, owners)
+    losses.sample(1)
     losses.forget(lambda tally: True)
     assert losses.seen == {}
     assert {term: losses.total(term) for term in ("seen", "stored", "shed", "lost")} == {

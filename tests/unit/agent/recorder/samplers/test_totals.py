@@ -1,9 +1,13 @@
 """The kernel's totals, read again and again."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from cotenant.agent.recorder.ingest.columns.owner import owners
 from cotenant.agent.recorder.samplers import totals
+from cotenant.agent.recorder.samplers.losses import Losses
 from cotenant.agent.recorder.samplers.totals import Totals
 from cotenant.identity.ids import NOBODY
 from cotenant.identity.ledger import Ledger
@@ -39,7 +43,7 @@ def kernel(monkeypatch):
     kernel = Kernel()
     monkeypatch.setattr(totals.syscalls, "map_items", kernel.items)
     monkeypatch.setattr(totals.syscalls, "map_delete", kernel.delete)
-    monkeypatch.setattr(totals, "_possible_cpus", lambda: CPUS)
+    monkeypatch.setattr(totals, "possible_cpus", lambda: CPUS)
     return kernel
 
 
@@ -50,9 +54,24 @@ def ledger():
     return ledger
 
 
+class Reading(Totals):
+    """Totals of windows that the test ends itself."""
+
+    def __init__(self, ledger):
+        self.losses = Losses(partial(owners, ledger))
+        super().__init__({"totals": 1, "spare_totals": 2}, ledger, self.losses, self.end)
+
+    def end(self):
+        return self.window
+
+    def read(self, now_ns, window):
+        self.window = window
+        return self.sample(now_ns)
+
+
 @pytest.fixture
 def read(kernel, ledger):
-    return Totals({"totals": 1, "spare_totals": 2, "counters": 3}, ledger)
+    return Reading(ledger)
 
 
 def test_a_bucket_that_wraps_around_tells_what_was_added(kernel, read):

@@ -14,6 +14,12 @@ from cotenant.identity.ledger import Ledger
 OWNER: Final = ("cgroup_id", "cgroup_v1_id", "hierarchy")
 
 
+def owner_of(ledger: Ledger, cgroup_id: int, cgroup_v1_id: int) -> int:
+    """The stored id of one owner."""
+    ids = np.array([cgroup_id], np.uint64), np.array([cgroup_v1_id], np.uint64)
+    return int(ledger.translate(*ids)[0])
+
+
 def owners(ledger: Ledger, entries: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     """The stored ids of entries that have the fields of ``OWNER``."""
     kernel_ids, v1_ids, hierarchies = (np.ascontiguousarray(entries[name]) for name in OWNER)

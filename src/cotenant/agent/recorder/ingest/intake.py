@@ -1,0 +1,41 @@
+"""From the rings to the store: facts are learned, then rows are made and kept."""
+
+from collections.abc import Mapping
+
+from cotenant.agent.recorder.ingest.clock import WallClock
+from cotenant.agent.recorder.ingest.columns.makers import makers
+from cotenant.agent.recorder.ingest.drain import Drain, Rows, open_drain
+from cotenant.agent.recorder.ingest.facts import Facts
+from cotenant.agent.recorder.ingest.rollups import Rollups
+from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
+from cotenant.agent.recorder.store_sink import StoreSink
+from cotenant.identity.ledger import Ledger
+
+
+class Intake:
+    """What came out of the rings, in the two steps between which the helper is asked."""
+
+    def __init__(self, ledger: Ledger, gpus: GpuProcesses, clock: WallClock) -> None:
+        self._makers = makers(ledger, clock) | gpus.makers()
+        self._facts = Facts(ledger, gpus.names, gpus.communicators, clock)
+        self._facts.add(gpus.handlers(), gpus.gone)
+        self.events = 0  # Rows so far.
+
+    def open(self, maps: Mapping[str, int], events_bytes: int) -> Drain:
+        """The drain of the kernel's rings; it is to be started."""
+        self._drain = open_drain(maps, events_bytes, self._makers)
+        return self._drain
+
+    def take(self) -> Rows:
+        """Learn the facts that came; the rows that came after them."""
+        facts, batches = self._drain.take()
+        self._facts.take(facts)
+        return batches
+
+    def keep(self, batches: Rows, sink: StoreSink, rollups: Rollups) -> None:
+        """Make columns of the rows, and hand them to the store."""
+        for columns, batch in batches:
+            rows = columns.make(batch)
+            if sink.keep(columns, batch, rows):
+                rollups.add(columns.family, batch, rows)
+            self.events += batch.rows

@@ -1,0 +1,75 @@
+"""Keeps what probes cost within the budget, and the ring fairly divided."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from cotenant.agent.channel import Message
+from cotenant.agent.recorder.load.budget import Budget, Calls
+from cotenant.agent.recorder.load.control_page import ControlPage
+from cotenant.agent.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class CallCost:
+    """What a recorded call costs its thread on this host."""
+
+    emulated_ns: float
+    stepped_ns: float  # Where the kernel single-steps the probed instruction.
+
+    def notes(self) -> dict[str, int]:
+        """What ``sessions`` notes about it."""
+        return {
+            "call_cost_ns": round(self.emulated_ns),
+            "stepped_call_cost_ns": round(self.stepped_ns),
+        }
+
+
+class WindowTotals(Protocol):
+    """Who called what in the second that is over."""
+
+    @property
+    def calls(self) -> Calls:
+        """Per tenant and function: calls, and those that were counted at entry only."""
+
+    @property
+    def calling(self) -> int:
+        """Tenants that called a GPU."""
+
+    @property
+    def raising(self) -> int:
+        """Tenants that raised kernel events, summed over kinds of event."""
+
+
+class CostControl:
+    """Decides once a second, and tells programs and helper."""
+
+    def __init__(
+        self,
+        page: ControlPage,
+        settings: Settings,
+        cost: CallCost,
+        ask: Callable[[Message], None],
+    ) -> None:
+        self._page = page
+        self._budget = Budget(settings.budget, cost.emulated_ns, settings.budget_rest_s)
+        self._cost = cost
+        self._ask = ask
+        self._detached: set[int] = set()
+        page.budget(self._budget.calls)
+
+    def step(self, totals: WindowTotals, now: float, *, stepped: bool) -> list[tuple[int, bool]]:
+        """Each function whose probes go (true) or come back (false).
+
+        ``stepped`` says that some function is single-stepped. Which calls are is not known call by
+        call, so all are taken to be.
+        """
+        self._page.divide(totals.calling, totals.raising)
+        if stepped and self._budget.cost_ns < self._cost.stepped_ns:
+            self._budget.cost_ns = self._cost.stepped_ns
+            self._page.budget(self._budget.calls)
+        gone, back = self._budget.look(totals.calls, now)
+        if gone or back:
+            self._detached = (self._detached | set(gone)) - set(back)
+            self._ask(self._page.rest(self._detached))
+        return [(function, function in gone) for function in (*gone, *back)]

@@ -1,0 +1,43 @@
+"""Counters of what the BPF programs could not do."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from cotenant.probes import syscalls
+from cotenant.schema.constants import MAPS
+from cotenant.schema.events import ENUMS
+
+_NAMES: Final = {number: name.lower() for number, name in ENUMS["counter"].items() if name != "END"}
+
+
+def possible_cpus() -> int:
+    """How many CPUs the kernel keeps values for in a map of values per CPU."""
+    with open("/sys/devices/system/cpu/possible") as file:
+        return int(file.read().strip().split("-")[-1].split(",")[-1]) + 1
+
+
+class ProgramCounters:
+    """Reads the counters of all CPUs."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._cpus = possible_cpus()
+
+    def read(self) -> dict[str, int]:
+        """Totals by name, without those that are zero."""
+        found = {name: self._total(number) for number, name in _NAMES.items()}
+        return {name: total for name, total in found.items() if total}
+
+    def _total(self, number: int) -> int:
+        key_bytes, value_bytes = MAPS["counters"]
+        key = number.to_bytes(key_bytes, "little")
+        raw = syscalls.map_lookup(self._fd, key, value_bytes * self._cpus)
+        return int(np.frombuffer(raw or b"", np.uint64).sum())
+
+
+def orphans(counters: Mapping[str, int]) -> int:
+    """Rows that were sent although the kernel had no room to count them by tenant."""
+    unsent = counters.get("orphan_lost", 0) + counters.get("orphan_shed", 0)
+    return counters.get("orphan_rows", 0) - unsent

@@ -1,0 +1,81 @@
+"""What the recorder does once a second: take samples, bound what probes cost, forget."""
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from cotenant.agent.channel import Message
+from cotenant.agent.recorder.ingest.columns.owner import owners
+from cotenant.agent.recorder.ingest.rollups import Rollups
+from cotenant.agent.recorder.load.control_page import ControlPage
+from cotenant.agent.recorder.load.cost_control import CallCost, CostControl
+from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
+from cotenant.agent.recorder.program_counters import ProgramCounters, orphans
+from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits
+from cotenant.agent.recorder.samplers.losses import Losses
+from cotenant.agent.recorder.samplers.sampler import RowSink, Sampler, write_samples
+from cotenant.agent.recorder.samplers.throttle import Throttle
+from cotenant.agent.recorder.samplers.totals import Totals
+from cotenant.agent.recorder.session_row import SessionRow
+from cotenant.agent.settings import Settings
+from cotenant.identity.ledger import Ledger
+
+# Seconds.
+_FORGET_EVERY: Final = 16
+_COVERAGE_EVERY: Final = 8
+_FORGET_AFTER_NS: Final = 60_000_000_000
+
+
+class Sampling:
+    """Every sampler of a recording, and what follows from the kernel's totals."""
+
+    def __init__(
+        self,
+        maps: Mapping[str, int],
+        settings: Settings,
+        cost: CallCost,
+        ledger: Ledger,
+        gpus: GpuProcesses,
+        ask: Callable[[Message], None],
+    ) -> None:
+        self._ledger = ledger
+        self._gpus = gpus
+        self.losses = Losses(partial(owners, ledger))
+        self.rollups = Rollups()
+        self.control = ControlPage(maps["controls"], ring_bytes=settings.events_bytes)
+        self._cost_control = CostControl(self.control, settings, cost, ask)
+        self._counters = ProgramCounters(maps["counters"])
+        self._totals = Totals(maps, ledger, self.losses, self.control.next_window)
+        host = "host" in settings.events
+        throttle = [Throttle(ledger, exclude=settings.config.exclude)] if host else []
+        self._samplers: list[Sampler] = [
+            self._totals,
+            self.losses,
+            self.rollups,
+            *throttle,
+            CgroupLimits(ledger),
+            *gpus.samplers(),
+        ]
+        self._seconds = 0
+
+    def step(self, now_ns: int, sink: RowSink, session: SessionRow, *, last: bool = False) -> None:
+        """One second is over; its rows are visible with the next seal."""
+        write_samples(self._samplers, sink, now_ns)
+        self._gpus.note_sharing()
+        self._bound_cost(session)
+        counters = self._counters.read()
+        self.losses.orphans = orphans(counters)
+        session.note(**counters)
+        with_processes = last or self._seconds % _COVERAGE_EVERY == 0
+        session.layers(self._gpus.layers, processes=with_processes)
+        self._seconds += 1
+        if self._seconds % _FORGET_EVERY == 0:
+            self.losses.forget(self._totals.gone)
+            self._ledger.forget(now_ns - _FORGET_AFTER_NS)
+
+    def _bound_cost(self, session: SessionRow) -> None:
+        changed = self._cost_control.step(self._totals, time.monotonic(), stepped=session.stepped)
+        for function, resting in changed:
+            session.rested(function, time.time_ns(), resting=resting)
+        session.over_budget(self._totals.unmeasured)
