@@ -1,4 +1,4 @@
-"""Work on the store that can wait: merging small segments, letting old ones go."""
+"""Work on the store that can wait: merging small segments, deleting old ones."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from cotenant.store.writer import StoreWriter
 _EVERY_S: Final = 2.0
 _GIVE_BACK_EVERY: Final = 5  # rounds
 _LOWEST_PRIORITY: Final = 19
-# After the clock was set, what counts as old may be young: nothing is let go for so long.
+# After the clock was set, ages are wrong: nothing is deleted for this long.
 _CLOCK_REST_S: Final = 600.0
 
 
@@ -41,14 +41,14 @@ class StoreMaintenance:
             self._thread.join()
 
     def clock_was_set(self) -> None:
-        """Trust no age for a while."""
+        """Delete nothing for a while: ages are wrong."""
         self._rest_until = time.monotonic() + _CLOCK_REST_S
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
         rounds, merged = 0, False
-        # While there is work, the compactor's own rests say when; it may have to catch up.
+        # While there is work, the compactor says how long to rest: it may have to catch up.
         while not self._stop.wait(min(self._compactor.rest_s, _EVERY_S) if merged else _EVERY_S):
             rounds, merged = rounds + 1, False
             try:

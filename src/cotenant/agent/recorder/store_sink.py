@@ -14,13 +14,13 @@ from cotenant.agent.recorder.samplers.losses import Losses, Tally
 from cotenant.errors import StoreError
 from cotenant.store.writer import MAX_BUFFERED_BYTES, StoreWriter
 
-# Events stop here, so that there is room to say what was lost.
+# Events may fill this much: the rest is for the rows that count what was lost.
 _EVENTS_BYTES: Final = MAX_BUFFERED_BYTES * 3 // 4
-_AGAIN_S: Final = 2.0
+_RETRY_S: Final = 2.0
 
 
 def tallies(columns: Columns, batch: Batch) -> list[tuple[Tally, int]]:
-    """How many rows of a batch are whose."""
+    """How many rows of a batch each owner has."""
     distinct, counts = batch.tally(*OWNER)
     return [
         (Tally(columns.family, *entry), count)
@@ -34,11 +34,11 @@ class StoreSink:
     def __init__(self, writer: StoreWriter, losses: Losses) -> None:
         self._writer = writer
         self._losses = losses
-        self._again_at = 0.0
+        self._retry_at = 0.0
         self._others = 0  # Rows of event tables that did not come out of the ring.
         self.trouble: str | None = None  # Why rows cannot be written, while they cannot.
-        self.miscounted = 0  # Rows that the store sealed and we did not hand over, or the reverse.
-        self.untold = 0  # Rows of totals and losses for which there was no room.
+        self.miscounted = 0  # Rows sealed minus rows handed over; 0 unless there is a bug.
+        self.untold = 0  # Rows of samplers for which there was no room.
 
     def keep(self, columns: Columns, batch: Batch, rows: Any) -> bool:
         """Rows out of the ring; false if they had to be given up."""
@@ -65,7 +65,7 @@ class StoreSink:
 
     def seal(self, now_ns: int, *, at_once: bool = False) -> bool:
         """Make what was appended visible; false, and tried again later, if that fails."""
-        if not at_once and time.monotonic() < self._again_at:
+        if not at_once and time.monotonic() < self._retry_at:
             return False
         try:
             sealed = self._writer.seal(now_ns)
@@ -73,7 +73,7 @@ class StoreSink:
             if not self._writer.root.is_dir():
                 raise StoreError(f"{self._writer.root} is gone; recording stops") from error
             self.trouble = str(error)
-            self._again_at = time.monotonic() + _AGAIN_S
+            self._retry_at = time.monotonic() + _RETRY_S
             return False
         self.trouble = None
         kept = sum(n for table, n in sealed.items() if table.endswith("_events"))

@@ -13,14 +13,15 @@ from cotenant.schema.families import FAMILIES
 from cotenant.store.segment import arrow_schema
 
 _SECOND: Final = 1_000_000_000
-_LATE_NS: Final = 2 * _SECOND  # Rows of a second come in until so long after its end.
+_LATE_NS: Final = 2 * _SECOND  # A second takes rows until this long after its end.
+# The column that names what an event is about, for families where it has few values.
 _NAMES: Final = {
     name: family.rollup_name for name, family in FAMILIES.items() if family.rollup_name
 }
 
 
 class Cell(NamedTuple):
-    """What is summed up together."""
+    """The key of one row of ``rollups``."""
 
     second: int
     cgroup_id: int
@@ -31,7 +32,7 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class Sums:
-    """Of the events in a cell."""
+    """Sums over the events of a cell."""
 
     events: int = 0
     sum_ns: int = 0
@@ -39,7 +40,7 @@ class Sums:
     bytes: int = 0
 
     def add(self, other: "Sums") -> None:
-        """Both together."""
+        """Add another sum to this one."""
         self.events += other.events
         self.sum_ns += other.sum_ns
         self.max_ns = max(self.max_ns, other.max_ns)
@@ -141,7 +142,7 @@ def _grouped(family: str, batch: Batch, rows: Any) -> _Groups:
 
 
 def _summed(batch: Batch, groups: _Groups, within: Any | None) -> list[npt.NDArray[Any]]:
-    """Events, nanoseconds, the most of them, and bytes, by group."""
+    """Events, sum and maximum of nanoseconds, and bytes, by group."""
     size = len(groups.counts)
     codes = groups.codes if within is None else groups.codes[within]
     counts = groups.counts if within is None else np.bincount(codes, minlength=size)

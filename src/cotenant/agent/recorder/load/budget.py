@@ -3,8 +3,9 @@
 A recorded call costs its thread ``cost_ns``, measured on this host when the programs are loaded.
 Within one second a thread is recorded in full until its calls have cost ``share`` of that second;
 then its calls are counted at entry, and their returns are not probed (``budget_calls`` in
-bpf/common/total.h). A function that costs too much even so, with everybody who calls it, loses its
-probes for a while; where anybody calls it at a moderate rate they stay, for his rows.
+bpf/common/total.h). A function whose callers are all over budget even so loses its probes, for
+longer each time: a backoff. They stay while any tenant calls it at a moderate rate, since its calls
+are rows.
 """
 
 from collections import defaultdict
@@ -14,21 +15,21 @@ from typing import Final
 from cotenant.agent.recorder.samplers.losses import Tally
 from cotenant.agent.settings import REST_S
 
-# Without its return, without arguments and row, a call costs this much of a recorded one.
+# The cost of a call that is only counted at entry, as a part of that of a recorded one.
 ENTRY_PART: Final = 0.45
-_PATIENCE: Final = 5  # Seconds over budget before probes go.
-_REST_LONGER: Final = 16  # Each time twice as long, and no longer than this many times.
+_PATIENCE: Final = 5  # Seconds over budget before probes are detached.
+_MULTIPLIER_MAX: Final = 16
 
 Calls = dict[tuple[Tally, int], tuple[int, int]]
 
 
 @dataclass(slots=True)
 class _Backoff:
-    """One function's standing."""
+    """When one function's probes are detached, and for how long."""
 
-    over: int = 0  # Windows in a row in which everybody was over budget at entry, too.
-    rests: int = 1  # For so many times the first rest it goes next.
-    back_at: float | None = None  # When its probes come back; None while they are there.
+    over: int = 0  # Seconds in a row in which every caller was over budget even at entry.
+    multiplier: int = 1  # Backoff multiplier; doubles with each rest.
+    back_at: float | None = None  # When its probes come back; None while they are attached.
 
 
 @dataclass(slots=True)
@@ -38,7 +39,7 @@ class Budget:
     share: float
     cost_ns: float
     rest_s: float = REST_S
-    _sites: dict[int, _Backoff] = field(default_factory=lambda: defaultdict(_Backoff))
+    _backoffs: dict[int, _Backoff] = field(default_factory=lambda: defaultdict(_Backoff))
 
     @property
     def calls(self) -> int:
@@ -51,26 +52,26 @@ class Budget:
             return [], []
         moderate, storming = set(), set()
         for (_, function), (count, unmeasured) in calls.items():
-            # What of a thread's calls is unmeasured tells its rate: 1 - budget / rate.
+            # The unmeasured part of a thread's calls is 1 - budget / rate.
             if unmeasured > count * (1 - ENTRY_PART):
                 storming.add(function)
             elif count:
                 moderate.add(function)
-        for function in [f for f in self._sites if f not in storming - moderate]:
-            self._sites[function].over = 0
-        gone = [f for f in sorted(storming - moderate) if self._goes(self._sites[f], now)]
-        back = [f for f, s in self._sites.items() if s.back_at is not None and now >= s.back_at]
+        for function in [f for f in self._backoffs if f not in storming - moderate]:
+            self._backoffs[function].over = 0
+        gone = [f for f in sorted(storming - moderate) if self._detaches(self._backoffs[f], now)]
+        back = [f for f, s in self._backoffs.items() if s.back_at is not None and now >= s.back_at]
         for function in back:
-            self._sites[function].back_at = None
+            self._backoffs[function].back_at = None
         return gone, back
 
-    def _goes(self, site: _Backoff, now: float) -> bool:
-        if site.back_at is not None:
+    def _detaches(self, backoff: _Backoff, now: float) -> bool:
+        if backoff.back_at is not None:
             return False
-        site.over += 1
-        if site.over < _PATIENCE:
+        backoff.over += 1
+        if backoff.over < _PATIENCE:
             return False
-        site.over = 0
-        site.back_at = now + site.rests * self.rest_s
-        site.rests = min(2 * site.rests, _REST_LONGER)
+        backoff.over = 0
+        backoff.back_at = now + backoff.multiplier * self.rest_s
+        backoff.multiplier = min(2 * backoff.multiplier, _MULTIPLIER_MAX)
         return True

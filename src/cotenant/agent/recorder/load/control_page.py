@@ -11,17 +11,17 @@ from cotenant.confine.capabilities import Capability, works_with
 from cotenant.probes import syscalls
 from cotenant.schema.layouts import CONTROL
 
-# At least this part of the ring is divided among tenants, and at most that; the rest is anybody's.
+# The least and the largest part of the ring that is divided into quotas; the rest is anybody's.
 _DIVIDED_PART: Final = (1 / 2, 3 / 4)
-_DIVIDED_EACH: Final = 64 << 10  # Where there is room: what comes while we are kept waiting.
-# Of what is divided, this part is for what the kernel raises; GPU calls have the rest.
+_DIVIDED_EACH: Final = 64 << 10  # Quota of a tenant, where there is room.
+# The part of all quotas that is for kernel events; GPU calls have the rest.
 _KERNEL_PART: Final = 1 / 4
-# Room for tenants that come before they are counted.
+# Quotas kept free for tenants that come before the next count.
 _NEWCOMERS: Final = 3
 
 
 def capabilities_to_read(fd: int) -> tuple[Capability, ...]:
-    """What it takes to read an open map of the helper's: nothing, or CAP_BPF before v5.19."""
+    """What reading an open map of the helper takes: nothing, or CAP_BPF before v5.19."""
     key = bytes(4)
     if works_with((), lambda: syscalls.map_lookup(fd, key, CONTROL.itemsize)):
         return ()
@@ -29,7 +29,7 @@ def capabilities_to_read(fd: int) -> tuple[Capability, ...]:
 
 
 class ControlPage:
-    """Settings that programs look at each time they run."""
+    """Settings that programs read each time they run."""
 
     def __init__(self, fd: int, *, ring_bytes: int) -> None:
         self._page = mmap.mmap(fd, mmap.PAGESIZE)
@@ -45,7 +45,7 @@ class ControlPage:
         return over
 
     def divide(self, calling: int, raising: int) -> None:
-        """Give each tenant that calls a GPU, and each kind of kernel event of each, its part."""
+        """Set the quota of each tenant that calls a GPU, and of each kind of its kernel events."""
         ring = self._ring_bytes
         calling, raising = max(calling, 1) + _NEWCOMERS, max(raising, 1) + _NEWCOMERS
         least, most = (int(ring * part) for part in _DIVIDED_PART)

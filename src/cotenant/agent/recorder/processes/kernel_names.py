@@ -13,7 +13,7 @@ from typing import Final
 
 from cotenant.agent.process import Departed, Nameless, Process
 from cotenant.agent.recorder.processes.demangle import Demangler
-from cotenant.agent.recorder.processes.texts import Texts
+from cotenant.agent.recorder.processes.interned import Interned
 
 _BYTES_MAX: Final = 384 << 20
 _PROCESS_BYTES_MAX: Final = 64 << 20
@@ -56,7 +56,7 @@ class KernelNames:
         self._demangler = demangler or Demangler()
         self._most_bytes = most_bytes
         self._processes: dict[Process, _ProcessKernels] = {}
-        self._texts = Texts()
+        self._interned = Interned()
         self._entries = 0
         self._departed = Departed()
         self._unknown: dict[Process, dict[Nameless, str]] = {}
@@ -66,7 +66,7 @@ class KernelNames:
     @property
     def bytes(self) -> int:
         """What is taken by all names of all processes, about."""
-        return self._entries * _ENTRY_BYTES + self._texts.bytes
+        return self._entries * _ENTRY_BYTES + self._interned.bytes
 
     def learn(
         self, process: Process, handle: int, name: str, when_ns: int, module: int = 0
@@ -93,7 +93,7 @@ class KernelNames:
             # No name at all is better than the one of another kernel.
             self._drop_handle(known, handle)
             return
-        bisect.insort(eras, (when_ns, self._texts.use(text)))
+        bisect.insort(eras, (when_ns, self._interned.intern(text)))
         known.eras[handle] = eras
         if text and handle not in known.module_of:
             known.put(handle, 0)
@@ -104,7 +104,7 @@ class KernelNames:
         """Whether there is room for one more; processes that ended give theirs."""
         if self._processes[process].bytes + _ENTRY_BYTES + len(text) > _PROCESS_BYTES_MAX:
             return False
-        while self.bytes + _ENTRY_BYTES + self._texts.cost(text) > self._most_bytes:
+        while self.bytes + _ENTRY_BYTES + self._interned.cost(text) > self._most_bytes:
             oldest = self._departed.oldest()
             if oldest is None:
                 return False
@@ -114,7 +114,7 @@ class KernelNames:
         return True
 
     def _release(self, known: _ProcessKernels, text: str) -> None:
-        self._texts.release(text)
+        self._interned.release(text)
         known.bytes -= _ENTRY_BYTES + len(text)
         self._entries -= 1
 

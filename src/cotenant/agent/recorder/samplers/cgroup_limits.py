@@ -13,7 +13,7 @@ from cotenant.schema.dimensions import LIMITS
 from cotenant.store.segment import rows_of
 
 _LOOK_EVERY: Final = 10  # Seconds.
-_AGAIN: Final = 60  # Looks. Rows go by age, also those of what does not change.
+_AGAIN: Final = 60  # Looks until all are written again: retention deletes rows by age.
 _UNLIMITED: Final = 1 << 60  # Version 1 writes no limit as a number near 2^63.
 
 
@@ -65,7 +65,7 @@ class CgroupLimits:
                 if cpus is not None or memory is not None:
                     self._limited.add(key)
                 elif key not in before or not directory.exists():
-                    continue  # One that goes away had its limits to the end.
+                    continue  # A removed cgroup had its limits to the end.
                 ids = np.array([there.kernel_id], np.uint64)
                 yield int(self._ledger.translate_in(mount.hierarchy, ids)[0]), cpus, memory
 

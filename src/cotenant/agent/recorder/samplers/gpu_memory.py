@@ -15,7 +15,7 @@ from cotenant.schema.layouts import ALLOCATION, ALLOCATION_KEY, HOLDING, HOLDING
 from cotenant.store.segment import rows_of
 
 Holder = tuple[int, str | None]  # The tenant's stored id, and its GPU.
-_AGAIN_NS: Final = 600 * 1_000_000_000  # Rows go by age, also those of what does not change.
+_AGAIN_NS: Final = 600 * 1_000_000_000  # All are written again: retention deletes rows by age.
 
 
 class GpuMemory:
@@ -43,7 +43,7 @@ class GpuMemory:
         self._whole.add(process)
 
     def unseen(self, processes: Iterable[Process]) -> None:
-        """Not all that these allocate is seen."""
+        """Some allocations of these processes are not seen."""
         self._unseen.update(processes)
 
     def gone(self, process: Process) -> None:
@@ -53,8 +53,10 @@ class GpuMemory:
         self._unseen.discard(process)
 
     def look(self) -> None:
-        """See what is held now. Whoever holds memory has told of its context before: with the
-        facts that are taken after this look, each holding's GPU is known.
+        """Read what is held now, before facts are taken.
+
+        The fact of a context comes before what is held in it, so the sample that follows knows the
+        GPU of every holding.
         """
         raw_keys, raw_values = syscalls.map_items(
             self._holdings, HOLDING_KEY.itemsize, HOLDING.itemsize

@@ -33,7 +33,7 @@ _LEDGER_ENTRY: Final = np.dtype(
 
 
 class Tally(NamedTuple):
-    """Whose events: a family, and a tenant as the kernel tells it."""
+    """The owner of some events as the kernel tells it, and their family."""
 
     family: str
     cgroup_id: int
@@ -47,7 +47,7 @@ class Fate(NamedTuple):
     seen: int
     shed: int
     lost: int
-    over_budget: int  # The part of shed whose thread had had its budget.
+    over_budget: int  # The part of shed whose thread was over budget.
 
 
 Owners = Callable[[npt.NDArray[np.void]], npt.NDArray[np.int64]]
@@ -65,7 +65,7 @@ class Losses:
     lost: Counter[Tally] = field(default_factory=Counter)
     stored: Counter[Tally] = field(default_factory=Counter)
     over_budget: Counter[Tally] = field(default_factory=Counter)
-    dropped: Counter[Tally] = field(default_factory=Counter)  # The part of lost that is ours.
+    dropped: Counter[Tally] = field(default_factory=Counter)  # The part of lost given up here.
     orphans: int = 0  # Rows sent for which the kernel had no room to keep a count.
     _waiting: Counter[Tally] = field(default_factory=Counter)
     _told: dict[Tally, tuple[int, ...]] = field(default_factory=dict)

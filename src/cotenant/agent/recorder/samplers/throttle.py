@@ -1,7 +1,7 @@
-"""CPU quotas, each second: the kernel has no tracepoint for a cgroup that ran out of its quota.
+"""How long cgroups were throttled: the kernel has no tracepoint for a quota that is used up.
 
-``cpu.stat`` counts for how long threads stood still; what was added since the last look becomes a
-row of ``host_events``. Only cgroups that have a quota are looked at each time.
+``cpu.stat`` counts the time; what was added since the last sample becomes a row of ``host_events``.
+Only cgroups that have a CPU quota are read each second.
 """
 
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ from cotenant.identity.walk import Mount, mounts, walk
 from cotenant.schema.events import HOST_EVENTS
 from cotenant.store.segment import rows_of
 
-_SEARCH_EVERY: Final = 5  # Seconds between looks for new quotas.
+_SEARCH_EVERY: Final = 5  # Seconds between searches for new quotas.
 
 
 @dataclass(slots=True)
 class _Quota:
-    """A cgroup with a quota, and how long it had stood still when last looked at."""
+    """A cgroup with a quota, and how long it had been throttled at the last sample."""
 
     directory: Path
     cgroup_id: int
-    stopped_ns: int
+    throttled_ns: int
 
 
 class Throttle:
@@ -46,11 +46,11 @@ class Throttle:
         self._mount = _controlled(mounts() if hierarchies is None else hierarchies)
         self._quotas: dict[int, _Quota] = {}
         self._looks = 0
-        # How long cgroups that were there before the recording had stood still by then.
+        # How long cgroups that are older than the recording had been throttled by its start.
         self._before: dict[int, int] = {}
 
     def sample(self, now_ns: int) -> Any | None:
-        """Rows for those who stood still since the last look; None if nobody did."""
+        """Rows for cgroups that were throttled since the last sample; None if none was."""
         if self._mount is None:
             return None
         if self._looks % _SEARCH_EVERY == 0:
@@ -58,16 +58,16 @@ class Throttle:
         self._looks += 1
         rows = []
         for kernel_id, quota in list(self._quotas.items()):
-            stopped_ns = _stopped_ns(quota.directory)
-            if stopped_ns is None:
+            throttled_ns = _throttled_ns(quota.directory)
+            if throttled_ns is None:
                 del self._quotas[kernel_id]
                 continue
-            added_ns, quota.stopped_ns = stopped_ns - quota.stopped_ns, stopped_ns
-            if added_ns > 0 and not self._left_alone(kernel_id):
+            added_ns, quota.throttled_ns = throttled_ns - quota.throttled_ns, throttled_ns
+            if added_ns > 0 and not self._excluded(kernel_id):
                 rows.append(_row(now_ns, quota.cgroup_id, added_ns))
         return rows_of(HOST_EVENTS, rows) if rows else None
 
-    def _left_alone(self, kernel_id: int) -> bool:
+    def _excluded(self, kernel_id: int) -> bool:
         return self._mount is not None and self._ledger.excludes(
             self._mount.hierarchy, kernel_id, self._exclude
         )
@@ -78,12 +78,12 @@ class Throttle:
                 continue
             directory = Path(found.directory)
             if self._looks == 0:
-                self._before[found.kernel_id] = _stopped_ns(directory) or 0
+                self._before[found.kernel_id] = _throttled_ns(directory) or 0
             if not cpu_limit(directory):
                 continue
             ids = np.array([found.kernel_id], np.uint64)
             cgroup_id = int(self._ledger.translate_in(mount.hierarchy, ids)[0])
-            # A cgroup that was not there at the start has all its waiting inside the recording.
+            # A cgroup that is younger than the recording was throttled within it.
             before = self._before.get(found.kernel_id, 0)
             self._quotas[found.kernel_id] = _Quota(directory, cgroup_id, before)
 
@@ -96,8 +96,8 @@ def _controlled(hierarchies: list[Mount]) -> Mount | None:
     return next((mount for mount in hierarchies if mount.hierarchy == V2), None)
 
 
-def _stopped_ns(directory: Path) -> int | None:
-    """How long its threads stood still so far; None if it is gone."""
+def _throttled_ns(directory: Path) -> int | None:
+    """How long it was throttled so far; None if it is gone."""
     try:
         words = dict(line.split() for line in (directory / "cpu.stat").read_text().splitlines())
     except (OSError, ValueError):

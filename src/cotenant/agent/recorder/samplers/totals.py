@@ -1,4 +1,4 @@
-"""Exact totals out of the kernel, each second: what changed since the last look."""
+"""Exact totals out of the kernel: what changed since the last sample."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,7 +19,8 @@ from cotenant.schema.constants import KERNEL_FUNCTION_BIT, KERNEL_FUNCTION_KIND_
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY
 
 _SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured")
-_IDLE_READINGS: Final = 30  # After so many without a change, and with its cgroup, a total goes.
+# Samples without a change after which the total of a removed cgroup is deleted.
+_IDLE_SAMPLES: Final = 30
 
 Values = npt.NDArray[np.int64]
 
@@ -74,7 +75,7 @@ class Totals:
         return self._rows(now_ns, entries, changed, delta, buckets, longest)
 
     def _kept(self) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void], list[bytes]]:
-        """What the kernel keeps: keys, values per CPU, and a name for each entry.
+        """The kernel's maps: keys, values per CPU, and a name for each entry.
 
         A spare total is an entry of its own, on one CPU: its key may be in both maps.
         """
@@ -91,7 +92,7 @@ class Totals:
     def _tell(self, entries: npt.NDArray[np.void], delta: dict[str, Values]) -> None:
         """What became of the events behind these totals."""
         self.calls = {}
-        self._count_purses(entries[delta["rows"] > 0])
+        self._count_quotas(entries[delta["rows"] > 0])
         owner = list(zip(*(entries[name].tolist() for name in OWNER), strict=True))
         for at, function in enumerate(entries["function"].tolist()):
             about = counted(function)
@@ -106,8 +107,8 @@ class Totals:
             if unmeasured:
                 self.unmeasured[about[1]] += unmeasured
 
-    def _count_purses(self, entries: npt.NDArray[np.void]) -> None:
-        """How many purses of bpf/common/share.bpf.h were in use."""
+    def _count_quotas(self, entries: npt.NDArray[np.void]) -> None:
+        """How many quotas (``struct purse`` in bpf/common/share.bpf.h) were in use."""
         raised = (entries["function"] & KERNEL_FUNCTION_BIT) != 0
         called = entries[~raised]
         kinds = entries["function"][raised] >> KERNEL_FUNCTION_KIND_SHIFT
@@ -150,12 +151,12 @@ class Totals:
         )
 
     def _forget(self, names: list[bytes], changed: Values, entries: npt.NDArray[np.void]) -> None:
-        """Let the kernel forget tenants that are gone: nobody adds to their totals any more."""
+        """Delete totals of removed cgroups from the kernel's maps: nobody adds to them any more."""
         busy = set(changed.tolist())
         idle = {
             name: self._idle.get(name, 0) + 1 for at, name in enumerate(names) if at not in busy
         }
-        for name in [name for name, readings in idle.items() if readings >= _IDLE_READINGS]:
+        for name in [name for name, readings in idle.items() if readings >= _IDLE_SAMPLES]:
             entry = entries[self._places[name]]
             if self.gone(Tally("", *(int(entry[field]) for field in OWNER))):
                 fd = self._spare_fd if name.endswith(_SPARE) else self._totals_fd
@@ -180,7 +181,7 @@ class Totals:
 def _since(
     now: npt.NDArray[Any], then: npt.NDArray[Any], before: Values, known: npt.NDArray[np.bool_]
 ) -> npt.NDArray[Any]:
-    """What was added; all of it where there was nothing before."""
+    """The increase since the last sample; all of it where there was none."""
     delta = now.copy()
     delta[known] -= then[before[known]]
     return delta

@@ -114,7 +114,7 @@ def test_equal_names_are_kept_once_and_dropped_with_their_last_process() -> None
     for pid in range(5003):
         names.gone(Process(pid, 1))
     assert names.bytes == 0
-    assert len(names._texts) == 0
+    assert len(names._interned) == 0
 
 
 def test_ended_processes_make_room_and_then_names_are_refused_and_counted() -> None:
