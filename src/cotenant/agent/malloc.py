@@ -1,7 +1,7 @@
-"""Memory for columns: what one seal gave back, the next one gets again.
+"""Keeps freed memory of columns for the next seal.
 
-Columns of a hundred kilobytes and more come and go twice a second. Left alone, each is mapped,
-cleared by the kernel page by page, and unmapped again, which costs as much as encoding it.
+Columns of a hundred kilobytes and more are made and freed twice a second. By default each is
+mapped, cleared by the kernel page by page, and unmapped again: as dear as encoding it.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _KEPT_BYTES: Final = 64 << 20
 
 
 def keep_memory() -> None:
-    """Have freed columns kept for the next, up to a bound; once, before Arrow is imported."""
+    """Keep freed memory up to a bound; to be called once, before Arrow is imported."""
     # Arrow's own allocator returns memory by the clock, however soon it is needed again.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     try:
@@ -30,6 +30,6 @@ def keep_memory() -> None:
 
 
 def give_back_memory() -> None:
-    """Return what is free now: now and then, so that one big seal is not kept for ever."""
+    """Return free memory to the kernel, so that one big seal is not kept for ever."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

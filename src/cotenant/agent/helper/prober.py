@@ -1,4 +1,4 @@
-"""Places the probes of a file, except where they would harm somebody."""
+"""Places the probes of a file, except where they would harm a process."""
 
 import threading
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ class Probes:
 
 
 class Prober:
-    """Knows what may be probed now, as far as it depends on processes and not on the file."""
+    """Knows what processes forbid to probe now; the plan of a file knows what its code forbids."""
 
     def __init__(self, attacher: Attacher, code_program: int, *, ucx: str) -> None:
         self._attacher = attacher
         self.code_program = code_program
-        self._room = EXPECTED if ucx == "expected" else None  # Why there is room for UCX.
+        self._room = EXPECTED if ucx == "expected" else None  # Why room is left for UCX, if it is.
         self._changing = threading.Lock()
 
     def place(self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]) -> None:
@@ -72,12 +72,12 @@ class Prober:
             self.make_room(probes, placed)
 
     def ucx_came(self) -> bool:
-        """Somebody loads UCX: leave room for it from now on; false if there is room."""
+        """A process loads UCX: leave room for it from now on; false if there was room already."""
         had, self._room = self._room, self._room or _CAME
         return had is None
 
     def make_room(self, probes: Probes, placed: Sequence[Placed]) -> bool:
-        """Take off what is where UCX will write; whether there was anything."""
+        """Remove probes from where UCX will write; whether there were any."""
         exposed = self._exposed(placed)
         with self._changing:
             new = exposed.keys() - probes.left.keys()

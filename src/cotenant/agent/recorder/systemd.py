@@ -1,4 +1,4 @@
-"""What systemd is told: that probes are attached, and that the recorder is alive."""
+"""Tells systemd that probes are attached, and that the recorder is alive."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import socket
 
 
 class SystemdNotifier:
-    """Speaks to the service manager, where there is one; opened before privileges are dropped."""
+    """Writes to the manager's socket, where there is one; to be opened while that is allowed."""
 
     def __init__(self) -> None:
         address = os.environ.get("NOTIFY_SOCKET", "")

@@ -1,8 +1,8 @@
-"""Where libraries lie in a file system that nobody has used yet.
+"""Where libraries are in a root that no process runs in yet.
 
 A container's libraries are probed when its root is mounted, before its first process runs, so
-that its first call is seen. The search is bounded: so many directories, by file name. First come
-those of the system, then environments of Python where people make them.
+that its first call is seen. The search is bounded, and goes by file name: first directories of the
+system, then Python environments where people make them.
 """
 
 import os
@@ -29,14 +29,14 @@ _DIRECTORIES: Final = (
     "/usr/local/cuda/compat",
     "/opt/conda/lib",
 )
-# Below lib in these, one directory per Python version holds packages that bring libraries along.
+# Prefixes of Python: lib/python3.*/ in them has packages that bring libraries along.
 _PREFIXES: Final = ("/usr", "/usr/local", "/opt/conda", "/opt/venv", "/venv")
 _PACKAGES: Final = ("dist-packages", "site-packages")
-# In these, and in what lies in them, people make environments of their own.
+# Here and one level below people make environments of their own.
 _WORK: Final = ("/app", "/workspace", "/opt", "/srv", "/root")
 _HOMES: Final = "/home"
 _ENVIRONMENTS: Final = (".venv", "venv", "env", ".local")
-# Of many directories side by side, those that are called so come first.
+# Names of directories that are searched before their siblings.
 _LIKELY: Final = re.compile(r"venv|env|conda|mamba|forge|python|torch|cuda|^app|^\.local$", re.I)
 _ENTRIES_MAX: Final = 100_000
 _DIRECTORY_MAX: Final = 20_000
@@ -45,22 +45,22 @@ _OWN_MAX: Final = 64
 
 
 def looks_like_library(path: str) -> bool:
-    """Whether a file is called as libraries of ours are."""
+    """Whether a file has the name of a library that we probe."""
     return _NAMES.match(os.path.basename(path)) is not None
 
 
 class DirectorySearch:
-    """One search below a root: bounded as a whole, whatever lies there."""
+    """One search below a root, bounded as a whole."""
 
     def __init__(self, root: int) -> None:
         self._root = root
         self._seen: set[str] = set()
         self._entries = _ENTRIES_MAX
         self._files = _FILES_MAX
-        self.left = 0  # Files and directories that were one too many.
+        self.left = 0  # Files and directories beyond the bounds.
 
     def usual(self, prefix: str = "") -> Iterator[str]:
-        """Paths below ``prefix`` that look like libraries of ours, where they usually lie."""
+        """Paths in the usual directories below ``prefix`` that look like our libraries."""
         if prefix:
             yield from self.within([prefix])
         if looks_like_library(prefix):
@@ -69,17 +69,17 @@ class DirectorySearch:
         yield from self.within(self._own_directories(prefix))
 
     def environments(self, prefix: str = "") -> Iterator[str]:
-        """Those that packages of Python brought along, wherever people install them."""
+        """Paths in Python environments below ``prefix``, wherever people make them."""
         for place in self._environments_below(prefix):
             yield from self.within(self.python(place))
 
     def everywhere(self) -> Iterator[str]:
-        """Both."""
+        """Paths in usual directories, then in environments."""
         yield from self.usual()
         yield from self.environments()
 
     def within(self, directories: Iterable[str]) -> Iterator[str]:
-        """Those in these directories, or at these paths."""
+        """Paths in these directories; one of these itself, if it looks like a library."""
         for directory in directories:
             if directory in self._seen:
                 continue
@@ -160,7 +160,7 @@ class DirectorySearch:
             yield from (f"{place}/envs/{name}" for name in self._list(f"{place}/envs")[:_OWN_MAX])
 
     def _own_directories(self, prefix: str) -> Iterator[str]:
-        """Software that brings its own place along."""
+        """Directories of software below /opt."""
         for name in self._list(f"{prefix}/opt")[:_OWN_MAX]:
             yield f"{prefix}/opt/{name}"
             yield f"{prefix}/opt/{name}/lib"

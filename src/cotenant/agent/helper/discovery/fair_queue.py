@@ -1,8 +1,7 @@
-"""Who waits for us, and what for: everybody in turn, nobody without bound.
+"""A fair queue: tenants are served round-robin, and each has a quota of items that wait.
 
-What tenants do becomes work for us: files that they map, programs that they start. One who does
-much of it waits for himself. He has one turn like all others, and beyond a number of things that
-wait for theirs, what he adds is passed over and counted.
+What tenants do is work for the helper: files that they map, programs that they start. A tenant that
+makes much work delays its own only. What it adds beyond its quota is passed over and counted.
 """
 
 import queue
@@ -18,15 +17,15 @@ from cotenant.identity.text import lines
 
 _T = TypeVar("_T")
 
-OURS: Final = ""  # Work of our own.
+OURS: Final = ""  # The helper's own work.
 MOUNTS: Final = "the host's mounts"
-ENDED: Final = "?"  # Of processes that ended before they could be asked.
+ENDED: Final = "?"  # The owner of processes that ended before they could be asked.
 
 _EACH_MAX: Final = 4096
 _ALL_MAX: Final = 32768
-# No tenant's doing, and a container's root is mounted before all else: every other turn.
+# Owners that are no tenants have every other turn: a container's root is mounted first.
 _FIRST: Final = (OURS, MOUNTS)
-# So many that are urgent go before one that is not.
+# This many urgent items go before one that is not.
 _STREAK: Final = 8
 _BYTES_MAX: Final = 65536
 _PLACES: Final = (Owner.ROOT, Owner.UNIT, Owner.USER)
@@ -38,7 +37,7 @@ _OTHERS: Final = "others"
 def tenant_of(pid: int, proc: str = "/proc") -> str:
     """The outermost cgroup that the host made for this process; ENDED if it is gone.
 
-    Not the innermost: of those a tenant may make as many as he likes.
+    Not the innermost one: a tenant may make as many of those as it likes.
     """
     try:
         with open(f"{proc}/{pid}/cgroup", "rb") as file:
@@ -67,14 +66,14 @@ class PassedOver:
         self._told = -_TELL_EVERY_S
 
     def add(self, what: str, tenant: str, number: int = 1) -> None:
-        """So many of these, of this tenant."""
+        """This many more of a tenant's items were passed over."""
         with self._lock:
             mine = self._counts.setdefault(what, Counter())
             mine[tenant if tenant in mine or len(mine) < _TOLD_MAX else _OTHERS] += number
             self._news = True
 
     def take_news(self, *, last: bool = False) -> Message | None:
-        """The counts so far, if there is something new to tell; not more than once a second."""
+        """The counts so far, if they changed; at most once a second."""
         now = time.monotonic()
         with self._lock:
             if not self._news or (now < self._told + _TELL_EVERY_S and not last):
@@ -87,7 +86,7 @@ class PassedOver:
 
 
 class FairQueue(Generic[_T]):
-    """A queue from which each tenant gets one item in turn, the urgent ones first."""
+    """Serves one item of each tenant in turn, urgent ones first."""
 
     def __init__(self, each_max: int = _EACH_MAX, all_max: int = _ALL_MAX) -> None:
         # In the order of their turns.
@@ -101,7 +100,7 @@ class FairQueue(Generic[_T]):
         self._changed = threading.Condition()
 
     def put(self, tenant: str, item: _T, *, urgent: bool = True) -> bool:
-        """Whether the item waits now; false if its tenant has enough of them."""
+        """Add an item; false if its tenant's quota is used up."""
         with self._changed:
             line = self._urgent if urgent else self._other
             mine = line.get(tenant)

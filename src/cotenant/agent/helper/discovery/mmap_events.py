@@ -25,14 +25,14 @@ _RECORD_MMAP2: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class MmapEvent:
-    """A process has mapped a file as code, or changed what it may do with such a mapping."""
+    """A process has mapped a file as code, or changed the protection of such a mapping."""
 
     pid: int
     start: int
     end: int
     when_ns: int
     path: str
-    writable: bool  # Whether the process may write there, too: it is about to change it.
+    writable: bool  # Whether it is writable, too: the process is about to change the code.
     key: bytes  # Device, inode and generation as this record shows them, and the path's hash.
 
     @property
@@ -81,7 +81,7 @@ class _Buffer:
 
 
 class MmapEvents:
-    """Every CPU's mappings; none where this kernel does not let us see them."""
+    """Reads the buffers of all CPUs; none where this kernel refuses them."""
 
     def __init__(self) -> None:
         self._buffers: list[_Buffer] = []

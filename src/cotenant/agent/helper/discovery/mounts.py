@@ -21,7 +21,7 @@ _NO_FILES = frozenset(
     b"proc sysfs cgroup cgroup2 devpts mqueue devtmpfs securityfs debugfs tracefs bpf pstore "
     b"configfs fusectl hugetlbfs autofs nsfs binfmt_misc rpc_pipefs".split()
 )
-# Of what a tenant has mounted: anybody may have a namespace of his own, and mount in it at will.
+# Bounds on what a tenant has mounted: in a namespace of its own it may mount at will.
 _TABLE_BYTES_MAX: Final = 1 << 20
 _MOUNTS_MAX: Final = 256
 _TOLD_MAX: Final = 64
@@ -48,7 +48,7 @@ def mount_table(pid: int) -> bytes:
 def mounted(table: bytes, besides: AbstractSet[str] = frozenset()) -> tuple[list[Mounted], int]:
     """What is mounted beside these, as its process names it, and how many more there are.
 
-    Where there are too many, the newest count: a runtime mounts into a copy of the host's table.
+    Beyond a bound only the newest are returned: a runtime adds to a copy of the host's table.
     """
     found: list[Mounted] = []
     left = 0
@@ -83,7 +83,7 @@ def _plain(word: bytes) -> str:
 def overlay_layers(mountinfo: bytes) -> dict[bytes, tuple[str, ...]]:
     """The directories that each overlay mount is made of, by its line.
 
-    One that is not absolute lies where whoever mounted it was.
+    A relative one is below the working directory of the process that mounted it.
     """
     found = {}
     for line in mountinfo.splitlines():
@@ -104,10 +104,10 @@ def _layers(options: bytes) -> Iterator[str]:
 
 
 class MountWatch:
-    """Tells when the host mounts an overlay: a runtime makes a container's root before all else.
+    """Tells when the host mounts an overlay: the first thing a runtime makes is a container's root.
 
-    The layers are what counts. A file that is held open in the mount itself would keep the
-    runtime from unmounting it; the layers stay where they are, and the inodes are the same.
+    The layers are searched, not the mount: a file that is held open there would keep the runtime
+    from unmounting it. The layers stay, and their inodes are the same.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ def mount_namespace(pid: int | str = "self") -> int:
 def python_places(pid: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Prefixes of Python, and directories of packages, that the process was started with.
 
-    All of it is the tenant's word: it leads nowhere but to files below his own root.
+    The tenant chose all of it: it leads nowhere but to files below the tenant's own root.
     """
     prefixes: dict[str, None] = {}
     packages: tuple[str, ...] = ()
@@ -161,7 +161,7 @@ def _absolute(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def library_path(pid: int) -> tuple[str, ...]:
-    """Directories that the process was told to search first."""
+    """Directories of the process's LD_LIBRARY_PATH."""
     for entry in environment(pid):
         if entry.startswith(b"LD_LIBRARY_PATH="):
             found = os.fsdecode(entry.removeprefix(b"LD_LIBRARY_PATH=")).split(":")

@@ -109,7 +109,7 @@ class RootSearch:
             search = DirectorySearch(root)
             new = self._new_mounts(pid, here, tenant)
             for mount in new:
-                # Where the tenant would find them: a path that he wrote leads nowhere else.
+                # As the tenant would find them: a path that it wrote leads to nothing else.
                 yield from self._layers(root, mount.layers, tenant)
             yield from self._told(pid, root, here, search, tenant)
             for mount in new:

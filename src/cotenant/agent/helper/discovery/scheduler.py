@@ -7,8 +7,8 @@
     later        what anybody maps as code afterwards
 
 All of it reads tenants' files, which may be slow or never answer; so it runs in a thread of its
-own, and nothing else waits for it. Tenants have their turns there, and a thread that waits for one
-of them too long is left behind.
+own, and nothing else waits for it. A fair queue gives tenants their turns there, and a thread that
+waits too long for one of them is left behind.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ _LEFT_BEHIND_MAX: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Look at the root of this process, and once more later."""
+    """Search the root of this process, and again later."""
 
     pid: int
     chain: int
@@ -71,7 +71,7 @@ class _MappedRange(NamedTuple):
     end: int
 
     def path(self) -> str:
-        """What the file is called; nothing if it is mapped there no more."""
+        """The path of the file; empty if it is not mapped there any more."""
         try:
             return os.readlink(f"/proc/{self.pid}/map_files/{self.start:x}-{self.end:x}")
         except OSError:
@@ -79,7 +79,7 @@ class _MappedRange(NamedTuple):
 
 
 class _Busy(NamedTuple):
-    """What a thread is at."""
+    """Whose work a thread does, and since when."""
 
     tenant: str
     since: float
@@ -124,10 +124,10 @@ class DiscoveryScheduler:
         self._thread.start()
 
     def scan(self) -> None:
-        """Everything that is there already; called once, before recording is announced."""
+        """Find what is mapped already; called once, before recording is announced."""
         now = time.monotonic_ns()
         running = self._running()
-        # Room for UCX has to be left before there is a probe in it.
+        # Where UCX will write there must be no probe: it has to be known before the first one.
         if any(is_ucx(place.path()) for places in running.values() for place in places):
             self._libraries.ucx_came()
         for _ in self._roots.host():
@@ -143,7 +143,7 @@ class DiscoveryScheduler:
             self.tend()
 
     def _running(self) -> dict[str, list[_MappedRange]]:
-        """Where each file is mapped as code, by whoever has it mapped."""
+        """A place where each file is mapped as code, by tenant."""
         found: dict[str, list[_MappedRange]] = {}
         whose = functools.cache(tenant_of)
         seen: set[Inode] = set()
@@ -170,7 +170,7 @@ class DiscoveryScheduler:
         self._scanning.discard(tenant)
 
     def stop(self) -> None:
-        """Take no more; waits for what is under way, but not for ever."""
+        """Take no more work; waits for what is under way, up to a bound."""
         self._queue.put(OURS, None)
         if self._thread.is_alive():
             self._thread.join(timeout=2)
@@ -193,7 +193,7 @@ class DiscoveryScheduler:
 
     def entered(self, pid: int) -> None:
         """A process entered a new cgroup, or started a program in a root of its own."""
-        # Looks that were to follow an earlier step of this process are too late for this one.
+        # This search replaces those that were due after an earlier step of the process.
         self._chains.pop(pid, None)
         chain = self._chains[pid] = next(self._order)
         while len(self._chains) > _CHAINS_MAX:
@@ -209,11 +209,11 @@ class DiscoveryScheduler:
         self.do(lambda: self._libraries.rest(functions, number))
 
     def do(self, work: Work, tenant: str = OURS, what: str = "work") -> None:
-        """Something else that may take long, in its turn."""
+        """Queue other work that may take long."""
         self._put(tenant, work, what)
 
     def when_swept(self, sweeper: Callable[[set[int]], None]) -> None:
-        """Call this now and then with the processes that run."""
+        """Have this called every few seconds with the running processes."""
         self._sweepers.append(sweeper)
 
     def _put(self, tenant: str, item: _Item, what: str, *, urgent: bool = True) -> None:
@@ -224,9 +224,9 @@ class DiscoveryScheduler:
         return threading.Thread(target=self._run, name="discovery", daemon=True)
 
     def tend(self) -> None:
-        """Where a thread waits for what never comes, as a file system may have it, take another.
+        """Replace a thread that waits too long for a file: a file system may never answer.
 
-        What it waits for is its tenant's loss: nothing more of his is looked at meanwhile.
+        Until it does, nothing else of that tenant is looked at.
         """
         busy = self._busy.get(self._thread)
         if busy is None or busy.tenant == OURS or time.monotonic() - busy.since < _PATIENCE_S:
@@ -285,7 +285,7 @@ class DiscoveryScheduler:
             del self._busy[me]
 
     def _advance(self, tenant: str, steps: Steps | None) -> None:
-        """As many steps as there is time for; the rest at the tenant's next turn."""
+        """Run steps until the turn is over; the rest goes back into the queue."""
         until = time.monotonic() + _TURN_S
         for _ in steps or ():
             if time.monotonic() > until:
@@ -302,7 +302,7 @@ class DiscoveryScheduler:
             due = time.monotonic() + delay
             heapq.heappush(self._later, (due, next(self._order), tenant, again))
         else:
-            # Who runs that long may go on. What is mapped meanwhile goes before what may be.
+            # A process that ran this long is a job. What it maps goes before what it may map.
             self._put(tenant, self._roots.job(look.pid, tenant), "files", urgent=False)
 
     def _follow(self, tenant: str, item: MmapEvent) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-_STEP_NS: Final = 1_000_000_000  # What is less is a clock that is being steered.
+_STEP_NS: Final = 1_000_000_000  # Smaller changes are a clock that is being slewed.
 _PART_BITS: Final = 28  # A part of the kernel's time is about a quarter of a second.
 _PARTS_KEPT: Final = 1 << 16  # Nearly five hours.
 _PARTS_AT_ONCE: Final = 64
@@ -27,10 +27,10 @@ def wall_offset_ns() -> int:
 
 
 class WallClock:
-    """The kernel's clock into UTC; who asks about a moment again gets the same answer.
+    """Converts the kernel's clock to UTC; the same moment always to the same time.
 
-    The offset between the two drifts. So a part of the kernel's time keeps the offset that held
-    when it was first asked about, and what is told of an operation later joins its row.
+    The offset between the two drifts. So each quarter of a second of the kernel's time keeps the
+    offset that it was first converted with: what is learned of an operation later joins its row.
     """
 
     def __init__(self, read: Callable[[], int] = wall_offset_ns) -> None:
@@ -39,7 +39,7 @@ class WallClock:
         self._kept: dict[int, int] = {}
 
     def sample(self) -> int:
-        """Look again; by how much the clock was set since, 0 if it was not."""
+        """Read the offset again; by how much the clock was set since, 0 if it was not."""
         before, self.offset_ns = self.offset_ns, self._read()
         step = self.offset_ns - before
         return step if before and abs(step) > _STEP_NS else 0

@@ -1,9 +1,9 @@
 """The rings out of the kernel, in a thread that never waits for a disk.
 
-Rings have no common order. To have every fact before the rows that depend on it: note where the
-producers of rows are, take all facts, then take rows up to that note. Names come in a ring of
-their own, and are put among the other facts by their time; what is younger than the moment at
-which we began to look waits for the next look, since one ring is read before the other.
+Rings have no common order, and every fact has to come before the rows that depend on it. So a pass
+notes the position of the rows' producers, takes all facts, then takes rows up to that position.
+Names have a ring of their own and are merged with the other facts by time. Facts younger than the
+start of the pass wait for the next one, since one ring is read before the other.
 """
 
 import threading
@@ -19,12 +19,12 @@ from cotenant.probes.programs import FACTS_RING_BYTES, NAMES_RING_BYTES
 from cotenant.schema.events import RECORDS
 from cotenant.schema.kinds import EVENT_KIND, FACT_KIND, FACT_TIME
 
-# Between two looks; shorter where more than an eighth of the ring came in that time, because what
-# a tenant may send until the next look is its share of the ring, and no more.
+# Between two passes; shorter where more than an eighth of the ring came in that time, because until
+# the next pass a tenant can send no more than its quota of the ring.
 _PAUSE_S: Final = 0.02
 _PAUSE_LEAST_S: Final = 0.001
-# Rows that are not taken, because storing them is slow, are left in the ring from here on: there
-# they are shed by tenant, and counted.
+# While storing is slow, rows beyond this are left in the ring: there they are shed by tenant, and
+# counted.
 _HELD_BYTES_MAX: Final = 256 << 20
 
 Rows = list[tuple[Columns, Batch]]
@@ -57,7 +57,7 @@ class Drain:
         self._busy_bytes = 1 << 18
         self._eighth = events[1] // 8
         self._pause_s = _PAUSE_S
-        self._held = 0  # Bytes of the ring that the rows held took up there.
+        self._held = 0  # Bytes that drained rows took up in the ring.
         self._kinds: dict[int, Columns] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -89,12 +89,12 @@ class Drain:
         while not self._stop.is_set():
             with self._lock:
                 moved = self._once()
-            # A ring that fills faster than it is looked at is looked at again at once.
+            # A ring that is busy is drained again at once.
             if moved < self._busy_bytes:
                 self._stop.wait(self._pause(moved))
 
     def _pause(self, moved: int) -> float:
-        """Until about an eighth of the ring has come, judged by what came since the last look."""
+        """Until about an eighth of the ring is full, at the rate since the last pass."""
         due = self._pause_s * self._eighth / max(moved, 1)
         self._pause_s = min(max(due, _PAUSE_LEAST_S), _PAUSE_S)
         return self._pause_s
@@ -121,7 +121,7 @@ class Drain:
         self._young = found[old:]
 
     def strays(self) -> int:
-        """Records that fitted no kind."""
+        """Records of no declared kind."""
         return self._events.strays()
 
     def take(self) -> tuple[list[bytes], Rows]:

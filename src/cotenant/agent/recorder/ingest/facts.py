@@ -1,4 +1,4 @@
-"""Facts out of the kernel, to those who keep them."""
+"""Dispatches the kernel's facts to the objects that keep them."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -19,7 +19,7 @@ _KINDS: Final = ENUMS["fact_kind"]
 
 
 class Facts:
-    """Hands each fact to the ledger or to the names that it is about."""
+    """Calls the handler of each kind of fact."""
 
     def __init__(
         self, ledger: Ledger, names: KernelNames, communicators: Communicators, clock: WallClock
@@ -46,7 +46,7 @@ class Facts:
     def add(
         self, handlers: dict[str, Callable[[Any, bytes], None]], gone: Callable[[Process], None]
     ) -> None:
-        """Others who want facts of these kinds, and to hear of processes that ended."""
+        """Add handlers of further kinds of facts, and one for processes that ended."""
         self._by_kind |= handlers
         self._when_gone.append(gone)
 

@@ -1,4 +1,4 @@
-"""NCCL communicators of every process: which one it is on all ranks, and which rank this is."""
+"""NCCL communicators of every process: an id that all ranks share, and the process's rank."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ NOBODY: Final = Communicator(None)
 
 
 class Communicators:
-    """Learned from the calls that make them, by the address that later calls name them by."""
+    """Learned from the calls that make them; later calls refer to them by address."""
 
     def __init__(self) -> None:
         self._known: dict[Process, dict[int, Communicator]] = {}

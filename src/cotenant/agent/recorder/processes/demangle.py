@@ -1,8 +1,8 @@
-"""C++ names as people write them. The names come from tenants, so a child does the work.
+"""Demangles C++ names. Tenants choose them, so a child process does the work.
 
-A name can be made such that its readable form has gigabytes, or that reading it overruns the
-stack. The child has little memory and time; a name that it does not survive stays as it is. Rows
-wait meanwhile, so all names together get a share of the time, and none beyond it.
+A hostile name may demangle to gigabytes, or overrun the stack. The child has little memory and
+time; a name that kills it stays mangled. Rows wait meanwhile, so demangling has a quota of the
+recorder's time.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from cotenant.printable import printable
 _LONGEST: Final = 15871  # Longer ones reach us cut.
 _SECONDS: Final = 1.0
 _START_S: Final = 10.0
-_SHARE: Final = 0.2  # Of the time; what was not used adds up to the most at once.
+_SHARE: Final = 0.2  # Of the time; what is not used adds up, to at most _AT_ONCE_S.
 _AT_ONCE_S: Final = 2.0
 _SLOW_S: Final = 0.1
 _FAILURES_MAX: Final = 3  # Of one process.
@@ -41,7 +41,7 @@ class _Child:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, name: str) -> str | None:
-        """The readable form; nothing if there is none, None if the child did not survive it."""
+        """The readable form; empty if there is none, None if the child died of it."""
         process = self._started()
         if process is None or process.stdin is None or process.stdout is None:
             return None
@@ -79,7 +79,7 @@ class _Child:
                     stderr=_NOWHERE,
                     start_new_session=True,
                 )
-                # Its start is no name's fault.
+                # Its start does not count against a name.
                 assert self._process.stdout is not None
                 if _read_line(self._process.stdout, _START_S) is None:
                     self.close()
@@ -102,7 +102,7 @@ _child: Final = _Child()
 
 
 class Demangler:
-    """Readable forms of names, each found once, within a share of the time."""
+    """Caches readable names, and demangles new ones within a quota of time."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Demangler:
     ) -> None:
         self._ask = ask
         self._clock = clock
-        self._found: dict[str, str] = {}  # Used last, last.
+        self._found: dict[str, str] = {}  # Least recently used first.
         self._bytes = 0
         self._failures: Counter[Process] = Counter()
         self._left_s = _AT_ONCE_S
@@ -120,7 +120,7 @@ class Demangler:
     def readable(self, name: str, process: Process) -> str:
         """The readable form of a mangled name; any other name as it is, made printable.
 
-        A name for which there is no time now stays as it is for now.
+        Where the quota is used up, the name stays mangled this time.
         """
         if len(name) >= _LONGEST:
             return printable(f"{name[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}")

@@ -65,7 +65,7 @@ class Devices:
             self._to_look[process] = None
 
     def take_questions(self) -> list[Process]:
-        """Processes whose open files are worth a look, since they use a GPU now."""
+        """Processes that began to use a GPU: their open files tell which one."""
         wanted, self._to_look = self._to_look, {}
         return list(wanted)
 
@@ -78,7 +78,7 @@ class Devices:
             known.mps = message["mps"]
 
     def gpu(self, process: Process, context: int | None) -> str | None:
-        """UUID of the GPU behind a context, else the one device file that is open."""
+        """UUID of the GPU of a context; else the only device file that the process has open."""
         known = self._processes.get(process)
         if known is None:
             return None

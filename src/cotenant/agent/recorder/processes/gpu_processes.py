@@ -31,7 +31,7 @@ from cotenant.identity.ledger import Ledger
 
 FactHandler = Callable[[Any, bytes], None]
 
-_WAIT_S: Final = 2.0  # How long rows wait for a name that somebody has to look for.
+_WAIT_S: Final = 2.0  # How long rows wait for names that the helper looks for.
 _AT_ONCE: Final = 4096
 _POINTERS_MAX: Final = 65536
 
@@ -47,7 +47,7 @@ class HelperEnd(Protocol):
 
 
 class GpuProcesses:
-    """Feeds on facts and on the helper's answers; makes columns, and tables of its own."""
+    """Learns from facts and from the helper's answers; gives makers of columns, and samplers."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class GpuProcesses:
                 self.names.learn(Process(pid, start_ns), handle, text, 0)
 
     def look(self) -> None:
-        """See what processes hold; what is known of them is to be taken after this."""
+        """Read what processes hold; facts are to be taken after this."""
         if self._memory is not None:
             self._memory.look()
 

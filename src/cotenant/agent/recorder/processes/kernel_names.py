@@ -1,10 +1,10 @@
 """What each process calls its kernels, learned from the calls that look them up.
 
-A handle is a number in one process. It may be an alias of another, and after an unload it may
-come again for another kernel; so a handle has eras, each from the time its name was learned.
+A handle is a number in one process. It may be an alias of another one, and after an unload it may
+be reused for another kernel; so a handle has eras, each from the time its name was learned.
 
-Tenants choose the names and how many there are: what all of them take is bounded, and so is what
-one process takes. Ended processes make room first; then names are refused, and counted.
+Tenants choose the names and how many there are, so memory is bounded, for all processes and for
+each. Names of ended processes are dropped first; then new names are refused, and counted.
 """
 
 import bisect
@@ -17,7 +17,7 @@ from cotenant.agent.recorder.processes.interned import Interned
 
 _BYTES_MAX: Final = 384 << 20
 _PROCESS_BYTES_MAX: Final = 64 << 20
-_ENTRY_BYTES: Final = 256  # What an era or an alias takes besides its text, about.
+_ENTRY_BYTES: Final = 256  # Memory of an era or an alias besides its text, about.
 _UNKNOWN_MAX: Final = 262_144
 _ERAS_MAX: Final = 4096  # Of one handle.
 
@@ -31,17 +31,17 @@ class _ProcessKernels:
     eras: dict[int, list[Era]] = field(default_factory=dict)
     aliases: dict[int, int] = field(default_factory=dict)
     modules: dict[int, set[int]] = field(default_factory=dict)
-    module_of: dict[int, int] = field(default_factory=dict)  # Handles that mean something now.
+    module_of: dict[int, int] = field(default_factory=dict)  # Valid handles.
     bytes: int = 0
 
     def put(self, handle: int, module: int) -> None:
-        """The handle came from this module, 0 if nobody knows, and from no other any more."""
+        """The handle now belongs to this module, and to no other; 0 where it is not known."""
         self.take_out(handle)
         self.module_of[handle] = module
         self.modules.setdefault(module, set()).add(handle)
 
     def take_out(self, handle: int) -> None:
-        """The handle means nothing any more."""
+        """The handle is not valid any more."""
         module = self.module_of.pop(handle, None)
         if module is not None:
             self.modules[module].discard(handle)
@@ -65,13 +65,13 @@ class KernelNames:
 
     @property
     def bytes(self) -> int:
-        """What is taken by all names of all processes, about."""
+        """Memory that the names of all processes take, about."""
         return self._entries * _ENTRY_BYTES + self._interned.bytes
 
     def learn(
         self, process: Process, handle: int, name: str, when_ns: int, module: int = 0
     ) -> bool:
-        """This handle, found in this module, is called so from now on; false if refused."""
+        """From this time on, the handle of this module has this name; false if refused."""
         self._add_era(process, handle, when_ns, name)
         known = self._processes.get(process)
         if known and module and handle in known.module_of:
@@ -101,7 +101,7 @@ class KernelNames:
         self._entries += 1
 
     def _make_room(self, process: Process, text: str) -> bool:
-        """Whether there is room for one more; processes that ended give theirs."""
+        """Whether there is room for one more; drops ended processes to make it."""
         if self._processes[process].bytes + _ENTRY_BYTES + len(text) > _PROCESS_BYTES_MAX:
             return False
         while self.bytes + _ENTRY_BYTES + self._interned.cost(text) > self._most_bytes:
@@ -129,7 +129,7 @@ class KernelNames:
             self._entries -= 1
 
     def alias(self, process: Process, handle: int, other: int, when_ns: int) -> None:
-        """This handle is another one for the same kernel."""
+        """This handle is an alias of another one."""
         known = self._processes.setdefault(process, _ProcessKernels())
         if handle == other:
             return
@@ -146,15 +146,15 @@ class KernelNames:
         self._entries += 1
 
     def forget(self, process: Process, module: int, when_ns: int) -> None:
-        """The module was unloaded: its handles mean nothing until they are named again."""
+        """The module was unloaded: its handles are invalid until they are named again."""
         known = self._processes.get(process)
         for handle in list(known.modules.get(module, ())) if known and module else ():
             self._add_era(process, handle, when_ns, "")
 
     def eras(self, process: Process, handle: int, stub: int) -> list[Era]:
-        """What the process called the kernel, as it did, and since when.
+        """The kernel's names as the process wrote them, each with its start.
 
-        The caller's handle where ours has none.
+        By the launching caller's handle (``stub``) where the driver's own has none.
         """
         known = self._processes.get(process)
         if known is None:
@@ -172,7 +172,7 @@ class KernelNames:
         return []
 
     def name(self, process: Process, handle: int, stub: int) -> str:
-        """What the kernel is called now; never nothing."""
+        """The kernel's name now; never empty."""
         eras = self.eras(process, handle, stub)
         if eras and eras[-1][1]:
             return self.readable(process, eras[-1][1])
@@ -183,22 +183,22 @@ class KernelNames:
         return self._demangler.readable(name, process)
 
     def unknown(self, process: Process, handle: int, stub: int) -> str:
-        """A name for a kernel whose name was never seen: the same each time it is launched."""
+        """A stand-in for a name that was never seen: the same for each launch."""
         found = self._unknown.get(process, {}).get(Nameless(process, handle, stub))
         return found or f"unknown@?+{stub or handle:#x}"
 
     def asked(self, nameless: Nameless) -> bool:
-        """Whether somebody has looked for this kernel's name already."""
+        """Whether the helper has looked for this kernel's name already."""
         return nameless in self._unknown.get(nameless.process, {})
 
     def call_unknown(self, nameless: Nameless, name: str) -> None:
-        """Nobody knows its name; this is what it is to be called."""
+        """The helper found no name; this is the stand-in."""
         if self._unknowns < _UNKNOWN_MAX and not self.asked(nameless):
             self._unknown.setdefault(nameless.process, {})[nameless] = name
             self._unknowns += 1
 
     def exec(self, process: Process, when_ns: int) -> None:
-        """The process runs another program: from now on its handles mean nothing known."""
+        """The process runs another program: its handles are invalid from now on."""
         known = self._processes.get(process)
         if known is None:
             return

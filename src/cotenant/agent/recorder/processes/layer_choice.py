@@ -1,7 +1,7 @@
-"""``--layers auto``: the runtime's functions are probed until the driver's are seen to suffice.
+"""``--layers auto``: the runtime's functions are probed until those of the driver suffice.
 
-Enough launches of the runtime, each with exactly one of the driver inside it whose handle has a
-name of its own: then a second probe on every launch tells nothing new, and is taken off.
+They do once enough runtime launches contained exactly one driver launch with a named handle: then a
+second probe on every launch tells nothing new, and is removed.
 """
 
 from typing import Final
@@ -31,12 +31,11 @@ class LayerChoice:
         self._gave_up = False
         self.matched = 0
         self.unmatched = 0
-        # Launches by process: seen through the runtime, matched, and of the driver alone. Of those
-        # that launched last: containers come and go.
+        # Launches of the latest processes: through the runtime, matched, and of the driver alone.
         self.by_process: dict[Process, list[int]] = {}
 
     def see(self, batch: Batch, names: KernelNames) -> None:
-        """Rows that came: who was launched through what."""
+        """Count the launches in a batch."""
         for entry, count in zip(*batch.tally(*_KEY), strict=True):
             if int(entry["op"]) == _LAUNCH:
                 self._launches(entry, count, names)

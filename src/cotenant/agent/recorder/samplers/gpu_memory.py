@@ -1,4 +1,4 @@
-"""GPU memory that tenants hold, over time, from what the kernel side counts."""
+"""GPU memory that tenants hold, as counted in the kernel."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -107,7 +107,7 @@ class GpuMemory:
         return {h: (None if h in unsure else total[h], live[h]) for h in total}
 
     def _bury(self) -> None:
-        """Forget what ended processes held, also what they came to hold after the last look."""
+        """Delete what ended processes held, also what they allocated after the last look."""
         if not self._gone:
             return
         dead = {(p.pid, p.start_ns) for p in self._gone}

@@ -1,4 +1,4 @@
-"""Calls that have not returned yet, looked at each second."""
+"""Calls that have not returned yet."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""What applications timed with events of their own: device time of single operations."""
+"""Device times of single operations, as applications measured them with CUDA events."""
 
 import math
 from typing import Any, Final
@@ -10,7 +10,7 @@ from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.identity.ledger import Ledger
 
 _NS_PER_MS: Final = 1e6
-_LONGEST_MS: Final = 1e12  # More than any event is old: memory that is no time.
+_LONGEST_MS: Final = 1e12  # Longer than any event is old: what was read is no time.
 _FIELDS: Final = ("began_ns", "pid", "tid", "cgroup_id", "cgroup_v1_id", "gpu_ns", "asked_ns")
 
 
@@ -30,7 +30,7 @@ class Timings:
         self._told: list[tuple[int, ...]] = []
 
     def elapsed(self, fact: Any, _: bytes) -> None:
-        """An application asked how long it was between two events, around one operation."""
+        """An application asked for the time between two events around one operation."""
         bits = np.array([fact["other"]], np.uint64).astype(np.uint32)
         gpu_ns = nanoseconds(float(bits.view(np.float32)[0]))
         if gpu_ns is None:
