@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cotenant.identity import ids
-from cotenant.identity.naming.backlog import NameQuestion
 from cotenant.identity.naming.names import Names
-from cotenant.identity.path.model import Owner
 from cotenant.identity.path.parser import parse_path
 from cotenant.identity.rows import (
     Cgroup,
@@ -30,6 +28,7 @@ from cotenant.identity.translation import Preference, Told, choose, distinct_pai
 
 Ids = npt.NDArray[np.uint64]
 _AUTO: Final = Preference()
+_EARLY_MAX: Final = 1024
 _UNTOLD_MAX: Final = 3  # Calls of `forget` that a cgroup without a path survives.
 
 
@@ -60,7 +59,7 @@ class Ledger:
         self._by_path: dict[str, dict[int, Cgroup]] = {}
         self._subjects: dict[str, Subject] = {}
         self._subject_of: dict[int, Subject] = {}  # By cgroup_id.
-        self._questions: list[NameQuestion] = []
+        self._early: dict[str, tuple[Names, int]] = {}  # By key: names, and when they came.
         self._pairs: dict[tuple[int, int], int] = {}
         self._rows: dict[int, Row] = {}  # By cgroup_id, until something about it changes.
         self._kernel_id = ids.kernel_row_id(node, boot_id)
@@ -119,13 +118,16 @@ class Ledger:
         self._place(cgroup, path)
 
     def named(self, key: str, names: Names, named_ns: int) -> None:
-        """Names came for the subject of this key, early or late."""
+        """Names came for the subject of this key; early ones are kept until it is born."""
         subject = self._subjects.get(key)
+        if subject is None or subject.ended:
+            # A name may overtake the birth it belongs to, also where a path is used again.
+            self._early[key] = names, named_ns
+            while len(self._early) > _EARLY_MAX:
+                del self._early[next(iter(self._early))]
         if subject is None or subject.names == names:
             return
-        subject.names = names
-        if subject.named_ns is None:
-            subject.named_ns = named_ns
+        subject.named(names, named_ns)
         for member in subject.members:
             self._rows.pop(member, None)
         self._pairs.clear()
@@ -137,11 +139,6 @@ class Ledger:
             if cgroup.cgroup_id == cgroup_id and cgroup.sharing_mode != sharing_mode:
                 cgroup.sharing_mode = sharing_mode
                 self._changed(cgroup)
-
-    def take_questions(self) -> list[NameQuestion]:
-        """Subjects that appeared since the last call, to be looked up by name."""
-        questions, self._questions = self._questions, []
-        return questions
 
     # Ids out.
 
@@ -232,6 +229,7 @@ class Ledger:
         for cgroup in gone:
             del self._cgroups[cgroup.hierarchy, cgroup.kernel_id]
             self._unlink(cgroup)
+        self._early = {key: kept for key, kept in self._early.items() if kept[1] >= before_ns}
         self._pairs.clear()
         self.version += bool(gone)
         return rows
@@ -268,8 +266,10 @@ class Ledger:
         subject = self._subjects.get(key)
         if subject is None or subject.ended:
             subject = self._subjects[key] = Subject(key)
-            if identity.owner is not Owner.ROOT:
-                self._questions.append(NameQuestion(key, identity, path))
+            names, named_ns = self._early.pop(key, (None, 0))
+            # What came before the birth is another's, who used the path before.
+            if names is not None and named_ns >= (cgroup.created_ns or 0):
+                subject.named(names, named_ns)
         subject.live += cgroup.removed_ns is None
         subject.members.add(cgroup.cgroup_id)
         self._subject_of[cgroup.cgroup_id] = subject

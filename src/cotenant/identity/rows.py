@@ -53,6 +53,12 @@ class Subject:
     ended: bool = False
     members: set[int] = field(default_factory=set)  # By cgroup_id.
 
+    def named(self, names: Names, named_ns: int) -> None:
+        """Names came; the time of the first ones stays."""
+        self.names = names
+        if self.named_ns is None:
+            self.named_ns = named_ns
+
 
 def blank_row(cgroup_id: int, tenant: str, node: str, boot_id: str) -> Row:
     """A row that says only whose it is."""

@@ -80,7 +80,49 @@ def test_a_name_counts_for_all_cgroups_of_the_container(ledger):
     ledger.named(f"/docker/{A}", Names("docker", name="t", confirmed=True), 1500)
 
     assert tenants(ledger, [23, 29]) == ["t", "t"]
-    assert [question.key for question in ledger.take_questions()] == [f"/docker/{A}"]
+
+
+def test_a_name_that_comes_before_its_cgroup_is_kept_for_it(ledger):
+    ledger.named(f"/docker/{A}", Names("docker", name="early", confirmed=True), 1500)
+    assert tenants(ledger, [23]) == ["unknown"]
+    ledger.born(0, 23, f"/docker/{A}", 1000)
+    ledger.born(MEMORY, 29, f"/docker/{A}/init", 1001)
+    row = row_of(ledger, ledger.cgroup_id(0, 23))
+
+    assert (row["name"], row["named_ns"]) == ("early", 1500)
+    assert tenants(ledger, [23, 1], [0, 29]) == ["early", "early"]
+
+
+def test_a_name_that_comes_before_its_cgroup_at_a_path_used_again_is_kept_for_it(ledger):
+    ledger.born(0, 23, "/ns/train", 1000)
+    ledger.removed(0, 23, 2000)
+    ledger.named("/ns/train", Names("containerd", name="second", confirmed=True), 3100)
+    ledger.born(0, 31, "/ns/train", 3000)
+
+    assert tenants(ledger, [31]) == ["second"]
+
+
+def test_a_late_name_of_a_cgroup_that_is_gone_is_not_the_next_ones(ledger):
+    ledger.born(0, 23, "/ns/train", 1000)
+    ledger.removed(0, 23, 2000)
+    ledger.named("/ns/train", Names("containerd", name="late", confirmed=True), 2500)
+    ledger.born(0, 31, "/ns/train", 3000)
+
+    assert tenants(ledger, [23, 31]) == ["late", "train"]
+
+
+def test_early_names_are_few_and_not_kept_for_ever(ledger):
+    for number in range(1031):
+        ledger.named(f"/docker/{number:064x}", Names("d", name="n", confirmed=True), number)
+    ledger.forget(1029)
+    for number in range(1031):
+        ledger.born(0, 100 + number, f"/docker/{number:064x}")
+
+    assert len([row for row in ledger.rows() if row["name"] == "n"]) == 2
+    assert ledger._early == {}
+    for number in range(1031):
+        ledger.named(f"/docker/{A}{number}", Names("d", name="n"), number)
+    assert len(ledger._early) == 1024
 
 
 def test_a_path_used_again_does_not_inherit_the_old_name(ledger):

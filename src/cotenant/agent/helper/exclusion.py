@@ -6,6 +6,7 @@ By path when the cgroup is made, before anything runs in it; by name when the ru
 import mmap
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,7 +76,7 @@ class Exclusion:
         if not self._patterns:
             return
         with self._lock:
-            self._ledger.named(key, names, 0)
+            self._ledger.named(key, names, time.time_ns())
             for cgroup in self._by_key.get(key, ()):
                 self._judge(*cgroup)
 

@@ -190,6 +190,8 @@ class Helper:
             self._discovery.start()
             self._discovery.scan()
         self._naming.start()
+        if not self._trial:
+            self._naming.survey()
         self._inspector.start()
         self._tell({"type": "ready", "libraries": len(self._libraries)})
         poller = select.poll()
@@ -225,9 +227,6 @@ class Helper:
         if received is None:
             return True
         message, _ = received
-        if message["type"] == "name":
-            for path in message["paths"]:
-                self._naming.ask(path)
         if message["type"] == "inspect":
             self._inspector.ask(message)
         if message["type"] == "pointers":
@@ -271,6 +270,8 @@ class Helper:
 
     def _follow_births(self) -> None:
         """New cgroups, and who enters them: the first sign of a new container."""
+        if self._births.waiting() > self._sizes.facts_bytes // 2:
+            self._naming.survey()  # Births may be lost for want of room.
         for record in self._births.records():
             fact = np.frombuffer(record, FACT, count=1)[0]
             kind = int(fact["kind"])
@@ -281,6 +282,8 @@ class Helper:
                 self._newborn[int(fact["other"]), int(fact["handle"])] = None
                 while len(self._newborn) > 4096:
                     self._newborn.pop(next(iter(self._newborn)))
+            elif kind == _FACT_KINDS["CGROUP_MOVED"]:
+                self._naming.survey()  # All below it have moved along.
             elif kind == _FACT_KINDS["CGROUP_GONE"]:
                 path = path_text(record[FACT.itemsize : FACT.itemsize + int(fact["size"])])
                 self._exclusion.gone(int(fact["other"]), int(fact["handle"]), path)

@@ -1,24 +1,26 @@
 """Asking runtimes for names, where sockets may be opened; nothing waits for the answers.
 
 A new cgroup is asked about the moment the kernel tells of it: a container that lives for
-milliseconds is known to its runtime just as long.
+milliseconds is known to its runtime just as long. Those that were there before are surveyed.
 """
 
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from cotenant.agent.channel import Message, trouble
 from cotenant.identity import NameQuestion, parse_path
 from cotenant.identity.naming.backlog import Backlog
 from cotenant.identity.naming.names import Names
 from cotenant.identity.naming.resolver import Resolver, SourceSettings, default_resolver
-from cotenant.identity.walk import mounts
+from cotenant.identity.walk import Mount, mounts, walk
 
 _WORKERS: Final = 8
+_SURVEY_EVERY_S: Final = 1.0
 
 
 def source_settings(environment: Mapping[str, str]) -> SourceSettings:
@@ -38,15 +40,20 @@ class Naming:
 
     def __init__(
         self,
-        tell: Callable[[dict[str, Any]], None],
+        tell: Callable[[Message], None],
         named: Callable[[str, Names], None],
         resolver: Resolver | None = None,
+        hierarchies: Callable[[], Iterable[Mount]] = mounts,
     ) -> None:
         self._named = named
         self._tell = tell
         self._resolver = resolver or default_resolver(
             [mount.directory for mount in mounts()], source_settings(os.environ)
         )
+        self._hierarchies = hierarchies
+        self._survey_due = False
+        self._surveyed_s = -_SURVEY_EVERY_S
+        self._surveyed: set[str] = set()  # Keys.
         self._backlog = Backlog()
         self._lock = threading.Lock()
         self._news = threading.Event()
@@ -64,6 +71,11 @@ class Naming:
         self._news.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def survey(self) -> None:
+        """Ask about every cgroup that is there, and that no survey found before."""
+        self._survey_due = True
+        self._news.set()
+
     def ask(self, path: str) -> None:
         """A cgroup at this path wants a name."""
         identity = parse_path(path)
@@ -77,6 +89,14 @@ class Naming:
 
     def _run(self) -> None:
         while not self._stopping:
+            # Whoever renames cgroups without end costs us one walk a second.
+            if self._survey_due and time.monotonic() - self._surveyed_s >= _SURVEY_EVERY_S:
+                self._survey_due = False
+                try:
+                    self._survey()
+                except Exception as error:  # noqa: BLE001 - no path that a tenant makes may end this
+                    self._tell(trouble("naming", error))
+                self._surveyed_s = time.monotonic()
             with self._lock:
                 due = self._backlog.due(time.monotonic_ns())
                 upcoming = self._backlog.next_ns()
@@ -86,6 +106,16 @@ class Naming:
                 wait = 1.0 if upcoming is None else (upcoming - time.monotonic_ns()) / 1e9
                 self._news.wait(max(0.001, min(wait, 1.0)))
                 self._news.clear()
+
+    def _survey(self) -> None:
+        """One question for all cgroups of a container, in whatever hierarchies they are."""
+        paths: dict[str, str] = {}
+        for mount in self._hierarchies():
+            for cgroup in walk(mount):  # From the top: the container's own comes first.
+                paths.setdefault(parse_path(cgroup.path).subject_path, cgroup.path)
+        for key in paths.keys() - self._surveyed:
+            self.ask(paths[key])
+        self._surveyed = set(paths)
 
     def _answer(self, question: NameQuestion) -> None:
         try:

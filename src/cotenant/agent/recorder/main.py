@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.agent.channel import Closed, Message, slices
+from cotenant.agent.channel import Closed, Message
 from cotenant.agent.recorder.audit import audit
 from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.ingest.clock import WallClock
@@ -75,7 +75,6 @@ class Recorder:
         self._snapshots = Snapshots(self._writer, self._ledger, self._session, self._clock)
         self._heard: list[Message] = []
         self._stopping = False
-        self._named_before: list[Message] = []
         self._notices = Notices()
 
     @property
@@ -158,26 +157,19 @@ class Recorder:
     def _hear(self) -> None:
         try:
             self._heard += self._helper.heard()
-            self._ask_for_names()
         except Closed:
             raise CotenantError("the attaching process died; what was recorded is kept") from None
 
     def _learn(self) -> None:
-        """What the helper said. A name may overtake the birth it belongs to: it is told twice."""
+        """What the helper said."""
         self._session.hear(self._heard)
         self._notices.hear(self._heard)
         self._control.hear(self._heard)
-        named = [message for message in self._heard if message["type"] == "named"]
-        for message in (*self._named_before, *named):
-            names = Names.from_json(message["names"])
-            self._ledger.named(message["key"], names, message["named_ns"])
-        self._named_before, self._heard = named, []
-
-    def _ask_for_names(self) -> None:
-        """The helper asks about new cgroups by itself; here are those that were there before."""
-        paths = [question.path for question in self._ledger.take_questions()]
-        for part in slices(paths):
-            self._helper.ask({"type": "name", "paths": part})
+        for message in self._heard:
+            if message["type"] == "named":
+                names = Names.from_json(message["names"])
+                self._ledger.named(message["key"], names, message["named_ns"])
+        self._heard = []
 
     def _cycle(self, *, sample: bool) -> None:
         """Everything that came since the last time, into the store."""

@@ -1,21 +1,36 @@
 """Asking for names: what a source does wrong is told, and the question asked again."""
 
+import queue
 import threading
+from pathlib import Path
 
 import pytest
 
+from cotenant.agent.channel import trouble
+from cotenant.agent.helper import naming as module
 from cotenant.agent.helper.naming import Naming
 from cotenant.identity.naming.names import Names
+from cotenant.identity.walk import Mount
+
+WAIT_S = 30
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 
 
-class Moody:
+class Knowing:
+    """A resolver that knows everybody."""
+
+    def serves(self, identity):
+        return bool(identity.layers)
+
+    def lookup(self, identity, path):
+        return Names("knowing", name=path, confirmed=True)
+
+
+class Moody(Knowing):
     """A resolver that fails at first."""
 
     def __init__(self):
         self.asked = 0
-
-    def serves(self, identity):
-        return True
 
     def lookup(self, identity, path):
         self.asked += 1
@@ -40,14 +55,72 @@ def test_a_source_that_fails_is_told_of_and_asked_again(told):
     naming = Naming(tell, lambda key, names: None, Moody())
     naming.start()
     try:
-        naming.ask("/docker/" + "a" * 64)
-        assert named.wait(30)
+        naming.ask(f"/docker/{A}")
+        assert named.wait(WAIT_S)
     finally:
         naming.stop()
-    trouble, answer = told
-    assert trouble == {
+    failed, answer = told
+    assert failed == {
         "type": "trouble",
         "of": "naming",
-        "text": f"cannot name /docker/{'a' * 64}: too deep",
+        "text": f"cannot name /docker/{A}: too deep",
     }
     assert Names.from_json(answer["names"]).name == "train"
+
+
+@pytest.fixture
+def hierarchies(tmp_path: Path) -> list[Mount]:
+    """Two hierarchies with the same containers in them; one has a cgroup inside."""
+    for number in (0, 4):
+        for name in (f"docker/{A}/init", f"docker/{B}", "user.slice"):
+            (tmp_path / str(number) / name).mkdir(parents=True)
+    return [Mount(number, (), tmp_path / str(number), "/") for number in (0, 4)]
+
+
+@pytest.fixture
+def answers(hierarchies, monkeypatch):
+    """A naming over these hierarchies, and what it tells."""
+    monkeypatch.setattr(module, "_SURVEY_EVERY_S", 0.0)
+    told = queue.SimpleQueue()
+    naming = Naming(told.put, lambda key, names: None, Knowing(), lambda: hierarchies)
+    naming.start()
+    yield naming, told
+    naming.stop()
+
+
+def keys(told, count):
+    """Of so many answers; each was asked for by the path of the container itself."""
+    found = [told.get(timeout=WAIT_S) for _ in range(count)]
+    names = [Names.from_json(answer["names"]).name for answer in found]
+    assert names == [answer["key"] for answer in found]
+    return sorted(names)
+
+
+def test_a_survey_asks_once_about_every_container_that_is_there(answers):
+    naming, told = answers
+    naming.survey()
+
+    assert keys(told, 2) == [f"/docker/{A}", f"/docker/{B}"]
+    with pytest.raises(queue.Empty):
+        told.get(timeout=0.2)
+
+
+def test_the_next_survey_asks_about_what_is_new(answers, hierarchies):
+    naming, told = answers
+    naming.survey()
+    keys(told, 2)
+    (hierarchies[1].directory / f"docker/{B}").rename(hierarchies[1].directory / f"docker/{C}")
+    naming.survey()
+
+    assert keys(told, 1) == [f"/docker/{C}"]
+    with pytest.raises(queue.Empty):
+        told.get(timeout=0.2)
+
+
+def test_a_survey_that_fails_is_told_of_and_names_go_on(answers, monkeypatch):
+    naming, told = answers
+    monkeypatch.setattr(naming, "_hierarchies", lambda: [][0])
+    naming.survey()
+    assert told.get(timeout=WAIT_S) == trouble("naming", "IndexError: list index out of range")
+    naming.ask(f"/docker/{A}")
+    assert keys(told, 1) == [f"/docker/{A}"]
