@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cotenant.agent.process import Process
+from cotenant.agent.protocol.reports import LibraryReport
 from cotenant.agent.recorder.processes.layer_choice import LayerChoice
 from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.refusals import by_reason
@@ -16,23 +17,21 @@ from cotenant.views.cli import doctor
 
 STEPPED = "would be single-stepped: starts with sub"
 LIBRARIES = [
-    {
-        "path": "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-        "kinds": ["cuda"],
-        "build_id": "aa",
-        "attached": 206,
-        "refused": {},
-        "gap_ns": None,
-    },
-    {
-        "path": "/opt/a/place/that/is/long/nvidia/nccl/lib/libnccl.so.2",
-        "kinds": ["cudart", "nccl"],
-        "build_id": "bb",
-        "attached": 169,
-        "refused": {"ncclBcast": STEPPED, "pncclBcast": STEPPED},
-        "gap_ns": 12_300_000,
-    },
-    {"path": "/tmp/\x1b[2Jlibcuda.so.1", "attached": 0, "refused": {"*": "cannot be probed"}},
+    LibraryReport(
+        path="/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+        kinds=("cuda",),
+        build_id="aa",
+        attached=206,
+    ),
+    LibraryReport(
+        path="/opt/a/place/that/is/long/nvidia/nccl/lib/libnccl.so.2",
+        kinds=("cudart", "nccl"),
+        build_id="bb",
+        attached=169,
+        refused={"ncclBcast": STEPPED, "pncclBcast": STEPPED},
+        gap_ns=12_300_000,
+    ),
+    LibraryReport("/tmp/\x1b[2Jlibcuda.so.1", attached=0, refused={"*": "cannot be probed"}),
 ]
 
 
@@ -40,7 +39,8 @@ LIBRARIES = [
 def store(tmp_path: Path) -> Path:
     row = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both")
     row.started(now_ns=1_790_000_000_000_000_000, offset_ns=0, method="session")
-    row.hear([{"type": "library", **library} for library in LIBRARIES])
+    for library in LIBRARIES:
+        row.library(library)
     coverage = LayerChoice("both")
     coverage.by_process = {Process(101, 1): [7, 5, 0], Process(103, 1): [1511, 1511, 0]}
     row.layers(coverage, processes=True)

@@ -1,23 +1,17 @@
-"""What helper and recorder say to each other: small JSON messages, and descriptors."""
+"""Frames and descriptors between helper and recorder; what is in a frame is ``protocol``'s."""
 
 import array
 import errno
-import json
 import math
 import os
 import select
 import socket
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from cotenant.errors import CotenantError
 
 _MESSAGE_MAX: Final = 1 << 18
-_SLICE_BYTES: Final = 1 << 16
 _FDS_MAX: Final = 64
-_TEXT_MAX: Final = 200
-
-Message = dict[str, Any]
 
 
 class Closed(CotenantError):
@@ -28,25 +22,8 @@ class MessageTooLarge(CotenantError):
     """The message has more bytes than one message can have; the other process is there."""
 
 
-def trouble(of: str, error: Exception | str) -> Message:
-    """What to say when something fails that nobody may die of."""
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-    return {"type": "trouble", "of": of, "text": text[:_TEXT_MAX]}
-
-
-def slices(items: Iterable[Any]) -> Iterator[list[Any]]:
-    """The items in lists that each fit into a message, whatever a tenant has put into them."""
-    part: list[Any] = []
-    size = 0
-    for item in items:
-        more = len(_encoded(item)) + 1
-        if part and size + more > _SLICE_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(item)
-        size += more
-    if part:
-        yield part
+class MessageCut(CotenantError):
+    """A message came that has more bytes than one message can have; the rest of it is gone."""
 
 
 class Channel:
@@ -65,10 +42,9 @@ class Channel:
         """For poll and select."""
         return self._socket.fileno()
 
-    def send(self, message: Message, fds: list[int] | None = None) -> None:
+    def send(self, data: bytes, fds: list[int] | None = None) -> None:
         """Send one message, with copies of these descriptors; MessageTooLarge if it is not sent."""
-        data = _encoded(message)
-        too_large = MessageTooLarge(f"a message of type {message['type']} has {len(data)} bytes")
+        too_large = MessageTooLarge(f"a message has {len(data)} bytes")
         if len(data) > _MESSAGE_MAX:
             raise too_large
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
@@ -79,7 +55,7 @@ class Channel:
                 raise too_large from error
             raise Closed("the other process is gone") from error
 
-    def receive(self, timeout: float | None = None) -> tuple[Message, list[int]] | None:
+    def receive(self, timeout: float | None = None) -> tuple[bytes, list[int]] | None:
         """The next message and its descriptors; None if there is none in time."""
         if timeout != 0:
             poller = select.poll()
@@ -98,18 +74,14 @@ class Channel:
         if flags & socket.MSG_TRUNC:
             for fd in fds:
                 os.close(fd)
-            return trouble("channel", "a message was longer than any may be"), []
+            raise MessageCut("a message was longer than any may be")
         if not data:
             raise Closed("the other process is gone")
-        return json.loads(data), fds
+        return data, fds
 
     def close(self) -> None:
         """Hang up: the other end sees it at once."""
         self._socket.close()
-
-
-def _encoded(message: Any) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode()
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

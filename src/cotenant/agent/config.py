@@ -8,7 +8,7 @@ tenant = "team {label}"       # ... is shown under the label's value
 """
 
 import tomllib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,17 +25,6 @@ class Config:
 
     exclude: tuple[str, ...] = ()
     rules: tuple[TenantRule, ...] = ()
-
-
-def as_message(config: Config) -> dict[str, Any]:
-    """The configuration as it travels to the helper."""
-    return {"exclude": list(config.exclude), "rules": [asdict(rule) for rule in config.rules]}
-
-
-def from_message(message: dict[str, Any]) -> Config:
-    """What :func:`as_message` wrote."""
-    rules = tuple(TenantRule(**rule) for rule in message["rules"])
-    return Config(tuple(message["exclude"]), rules)
 
 
 def load_config(path: Path | None) -> Config:

@@ -6,13 +6,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from cotenant.agent.helper.discovery.directories import find_libraries
 from cotenant.agent.helper.discovery.mmap_events import MmapEvents
 from cotenant.agent.helper.naming import source_settings
+from cotenant.agent.protocol.reports import HooksRefused
 from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.refusals import blindness, by_reason
 from cotenant.agent.settings import (
@@ -96,17 +97,17 @@ def _recording() -> Iterator[Check]:
     try:
         settings = Settings(Path("/nowhere"))
         wanted = for_helper(settings, choose_hierarchy(settings.hierarchy))
-        helper.begin({**wanted, "trial": True})
+        helper.begin(replace(wanted, trial=True))
         told = helper.maps()[1]
         helper.ready()
-        refused = [m["refused"] for m in helper.messages if m["type"] == "hooks"]
+        refused = [m.reasons for m in helper.take() if isinstance(m, HooksRefused)]
     except CotenantError as error:
         helper.dismiss()
         yield Check(name, False, str(error), "--debug shows what the kernel said")
         return
     helper.stop()
-    cost = f"{told['cost_ns'] / 1e3:.1f} us a call"
-    yield Check(name, True, f"all that a recording loads, by {told['method']}: {cost}")
+    cost = f"{told.cost_ns / 1e3:.1f} us a call"
+    yield Check(name, True, f"all that a recording loads, by {told.method}: {cost}")
     for texts in refused:
         for program, text in texts.items():
             if program != "mappings":

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from cotenant.agent.bounds import HalfWord, Word
+
 _KEPT: Final = 1024
 _TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _ENVIRONMENT_MAX: Final = 1 << 20
@@ -12,8 +14,8 @@ _ENVIRONMENT_MAX: Final = 1 << 20
 class Process(NamedTuple):
     """A process for ever: pids come round again."""
 
-    pid: int
-    start_ns: int
+    pid: HalfWord
+    start_ns: Word
 
     @classmethod
     def of(cls, record: Any) -> Self:
@@ -25,8 +27,8 @@ class Nameless(NamedTuple):
     """A kernel that was launched, and that nobody has named."""
 
     process: Process
-    handle: int
-    stub: int
+    handle: Word
+    stub: Word
 
 
 class Gone(OSError):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from cotenant.agent.channel import Message
+from cotenant.agent.protocol.reports import HooksRefused, LibraryReport, RunsMissed
 from cotenant.printable import printable
 from cotenant.probes.function import Library
 from cotenant.probes.sites import WOULD_BE_STEPPED
@@ -52,29 +52,32 @@ class Notices:
         """What a recorded call costs, and what it costs where it is single-stepped."""
         self._cost_ns = cost_ns, stepped_ns
 
-    def hear(self, messages: Iterable[Message]) -> None:
-        """What the helper said."""
-        for message in messages:
-            if message["type"] == "hooks":
-                self._add(message["refused"].values())
-            if message["type"] == "missed":
-                self._add(
-                    f"{program}: the kernel left out {times} of its runs; those events are missing"
-                    for program, times in message["programs"].items()
-                )
-            if message["type"] == "library" and self._libraries < _NOTICES_MAX:
-                self._libraries += self._add(self._library(message)) > 0
+    def hooks_refused(self, report: HooksRefused) -> None:
+        """What the kernel would not have."""
+        self._add(report.reasons.values())
+
+    def runs_missed(self, report: RunsMissed) -> None:
+        """What the kernel left out."""
+        self._add(
+            f"{program}: the kernel left out {times} of its runs; those events are missing"
+            for program, times in report.programs.items()
+        )
+
+    def library(self, report: LibraryReport) -> None:
+        """What is not probed in a library, or dear."""
+        if self._libraries < _NOTICES_MAX:
+            self._libraries += self._add(self._about(report)) > 0
 
     def _add(self, lines: Iterable[str]) -> int:
         new = [line for line in lines if line not in self.lines]
         self.lines += new
         return len(new)
 
-    def _library(self, message: Message) -> Iterator[str]:
-        path = printable(message["path"])
-        if message.get("blind"):
-            yield f"{path}: {blindness(message['refused'])}"
-            for line in by_reason(message["refused"]):
+    def _about(self, library: LibraryReport) -> Iterator[str]:
+        path = printable(library.path)
+        if library.blind:
+            yield f"{path}: {blindness(library.refused)}"
+            for line in by_reason(library.refused):
                 yield f"{path}: {line}"
-        if message.get("stepped"):
-            yield f"{path}: {stepped(message['stepped'], *self._cost_ns)}"
+        if library.stepped:
+            yield f"{path}: {stepped(library.stepped, *self._cost_ns)}"

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from cotenant.agent.channel import Message
-from cotenant.agent.config import Config, as_message
+from cotenant.agent.config import Config
+from cotenant.agent.protocol.requests import HelperSettings, LayersChoice, ProbesChoice, UcxChoice
 from cotenant.errors import UsageError
 from cotenant.identity.translation import Preference
 from cotenant.identity.walk import mounts
@@ -27,9 +27,9 @@ class Settings:
     store: Path
     seconds: float | None = None
     attach: str | None = None
-    probes: str = "auto"  # Or "emulated", "any": whether they may be single-stepped.
-    ucx: str = "expected"  # Or "absent": whether somebody may hook memory functions of the driver.
-    layers: str = "auto"
+    probes: ProbesChoice = "auto"  # Whether they may be single-stepped.
+    ucx: UcxChoice = "expected"  # Whether somebody may hook memory functions of the driver.
+    layers: LayersChoice = "auto"
     calls: str = "operations"
     hierarchy: str = "auto"
     events_bytes: int = 16 << 20
@@ -103,21 +103,21 @@ def store_group(asked: str | None) -> int | None:
         ) from None
 
 
-def for_helper(settings: Settings, hierarchy: Hierarchy) -> Message:
+def for_helper(settings: Settings, hierarchy: Hierarchy) -> HelperSettings:
     """What the helper needs to know of the settings."""
-    return {
-        "events_bytes": settings.events_bytes,
-        "attach": settings.attach,
-        "probes": settings.probes,
-        "ucx": settings.ucx,
-        "layers": settings.layers,
-        "events": list(settings.events),
-        "config": as_message(settings.config),
-        "constants": {
+    return HelperSettings(
+        events_bytes=settings.events_bytes,
+        attach=settings.attach,
+        probes=settings.probes,
+        ucx=settings.ucx,
+        layers=settings.layers,
+        events=settings.events,
+        config=settings.config,
+        constants={
             "v1_controller": hierarchy.v1_controller,
             "v1_hierarchy": hierarchy.number,
             "every_call": int(settings.calls == "all"),
             "host_threshold_ns": settings.host_threshold_ns,
             "host_all": int(settings.host_rows == "all"),
         },
-    }
+    )

@@ -1,6 +1,5 @@
 """Messages between the two processes: none of them is too long to survive."""
 
-import json
 import os
 import socket
 import threading
@@ -8,17 +7,21 @@ import time
 
 import pytest
 
-from cotenant.agent.channel import Channel, Closed, MessageTooLarge, slices
-from cotenant.agent.recorder.session_row import SessionRow
+from cotenant.agent.channel import Channel, Closed, MessageTooLarge
+from cotenant.agent.protocol.codec import encode
+from cotenant.agent.protocol.link import helper_link, recorder_link
+from cotenant.agent.protocol.reports import Failed, Inspected, MapsShared, Trouble
+from cotenant.agent.protocol.requests import Inspect
 
 LIMIT = 1 << 18
-SMALL = {"type": "small"}
+SMALL = Inspected(7)
 
 
 @pytest.fixture
 def ends():
+    """The helper's end and the recorder's."""
     pair = Channel.pair()
-    yield tuple(Channel(end) for end in pair)
+    yield helper_link(pair[0]), recorder_link(pair[1])
     for end in pair:
         end.close()
 
@@ -26,8 +29,8 @@ def ends():
 @pytest.mark.parametrize("size", [LIMIT, 1 << 20, 1 << 23])
 def test_a_message_that_is_too_large_is_told_and_the_next_one_comes(ends, size: int) -> None:
     here, there = ends
-    with pytest.raises(MessageTooLarge, match="a message of type large has"):
-        here.send({"type": "large", "text": "x" * size})
+    with pytest.raises(MessageTooLarge, match="a message of type Failed has"):
+        here.send(Failed("x" * size, 1))
     here.send(SMALL)
     assert there.receive(0) == (SMALL, [])
     assert there.receive(0) is None
@@ -36,14 +39,13 @@ def test_a_message_that_is_too_large_is_told_and_the_next_one_comes(ends, size: 
 def test_a_message_that_is_cut_is_trouble_and_the_next_one_comes() -> None:
     raw, end = Channel.pair()
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LIMIT)
-    there = Channel(end)
+    there = recorder_link(end)
     with open("/dev/null") as null, raw, end:
         open_before = len(os.listdir("/proc/self/fd"))
-        socket.send_fds(raw, [json.dumps({"text": "x" * LIMIT}).encode()], [null.fileno()])
-        raw.send(json.dumps(SMALL).encode())
+        socket.send_fds(raw, [encode(Failed("x" * LIMIT, 1))], [null.fileno()])
+        raw.send(encode(SMALL))
         text = "a message was longer than any may be"
-        cut = {"type": "trouble", "of": "channel", "text": text}
-        assert there.receive(0) == (cut, [])
+        assert there.receive(0) == (Trouble("channel", text), [])
         assert there.receive(0) == (SMALL, [])
         assert len(os.listdir("/proc/self/fd")) == open_before
         raw.close()
@@ -53,7 +55,7 @@ def test_a_message_that_is_cut_is_trouble_and_the_next_one_comes() -> None:
 
 def test_what_others_send_waits_for_room_while_somebody_listens(ends) -> None:
     here, there = ends
-    big = {"type": "big", "text": "x" * 60_000}
+    big = Trouble("channel", "x" * 60_000)
     sent: list[int] = []
 
     def send() -> None:
@@ -72,18 +74,28 @@ def test_what_others_send_waits_for_room_while_somebody_listens(ends) -> None:
     assert (received, len(sent)) == (101, 101)
 
 
-def test_lists_are_cut_by_the_bytes_of_what_is_in_them() -> None:
-    items = ["\N{REPLACEMENT CHARACTER}" * 256] * 257
-    parts = list(slices(items))
-    assert [item for part in parts for item in part] == items
-    assert max(len(json.dumps(part)) for part in parts) < 1 << 17
-    assert [len(part) for part in slices(["x" * 200_000, 1, 2, 3])] == [1, 3]
-    assert list(slices([])) == []
+def test_what_is_no_message_is_trouble_and_the_next_one_comes() -> None:
+    raw, end = Channel.pair()
+    there = recorder_link(end)
+    with raw, end:
+        raw.send(encode(Inspect(7)))  # A request is no report.
+        raw.send(encode(SMALL))
+        text = "a message is of no known kind: 'Inspect'"
+        assert there.receive(0) == (Trouble("channel", text), [])
+        assert there.receive(0) == (SMALL, [])
 
 
-def test_what_the_helper_calls_trouble_is_noted_in_the_session() -> None:
-    row = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both")
-    row.hear([{"type": "trouble", "of": "channel", "text": "MessageTooLarge: a message"}])
-    row.started(now_ns=7, offset_ns=3, method="multi")
-    notes = json.loads(row.table(3).column("notes")[0].as_py())
-    assert notes == {"trouble_channel": "MessageTooLarge: a message"}
+def test_descriptors_come_with_the_maps_and_with_nothing_else(ends) -> None:
+    here, there = ends
+    open_before = len(os.listdir("/proc/self/fd"))
+    with open("/dev/null") as null:
+        maps = MapsShared(("events",), "multi", 1700.0, 0.0)
+        here.send(maps, [null.fileno()])
+        here.send(SMALL, [null.fileno()] * 3)
+        there.send(Inspect(1), [null.fileno()] * 64)
+        told, (fd,) = there.receive(0)
+        assert told == maps
+        os.close(fd)
+        assert there.receive(0) == (SMALL, [])
+        assert here.receive(0) == (Inspect(1), [])
+    assert len(os.listdir("/proc/self/fd")) == open_before

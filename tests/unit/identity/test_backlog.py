@@ -1,6 +1,6 @@
 """Names are asked for at once, then ever more rarely, and never forever."""
 
-from cotenant.identity import Backlog, NameQuestion, Names, parse_path
+from cotenant.identity import Backlog, NameQuestion, parse_path
 from cotenant.identity.naming.backlog import BACKOFF_NS
 
 
@@ -57,9 +57,3 @@ def test_a_forgotten_question_is_not_asked():
     backlog.forget("/a/b")
 
     assert backlog.due(0) == []
-
-
-def test_names_survive_the_way_between_processes():
-    names = Names("docker", name="t", labels=(("a", "b"),), confirmed=True)
-
-    assert Names.from_json(names.as_json()) == names

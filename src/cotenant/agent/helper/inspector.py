@@ -7,21 +7,35 @@ import stat
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.agent.channel import Closed, Message, slices, trouble
+from cotenant.agent.channel import Closed
 from cotenant.agent.helper.discovery.fair_queue import OURS, FairQueue, PassedOver
 from cotenant.agent.helper.symbols import Symbols
 from cotenant.agent.process import Gone, Nameless, Process, check, environment
+from cotenant.agent.protocol.codec import slices
+from cotenant.agent.protocol.reports import (
+    NAME_MAX,
+    DevicesFound,
+    Inspected,
+    KernelFound,
+    KernelsFound,
+    KernelText,
+    Report,
+    TextsRead,
+    Trouble,
+)
+from cotenant.agent.protocol.requests import Inspect
 
 _NVIDIA_MAJOR: Final = 195
 _LAST_GPU: Final = 247  # Beyond are the control devices.
 _FDS_MAX: Final = 4096
-_TEXT_MAX: Final = 16384
 _TEXTS_MAX: Final = 1 << 19  # That wait, of one tenant: each rank of a job may bring 30,000.
 _TEXTS_AT_ONCE: Final = 4096
 _CAPABILITY: Final = re.compile(r"/nvidia-caps/nvidia-cap(\d{1,9})$")
@@ -30,16 +44,19 @@ _MINOR: Final = re.compile(r"Device Minor:\s+(\d+)")
 _NO_INSTANCE: Final = frozenset({"config", "monitor"})
 
 Unread = npt.NDArray[np.void]  # As ``struct unread``.
+_Q = TypeVar("_Q")
+_A = TypeVar("_A")
+_process_of: Final = attrgetter("process")
 
 
 class Inspector:
     """Answers what the recorder asks about processes."""
 
-    def __init__(self, tell: Callable[[dict[str, Any]], None], passed_over: PassedOver) -> None:
+    def __init__(self, tell: Callable[[Report], None], passed_over: PassedOver) -> None:
         self._tell = tell
         self._passed_over = passed_over
         self._symbols = Symbols()
-        self._queue: FairQueue[Message | Process] = FairQueue()
+        self._queue: FairQueue[Inspect | Process] = FairQueue()
         # Texts that wait, by process, and how many of each tenant.
         self._texts: dict[Process, deque[Unread]] = {}
         self._waiting: Counter[str] = Counter()
@@ -50,9 +67,9 @@ class Inspector:
         """Answer in the background."""
         self._thread.start()
 
-    def ask(self, message: Message) -> None:
-        """A question; its answer comes as a message of the same number."""
-        self._queue.put(OURS, message)
+    def ask(self, question: Inspect) -> None:
+        """A question; its answer ends with the same number."""
+        self._queue.put(OURS, question)
 
     def ask_texts(self, tenant: str, process: Process, unread: Unread) -> None:
         """What kernels are called by texts that could not be read; the answer is nobody's."""
@@ -101,39 +118,41 @@ class Inspector:
         try:
             texts = self._symbols.texts(process, unread["address"].tolist())
         except Exception as error:  # noqa: BLE001 - a tenant may bring about any
-            self._tell(trouble("inspector", error))
+            self._tell(Trouble.by("inspector", error))
             return
         found = zip(unread["handle"].tolist(), texts, strict=True)
-        named = ([*process, handle, text[:_TEXT_MAX]] for handle, text in found if text)
+        named = (KernelText(handle, text[:NAME_MAX]) for handle, text in found if text)
         for part in slices(named):
-            self._tell(_inspected(texts=part))
+            self._tell(TextsRead(process, part))
 
-    def _answer(self, message: Message) -> None:
+    def _answer(self, question: Inspect) -> None:
         """Many small messages; the one with the question's number comes last."""
         self._symbols.next_question()
-        for devices in self._each(_devices, message["devices"]):
+        for devices in self._each(look_at_files, question.processes):
             self._tell(devices)
-        for kernels in slices(self._each(self._kernel, message["kernels"])):
-            self._tell(_inspected(kernels=kernels))
-        self._tell(_inspected(number=message["number"]))
+        by_process = sorted(question.kernels, key=_process_of)
+        for process, kernels in groupby(by_process, _process_of):
+            for part in slices(self._each(self._kernel, kernels)):
+                self._tell(KernelsFound(process, part))
+        self._tell(Inspected(question.number))
 
-    def _each(self, look: Callable[..., Any], questions: Iterable[list[int]]) -> Iterator[Any]:
+    def _each(self, look: Callable[[_Q], _A], questions: Iterable[_Q]) -> Iterator[_A]:
         """Answers; what cannot be answered for one process is no reason to leave the others."""
         for question in questions:
             try:
-                answer = look(*question)
+                answer = look(question)
             except Exception as error:  # noqa: BLE001 - a tenant may bring about any
-                self._tell(trouble("inspector", error))
+                self._tell(Trouble.by("inspector", error))
             else:
                 yield answer
 
-    def _kernel(self, pid: int, start_ns: int, handle: int, stub: int) -> list[Any]:
-        process = Process(pid, start_ns)
+    def _kernel(self, nameless: Nameless) -> KernelFound:
+        process, handle, stub = nameless
         name = self._waiting_text(process, stub) or self._waiting_text(process, handle)
         known = name is not None
         if name is None:
-            name, known = self._symbols.kernel(Nameless(process, handle, stub))
-        return [pid, start_ns, handle, stub, name[:_TEXT_MAX], known]
+            name, known = self._symbols.kernel(nameless)
+        return KernelFound(handle, stub, name[:NAME_MAX], known)
 
     def _waiting_text(self, process: Process, handle: int) -> str | None:
         """What a handle is called by a text that waits for its turn."""
@@ -145,16 +164,7 @@ class Inspector:
         return None
 
 
-def _inspected(number: int = 0, **found: list[Any]) -> Message:
-    """A part of an answer; number 0 is nobody's."""
-    return {"type": "inspected", "number": number, "kernels": [], "texts": [], **found}
-
-
-def _devices(pid: int, start_ns: int) -> Message:
-    return {"type": "devices", **look_at_files(Process(pid, start_ns))}
-
-
-def look_at_files(process: Process) -> Message:
+def look_at_files(process: Process) -> DevicesFound:
     """Which GPUs and MIG instances a process has open, and whether it speaks to MPS."""
     gpus: set[int] = set()
     capabilities: set[int] = set()
@@ -183,13 +193,8 @@ def look_at_files(process: Process) -> Message:
     except Gone:
         gpus, capabilities, mps = set(), set(), False
     driver = Driver()
-    return {
-        "pid": process.pid,
-        "start_ns": process.start_ns,
-        "files": driver.gpus(gpus),
-        "instances": driver.instances(capabilities),
-        "mps": mps,
-    }
+    files, instances = driver.gpus(gpus), driver.instances(capabilities)
+    return DevicesFound(process, tuple(files), tuple(instances), mps)
 
 
 class Driver:

@@ -6,12 +6,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
 from cotenant.agent.helper.prober import Prober, Probes
 from cotenant.agent.helper.unsure import OF_RUNTIME, Unsure
+from cotenant.agent.protocol.reports import LibraryReport, Report, Rested
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attachment, Placed
 from cotenant.probes.changes import TooMany
@@ -46,18 +47,18 @@ class ProbedLibrary:
         """How many it takes."""
         return 1 + self.probes.descriptors
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> LibraryReport:
         """What ``sessions`` and ``doctor`` say about it."""
-        return {
-            "path": self.path,
-            "kinds": list(self.plan.kinds),
-            "build_id": self.plan.build_id,
-            "attached": len(self.plan.placed) - len(self.probes.left),
-            "stepped": self.plan.stepped,
-            "blind": self.plan.blind_without(self.probes.left),
-            "refused": self.plan.refused | self.probes.left,
-            "gap_ns": self.gap_ns,
-        }
+        return LibraryReport(
+            path=self.path,
+            kinds=self.plan.kinds,
+            build_id=self.plan.build_id,
+            attached=len(self.plan.placed) - len(self.probes.left),
+            stepped=self.plan.stepped,
+            blind=self.plan.blind_without(self.probes.left),
+            refused=self.plan.refused | self.probes.left,
+            gap_ns=self.gap_ns,
+        )
 
 
 class Libraries:
@@ -68,7 +69,7 @@ class Libraries:
         prober: Prober,
         plan: Callable[[int], Plan | None],
         inode_program: int,
-        tell: Callable[[dict[str, Any]], None],
+        tell: Callable[[Report], None],
         passed_over: PassedOver,
     ) -> None:
         self._prober = prober
@@ -126,7 +127,7 @@ class Libraries:
         if found is None or not found.placed:
             self._turn_away(inode, fd)
             if found is not None:
-                self._tell({"type": "library", **ProbedLibrary(fd, path, found).describe()})
+                self._tell(ProbedLibrary(fd, path, found).describe())
             return False
         if inode in self._probed or inode in self._attaching or not self._room(tenant):
             os.close(fd)
@@ -157,14 +158,14 @@ class Libraries:
                 self._mapped(library, mapped_ns)
                 return
         why = {"*": "its process ended before it could be opened"}
-        self._tell({"type": "library", "path": path, "attached": 0, "refused": why})
+        self._tell(LibraryReport(path, attached=0, refused=why))
 
     def _mapped(self, library: ProbedLibrary, mapped_ns: int) -> None:
         """It was mapped then; if its probes came later, calls may have gone unseen."""
         gap = library.attached_ns - mapped_ns
         if gap > (library.gap_ns or 0):
             library.gap_ns = gap
-            self._tell({"type": "library", **library.describe()})
+            self._tell(library.describe())
 
     def _attach(self, library: ProbedLibrary, inode: Inode, mapped_ns: int | None) -> None:
         try:
@@ -176,8 +177,10 @@ class Libraries:
             else:
                 self._turn_away(inode, library.fd)
             blind = "cuda" in library.plan.kinds
-            failed = {"attached": 0, "stepped": 0, "blind": blind, "refused": {"*": str(error)}}
-            self._tell({"type": "library", **library.describe(), **failed})
+            refused = {"*": str(error)}
+            self._tell(
+                replace(library.describe(), attached=0, stepped=0, blind=blind, refused=refused)
+            )
             return
         library.attached_ns = time.monotonic_ns()
         library.gap_ns = None if mapped_ns is None else library.attached_ns - mapped_ns
@@ -186,8 +189,8 @@ class Libraries:
 
     def _tell_of(self, library: ProbedLibrary, inode: Inode) -> None:
         about = library.describe()
-        self._tell({"type": "library", **about})
-        self.unsure.consider(inode, about["refused"])
+        self._tell(about)
+        self.unsure.consider(inode, about.refused)
 
     def _place(self, library: ProbedLibrary, inode: Inode) -> None:
         """Every probe of a file. One process that ends meanwhile makes the kernel refuse all."""
@@ -239,7 +242,7 @@ class Libraries:
         """Leave these functions without probes; all others have theirs throughout."""
         changed, self._resting = self._resting ^ functions, functions
         done = self._attach_again(changed)
-        self._tell({"type": "rested", "number": number, "whole": done and not functions})
+        self._tell(Rested(number, whole=done and not functions))
 
     def spare(self, functions: frozenset[int]) -> None:
         """Leave these without probes, because another layer tells the same."""

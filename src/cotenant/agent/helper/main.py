@@ -9,16 +9,15 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from functools import partial
 from itertools import groupby, islice
-from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
 
 from cotenant._native import Ring
-from cotenant.agent.channel import Channel, Closed, Message, MessageTooLarge, trouble
-from cotenant.agent.config import from_message
+from cotenant.agent.channel import Closed, MessageTooLarge
 from cotenant.agent.helper.discovery.fair_queue import PassedOver, tenant_of
 from cotenant.agent.helper.discovery.mmap_events import MmapEvents
 from cotenant.agent.helper.discovery.mounts import MountWatch
@@ -32,6 +31,30 @@ from cotenant.agent.helper.prober import Prober
 from cotenant.agent.helper.trial_probe import TrialProbe
 from cotenant.agent.malloc import give_back_memory
 from cotenant.agent.process import Process
+from cotenant.agent.protocol.link import HelperLink, helper_link
+from cotenant.agent.protocol.reports import (
+    LINE_MAX,
+    Failed,
+    HooksRefused,
+    MapsShared,
+    Ready,
+    Report,
+    RunsMissed,
+    Stopped,
+    TrialReady,
+    Trouble,
+)
+from cotenant.agent.protocol.requests import (
+    Begin,
+    ChooseLayers,
+    FollowPointers,
+    HandedOut,
+    HelperSettings,
+    Inspect,
+    Rest,
+    Stop,
+    TrialDone,
+)
 from cotenant.confine.capabilities import Capability, allow_descriptors, drop_capabilities
 from cotenant.confine.seccomp import refuse_calls
 from cotenant.errors import CotenantError
@@ -82,9 +105,13 @@ def kept_capabilities(method: str) -> set[Capability]:
     return set(Capability) - {Capability.SYS_ADMIN}
 
 
-def _wanted_functions(settings: Message) -> tuple[Function, ...]:
-    layers = settings.get("layers", "both")
-    events = set(settings["events"])
+def _pid_of(pointer: HandedOut) -> int:
+    return pointer.process.pid
+
+
+def _wanted_functions(settings: HelperSettings) -> tuple[Function, ...]:
+    layers = settings.layers
+    events = set(settings.events)
     return tuple(
         f
         for f in FUNCTIONS
@@ -96,12 +123,12 @@ def _wanted_functions(settings: Message) -> tuple[Function, ...]:
 class Helper:
     """Serves one recorder until it hangs up."""
 
-    def __init__(self, channel: Channel, settings: Message) -> None:
-        self._channel = channel
-        self._trial = settings.get("trial", False)  # Nothing of a tenant is probed.
-        self._sizes = Sizes(events_bytes=settings["events_bytes"])
-        self._method = choose_method(settings.get("attach"))
-        stepping = choose_stepping(settings.get("probes", "auto"), self._method)
+    def __init__(self, link: HelperLink, settings: HelperSettings) -> None:
+        self._link = link
+        self._trial = settings.trial
+        self._sizes = Sizes(events_bytes=settings.events_bytes)
+        self._method = choose_method(settings.attach)
+        stepping = choose_stepping(settings.probes, self._method)
         allow_descriptors(_DESCRIPTORS)
         # Distributions may let nobody else than CAP_SYS_ADMIN open perf events.
         self._watch = MmapEvents()
@@ -120,7 +147,7 @@ class Helper:
         self._passed_over = PassedOver()
         code_program = self._programs.programs["code_mappings"]
         self._libraries = Libraries(
-            Prober(attacher, code_program, ucx=settings.get("ucx", "expected")),
+            Prober(attacher, code_program, ucx=settings.ucx),
             partial(plan, functions=self._functions, stepping=stepping),
             self._programs.programs["file_mappings"],
             self._tell,
@@ -140,15 +167,23 @@ class Helper:
         self._exclusion = Exclusion(
             self._programs.maps["excluded"],
             self._programs.maps["controls"],
-            from_message(settings["config"]),
+            settings.config,
         )
         self._naming = Naming(self._tell, self._exclusion.named)
         self._newborn: dict[tuple[int, int], None] = {}
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Inspect: self._inspector.ask,
+            FollowPointers: self._follow_pointers,
+            ChooseLayers: self._choose_layers,
+            Rest: self._discovery.rest,
+            Stop: self._stop,
+            Trouble: self._tell,  # The recorder sent what is no request: it takes the note.
+        }
 
-    def _load(self, settings: Message, ticks: Ticks) -> None:
+    def _load(self, settings: HelperSettings, ticks: Ticks) -> None:
         """Programs into the kernel, and those of the kernel's own events onto their hooks."""
-        families = [family for family in KERNEL_FAMILIES if family in settings["events"]]
-        constants = settings.get("constants", {})
+        families = [family for family in KERNEL_FAMILIES if family in settings.events]
+        constants = dict(settings.constants)
         self._programs: Programs = load_programs(
             self._method, self._functions, self._sizes, constants, optional=together(families)
         )
@@ -162,28 +197,23 @@ class Helper:
                 f"not seen: libraries that nobody has mapped yet ({self._watch.refused})"
             )
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _tell(self, report: Report) -> None:
         try:
-            self._channel.send(message)
+            self._link.send(report)
         except MessageTooLarge as error:
-            self._channel.send(trouble("channel", error))
+            self._link.send(Trouble.by("channel", error))
 
     def run(self) -> None:
         """Attach, announce, and follow until the recorder hangs up or says stop."""
         shared = {name: self._programs.maps[name] for name in SHARED_MAPS}
         shared["calls_under_way"] = self._calls
-        self._channel.send(
-            {
-                "type": "maps",
-                "names": list(shared),
-                "method": self._method,
-                "cost_ns": attempt(self._method).cost_ns,
-                "stepped_ns": attempt(self._method).stepped_ns,
-            },
+        costs = attempt(self._method)
+        self._link.send(
+            MapsShared(tuple(shared), self._method, costs.cost_ns, costs.stepped_ns),
             list(shared.values()),
         )
         if self._hooks.refused:
-            self._tell({"type": "hooks", "refused": self._hooks.refused})
+            self._tell(HooksRefused(self._hooks.refused))
         if not self._trial:
             self._try_out()
         if self._functions and not self._trial:
@@ -193,10 +223,10 @@ class Helper:
         if not self._trial:
             self._naming.survey()
         self._inspector.start()
-        self._tell({"type": "ready", "libraries": len(self._libraries)})
+        self._tell(Ready())
         poller = select.poll()
         rings = self._programs.maps["births"], self._programs.maps["unread"]
-        for fd in (self._channel.fileno(), *rings, *self._watch.fds):
+        for fd in (self._link.fileno(), *rings, *self._watch.fds):
             poller.register(fd, select.POLLIN)
         poller.register(self._mounts.fd, select.POLLPRI)
         while True:
@@ -209,60 +239,57 @@ class Helper:
             self._discovery.tend()
             if news := self._passed_over.take_news():
                 self._tell(news)
-            if self._channel.fileno() in ready and not self._answer():
+            if self._link.fileno() in ready and not self._answer():
                 return
 
     def _try_out(self) -> None:
         """Have the recorder see a call of its own, before anybody else's can come."""
         families = {function.family for function in self._functions}
         trial = TrialProbe(self._attacher, self._programs, families)
-        self._channel.send({"type": "trial", "families": trial.families})
-        while (received := self._channel.receive()) and received[0]["type"] != "tried":
+        self._link.send(TrialReady(tuple(trial.families)))
+        while (received := self._link.receive()) and not isinstance(received[0], TrialDone):
             pass
         trial.close()
 
     def _answer(self) -> bool:
         """Do what the recorder asks; false when it is time to go."""
-        received = self._channel.receive(0)
+        received = self._link.receive(0)
         if received is None:
             return True
         message, _ = received
-        if message["type"] == "inspect":
-            self._inspector.ask(message)
-        if message["type"] == "pointers":
-            self._consider_pointers(message["pointers"])
-        if message["type"] == "layers":
-            spare = frozenset() if message["runtime"] else _RUNTIME
-            self._discovery.do(partial(self._libraries.spare, spare))
-        if message["type"] == "rest":
-            self._discovery.rest(frozenset(message["functions"]), message["number"])
-        if message["type"] == "stop":
-            self._naming.stop()
-            self._discovery.stop()
-            self._pointers.take_all().close()
-            left = self._libraries.close()
-            for link in self._tracepoints:
-                os.close(link)
-            self._hooks.close()
-            if self._watch.lost:
-                self._passed_over.add("mappings", "lost", self._watch.lost)
-            if news := self._passed_over.take_news(last=True):
-                self._tell(news)
-            self._tell({"type": "missed", "programs": self._misses()})
-            self._tell(
-                {"type": "stopped", "mappings_lost": self._watch.lost, "left": len(left.events)}
-            )
-            return False
-        return True
+        if handle := self._handlers.get(type(message)):
+            handle(message)
+        return not isinstance(message, Stop)
+
+    def _choose_layers(self, request: ChooseLayers) -> None:
+        spare = frozenset() if request.runtime else _RUNTIME
+        self._discovery.do(partial(self._libraries.spare, spare))
+
+    def _stop(self, _: Stop) -> None:
+        """Remove every probe, and say what is left to know."""
+        self._naming.stop()
+        self._discovery.stop()
+        self._pointers.take_all().close()
+        left = self._libraries.close()
+        for link in self._tracepoints:
+            os.close(link)
+        self._hooks.close()
+        if self._watch.lost:
+            self._passed_over.add("mappings", "lost", self._watch.lost)
+        if news := self._passed_over.take_news(last=True):
+            self._tell(news)
+        self._tell(RunsMissed(self._misses()))
+        self._tell(Stopped(len(left.events)))
 
     def _misses(self) -> dict[str, int]:
         """Programs that the kernel did not run when it should have, and how often."""
         missed = {name: syscalls.program_misses(fd) for name, fd in self._programs.programs.items()}
         return {name: times for name, times in missed.items() if times}
 
-    def _consider_pointers(self, pointers: list[list[Any]]) -> None:
+    def _follow_pointers(self, request: FollowPointers) -> None:
         """Each process's, in its tenant's turn."""
-        for pid, mine in groupby(sorted(pointers, key=itemgetter(0)), itemgetter(0)):
+        by_pid = sorted(request.pointers, key=_pid_of)
+        for pid, mine in groupby(by_pid, _pid_of):
             tenant = tenant_of(pid)
             while part := list(islice(mine, _POINTERS_AT_ONCE)):
                 work = partial(self._pointers.consider, tenant, pid, part)
@@ -306,21 +333,28 @@ class Helper:
 def main() -> int:
     """Run as a program of its own: the socket is inherited, the settings come through it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    channel = Channel(socket.socket(fileno=int(os.environ["COTENANT_HELPER_FD"])))
+    link = helper_link(socket.socket(fileno=int(os.environ["COTENANT_HELPER_FD"])))
     try:
-        received = channel.receive()
+        received = link.receive()
         if received is not None:
-            Helper(channel, received[0]["settings"]).run()
+            Helper(link, _settings(received[0])).run()
     except Closed:
         return 0
     except CotenantError as error:
-        channel.send({"type": "failed", "text": str(error), "exit_code": error.exit_code})
+        link.send(Failed(str(error)[:LINE_MAX], error.exit_code))
         return error.exit_code
     except OSError as error:
-        channel.send({"type": "failed", "text": f"cannot record: {error}", "exit_code": 3})
+        link.send(Failed(f"cannot record: {error}"[:LINE_MAX], 3))
         return 3
     # Threads may hang in a tenant's file system; the links must not wait for them.
     os._exit(0)
+
+
+def _settings(first: object) -> HelperSettings:
+    if isinstance(first, Begin):
+        return first.settings
+    why = first.text if isinstance(first, Trouble) else "the first request was not to begin"
+    raise CotenantError(f"cannot record: {why}")
 
 
 if __name__ == "__main__":

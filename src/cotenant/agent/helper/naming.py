@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from cotenant.agent.channel import Message, trouble
+from cotenant.agent.protocol.reports import LINE_MAX, Named, Report, Trouble
 from cotenant.identity import NameQuestion, parse_path
 from cotenant.identity.naming.backlog import Backlog
 from cotenant.identity.naming.names import Names
@@ -40,7 +40,7 @@ class Naming:
 
     def __init__(
         self,
-        tell: Callable[[Message], None],
+        tell: Callable[[Report], None],
         named: Callable[[str, Names], None],
         resolver: Resolver | None = None,
         hierarchies: Callable[[], Iterable[Mount]] = mounts,
@@ -95,7 +95,7 @@ class Naming:
                 try:
                     self._survey()
                 except Exception as error:  # noqa: BLE001 - no path that a tenant makes may end this
-                    self._tell(trouble("naming", error))
+                    self._tell(Trouble.by("naming", error))
                 self._surveyed_s = time.monotonic()
             with self._lock:
                 due = self._backlog.due(time.monotonic_ns())
@@ -123,18 +123,11 @@ class Naming:
         except Exception as error:  # noqa: BLE001 - what a runtime says is not ours to foresee
             names = None
             text = f"cannot name {question.path}: {error or type(error).__name__}"
-            self._tell({"type": "trouble", "of": "naming", "text": text})
+            self._tell(Trouble("naming", text[:LINE_MAX]))
         with self._lock:
             complete = names is not None and names.complete
             self._backlog.settle(question.key, complete=complete, now_ns=time.monotonic_ns())
         self._news.set()
         if names is not None and not self._stopping:
             self._named(question.key, names)
-            self._tell(
-                {
-                    "type": "named",
-                    "key": question.key,
-                    "names": names.as_json(),
-                    "named_ns": time.time_ns(),
-                }
-            )
+            self._tell(Named(question.key, names, time.time_ns()))

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.protocol.reports import PointerReport, Report
+from cotenant.agent.protocol.requests import HandedOut
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attacher, Attachment, Placed
 from cotenant.probes.changes import Code
@@ -59,7 +61,7 @@ class Pointers:
         attacher: Attacher,
         functions: Iterable[Function],
         code_program: int,
-        tell: Callable[[dict[str, Any]], None],
+        tell: Callable[[Report], None],
     ) -> None:
         self._libraries = libraries
         self._attacher = attacher
@@ -73,17 +75,17 @@ class Pointers:
         self._followed: dict[int, _Followed] = {}
         self._starts: dict[Inode, npt.NDArray[np.uint64]] = {}
 
-    def consider(self, tenant: str, pid: int, pointers: list[list[Any]]) -> None:
+    def consider(self, tenant: str, pid: int, pointers: Iterable[HandedOut]) -> None:
         """Probe each of a process's pointers if it is safe; say why where it is not."""
         self._followed.setdefault(pid, _Followed(tenant))
         mappings = code_mappings(self._code_program, pid)
-        for _, start_ns, address, name, version, flags in pointers:
+        for process, address, name, version, flags in pointers:
             function = self._function(name, version, flags)
-            if function is None or not _is_same(mappings, start_ns):
+            if function is None or not _is_same(mappings, process.start_ns):
                 continue
             reason = self._probe(pid, mappings, address, function)
             if reason:
-                self._tell({"type": "pointer", "pid": pid, "name": name, "refused": reason})
+                self._tell(PointerReport(pid, name, reason))
 
     def _function(self, name: str, version: int, flags: int) -> Function | None:
         forms = self._forms.get(_VERSION.sub("", name), [])
@@ -155,7 +157,7 @@ class Pointers:
         except ProbeError as error:
             return str(error)
         followed.sites.add((inode, placed.offset))
-        self._tell({"type": "pointer", "pid": pid, "name": placed.function.symbol, "refused": None})
+        self._tell(PointerReport(pid, placed.function.symbol))
         return None
 
     def sweep(self, living: set[int]) -> Attachment:

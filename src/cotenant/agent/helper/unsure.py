@@ -6,7 +6,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.agent.channel import Message, slices
+from cotenant.agent.process import Process
+from cotenant.agent.protocol.codec import slices
+from cotenant.agent.protocol.reports import MemoryUnsure, Report
 from cotenant.probes.function import Flag, Library
 from cotenant.probes.inodes import Inode, code_mappings, mappings_of
 from cotenant.probes.tables import FUNCTIONS
@@ -26,7 +28,7 @@ OF_RUNTIME: Final = frozenset(
 class Unsure:
     """Tells the recorder who uses a driver whose memory functions are not all probed."""
 
-    def __init__(self, code_program: int, tell: Callable[[Message], None]) -> None:
+    def __init__(self, code_program: int, tell: Callable[[Report], None]) -> None:
         self._code_program = code_program
         self._tell = tell
         self._drivers: set[Inode] = set()
@@ -58,6 +60,6 @@ class Unsure:
         self._say(mappings[np.array(mine, np.bool_)])
 
     def _say(self, mappings: npt.NDArray[np.void]) -> None:
-        processes = {(int(m["pid"]), int(m["process_start_ns"])) for m in mappings}
+        processes = {Process.of(mapping) for mapping in mappings}
         for part in slices(sorted(processes)):
-            self._tell({"type": "memory_unsure", "processes": part})
+            self._tell(MemoryUnsure(part))

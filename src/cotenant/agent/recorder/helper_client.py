@@ -5,14 +5,27 @@ import os
 import subprocess
 import sys
 import time
-from typing import Final
+from typing import Final, TypeVar
 
-from cotenant.agent.channel import Channel, Closed, Message, MessageTooLarge, trouble
+from cotenant.agent.channel import Channel, Closed, MessageTooLarge
+from cotenant.agent.protocol.link import recorder_link
+from cotenant.agent.protocol.reports import (
+    Failed,
+    MapsShared,
+    Ready,
+    Report,
+    Stopped,
+    TrialReady,
+    Trouble,
+)
+from cotenant.agent.protocol.requests import Begin, HelperSettings, Request, Stop
 from cotenant.errors import CotenantError, Unsupported
 
 _START_S: Final = 600.0  # Verifying programs takes seconds, minutes on an emulated CPU.
 _STOP_S: Final = 60.0
 _EXIT_S: Final = 2.0
+
+_R = TypeVar("_R", MapsShared, TrialReady, Ready, Stopped)
 
 
 class _Failed(CotenantError):
@@ -28,7 +41,7 @@ class HelperClient:
 
     def __init__(self) -> None:
         ours, theirs = Channel.pair()
-        self.messages: list[Message] = []
+        self._reports: list[Report] = []
         self.notices: list[str] = []  # What is worth knowing after the stop, each in one line.
         try:
             self._process = subprocess.Popen(
@@ -44,80 +57,88 @@ class HelperClient:
             raise CotenantError(f"cannot start the attaching process: {error}") from error
         finally:
             theirs.close()
-        self.channel = Channel(ours)
+        self.link = recorder_link(ours)
 
-    def begin(self, settings: Message) -> None:
+    def begin(self, settings: HelperSettings) -> None:
         """Say what is to be recorded: from now on it loads and attaches."""
         # Of one that is gone already the first answer tells.
         with contextlib.suppress(Closed):
-            self.channel.send({"type": "begin", "settings": settings})
+            self.link.send(Begin(settings))
 
     @property
     def pid(self) -> int:
         """The helper's process id."""
         return self._process.pid
 
-    def maps(self) -> tuple[dict[str, int], Message]:
+    def maps(self) -> tuple[dict[str, int], MapsShared]:
         """Descriptors of the shared maps; how it attaches, and what a recorded call costs."""
-        message, fds = self._expect("maps")
-        return dict(zip(message["names"], fds, strict=True)), message
+        shared, fds = self._expect(MapsShared)
+        if len(fds) != len(shared.names):
+            raise Unsupported(
+                f"of {len(shared.names)} maps {len(fds)} came: too many files are open"
+            )
+        return dict(zip(shared.names, fds, strict=True)), shared
 
-    def trial(self) -> list[str]:
+    def trial(self) -> tuple[str, ...]:
         """Wait until a function of our own is probed; by programs of which families."""
-        return list(self._expect("trial")[0]["families"])
+        return self._expect(TrialReady)[0].families
 
-    def ready(self) -> Message:
+    def ready(self) -> None:
         """Wait until everything that is there is probed."""
-        return self._expect("ready")[0]
+        self._expect(Ready)
 
-    def _expect(self, wanted: str, seconds: float = _START_S) -> tuple[Message, list[int]]:
+    def _expect(self, wanted: type[_R], seconds: float = _START_S) -> tuple[_R, list[int]]:
         while True:
             try:
-                received = self.channel.receive(seconds)
+                received = self.link.receive(seconds)
             except Closed:
                 raise Unsupported("the attaching process ended before it was ready") from None
             if received is None:
                 raise Unsupported(f"the attaching process said nothing for {seconds:.0f} s")
             message, fds = received
-            if message["type"] == "failed":
-                error = _Failed(message["text"])
-                error.exit_code = message["exit_code"]
+            if isinstance(message, Failed):
+                error = _Failed(message.text)
+                error.exit_code = message.exit_code
                 raise error
-            if message["type"] == wanted:
+            if isinstance(message, wanted):
                 return message, fds
-            self.messages.append(message)
+            self._reports.append(message)
 
-    def heard(self) -> list[Message]:
+    def heard(self) -> list[Report]:
         """What it said since the last time; Closed once it is gone."""
-        while (received := self.channel.receive(0)) is not None:
-            self.messages.append(received[0])
-        messages, self.messages = self.messages, []
-        return messages
+        while (received := self.link.receive(0)) is not None:
+            self._reports.append(received[0])
+        return self.take()
 
-    def ask(self, message: Message) -> None:
-        """Send a question; its answer, if any, is heard later."""
+    def take(self) -> list[Report]:
+        """What it said while something else was waited for."""
+        reports, self._reports = self._reports, []
+        return reports
+
+    def ask(self, request: Request) -> None:
+        """Send a request; its answer, if any, is heard later."""
         try:
-            self.channel.send(message)
+            self.link.send(request)
         except MessageTooLarge as error:
-            self.messages.append(trouble("channel", error))
+            self._reports.append(Trouble.by("channel", error))
 
-    def hear_for(self, kind: str, number: int, seconds: float) -> bool:
-        """Listen until the answer with this number came; false if it did not in time."""
+    def hear_until(self, answer: Report, seconds: float) -> bool:
+        """Listen until this answer came; false if it did not in time."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            received = self.channel.receive(left)
+            received = self.link.receive(left)
             if received is None:
                 return False
-            self.messages.append(received[0])
-            if received[0]["type"] == kind and received[0]["number"] == number:
+            self._reports.append(received[0])
+            if received[0] == answer:
                 return True
         return False
 
-    def stop(self) -> list[Message]:
+    def stop(self) -> list[Report]:
         """Ask it to remove every probe; returns when they are gone."""
         try:
-            self.channel.send({"type": "stop"})
-            left = self._expect("stopped", _STOP_S)[0]["left"]
+            self.link.send(Stop())
+            left = self._expect(Stopped, _STOP_S)[0].left
         except CotenantError:
             left = 0
             self._process.kill()
@@ -125,12 +146,12 @@ class HelperClient:
             self.notices.append(
                 f"the kernel goes on removing {left} perf events for a while; none of them fires"
             )
-        messages, self.messages = self.messages, []
-        self.channel.close()
+        reports = self.take()
+        self.link.close()
         # Its descriptors may take the kernel long to close; no probe fires meanwhile.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0 if left else _EXIT_S)
-        return messages
+        return reports
 
     def dismiss(self) -> None:
         """End it where nothing comes of the recording."""
@@ -139,5 +160,5 @@ class HelperClient:
 
     def kill(self) -> None:
         """Hang up without a word; its links go with it."""
-        self.channel.close()
+        self.link.close()
         self._process.wait()

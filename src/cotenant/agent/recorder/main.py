@@ -4,10 +4,12 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.agent.channel import Closed, Message
+from cotenant.agent.channel import Closed
+from cotenant.agent.protocol.reports import Report
 from cotenant.agent.recorder.audit import audit
 from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.ingest.clock import WallClock
@@ -17,6 +19,7 @@ from cotenant.agent.recorder.load.cost_control import CallCost
 from cotenant.agent.recorder.processes import demangle
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.progress import Progress
+from cotenant.agent.recorder.reports import Handlers, dispatch, report_handlers
 from cotenant.agent.recorder.sampling import Sampling
 from cotenant.agent.recorder.sandbox import enter_sandbox
 from cotenant.agent.recorder.session_row import SessionRow
@@ -30,7 +33,6 @@ from cotenant.agent.settings import Settings, choose_hierarchy, for_helper, stor
 from cotenant.confine.capabilities import need_root
 from cotenant.errors import CotenantError
 from cotenant.identity.ledger import Ledger
-from cotenant.identity.naming.names import Names
 from cotenant.identity.walk import mounts, survey
 from cotenant.store.retention import RetentionLimits
 from cotenant.store.writer import StoreWriter
@@ -73,7 +75,7 @@ class Recorder:
             layers=settings.layers,
         )
         self._snapshots = Snapshots(self._writer, self._ledger, self._session, self._clock)
-        self._heard: list[Message] = []
+        self._heard: list[Report] = []
         self._stopping = False
         self._notices = Notices()
 
@@ -94,7 +96,7 @@ class Recorder:
     def _attach(self) -> None:
         self._notify = SystemdNotifier()
         maps, told = self._helper.maps()
-        self._wire(maps, CallCost(told["cost_ns"], told["stepped_ns"]))
+        self._wire(maps, CallCost(told.cost_ns, told.stepped_ns))
         self._sample_clock()
         # Facts of cgroups flow already: what the walk finds again is the same row.
         survey(self._ledger, mounts())
@@ -105,10 +107,10 @@ class Recorder:
         excluding = bool(self._settings.config.exclude)
         self.notices.extend(try_out(self._helper, self._drain, excluding=excluding))
         self._helper.ready()
-        self._notices.hear(self._helper.messages)
+        dispatch(self._handlers, self._helper.take())
         self._sample_clock()
         self._session.started(
-            now_ns=time.time_ns(), offset_ns=self._clock.offset_ns, method=told["method"]
+            now_ns=time.time_ns(), offset_ns=self._clock.offset_ns, method=told.method
         )
         self._maintenance.start()
         self._notify.say("READY=1", f"STATUS=recording into {self._settings.store}")
@@ -160,16 +162,17 @@ class Recorder:
         except Closed:
             raise CotenantError("the attaching process died; what was recorded is kept") from None
 
+    @cached_property
+    def _handlers(self) -> Handlers:
+        """Who hears what the helper reports."""
+        return report_handlers(
+            self._session, self._notices, self._control, self._gpus, self._ledger
+        )
+
     def _learn(self) -> None:
         """What the helper said."""
-        self._session.hear(self._heard)
-        self._notices.hear(self._heard)
-        self._control.hear(self._heard)
-        for message in self._heard:
-            if message["type"] == "named":
-                names = Names.from_json(message["names"])
-                self._ledger.named(message["key"], names, message["named_ns"])
-        self._heard = []
+        reports, self._heard = self._heard, []
+        dispatch(self._handlers, reports)
 
     def _cycle(self, *, sample: bool) -> None:
         """Everything that came since the last time, into the store."""
@@ -198,7 +201,6 @@ class Recorder:
                 raise CotenantError(
                     "the attaching process died; what was recorded is kept"
                 ) from None
-        self._gpus.hear(self._heard)
 
     def _sample(self, now_ns: int, *, last: bool = False) -> None:
         self._sampling.step(now_ns, self._sink, self._session, last=last)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from cotenant.agent.channel import Message
+from cotenant.agent.protocol.requests import Request
 from cotenant.agent.recorder.ingest.columns.owner import owners
 from cotenant.agent.recorder.ingest.rollups import Rollups
 from cotenant.agent.recorder.load.control_page import ControlPage
@@ -37,7 +37,7 @@ class Sampling:
         cost: CallCost,
         ledger: Ledger,
         gpus: GpuProcesses,
-        ask: Callable[[Message], None],
+        ask: Callable[[Request], None],
     ) -> None:
         self._ledger = ledger
         self._gpus = gpus

@@ -4,9 +4,18 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from cotenant.agent.channel import Message
+from cotenant.agent.protocol.codec import by_name
+from cotenant.agent.protocol.reports import (
+    HooksRefused,
+    LibraryReport,
+    PointerReport,
+    RunsMissed,
+    Trouble,
+    WorkPassedOver,
+)
 from cotenant.agent.recorder.processes.layer_choice import LayerChoice
 from cotenant.probes.kernel import counted
 from cotenant.schema.dimensions import SESSIONS
@@ -34,19 +43,19 @@ class SessionRow:
             "attach_gap_ns": None,
             "coverage": None,
         }
-        self._libraries: dict[str, Message] = {}
+        self._libraries: dict[str, LibraryReport] = {}
         self._notes: dict[str, Any] = {}
         self.changed = False
 
     @property
     def libraries(self) -> int:
         """How many files are probed."""
-        return sum(1 for library in self._libraries.values() if library["attached"])
+        return sum(1 for library in self._libraries.values() if library.attached)
 
     @property
     def stepped(self) -> bool:
         """Whether any function is single-stepped."""
-        return any(library.get("stepped") for library in self._libraries.values())
+        return any(library.stepped for library in self._libraries.values())
 
     def started(self, *, now_ns: int, offset_ns: int, method: str) -> None:
         """Every probe is attached."""
@@ -57,39 +66,41 @@ class SessionRow:
         }
         self.changed = True
 
-    def hear(self, messages: list[Message]) -> None:
-        """What the helper found."""
-        for message in messages:
-            if message["type"] == "hooks":
-                self.note(hooks_refused=message["refused"])
-            if message["type"] == "missed" and message["programs"]:
-                self.note(programs_missed=message["programs"])
-            if message["type"] == "passed_over":
-                self.note(passed_over=message["counts"])
-            if message["type"] == "trouble":
-                self.trouble(**{message["of"]: message["text"]})
-            if message["type"] == "pointer":
-                self._hear_pointer(message)
-            if message["type"] == "library":
-                about = {k: v for k, v in message.items() if k != "type"}
-                # The newest stay: containers come and go with files of their own.
-                key = f"{message.get('build_id')} {message['path']}"
-                before = self._libraries.pop(key, {})
-                self._libraries[key] = {**about, "gap_ns": _longer(before, about)}
-                while len(self._libraries) > _LIBRARIES_MAX:
-                    del self._libraries[next(iter(self._libraries))]
-                if message.get("gap_ns") is not None:
-                    longest = {"gap_ns": self._row["attach_gap_ns"]}
-                    self._row["attach_gap_ns"] = _longer(longest, message)
-                self.changed = True
+    def hooks_refused(self, report: HooksRefused) -> None:
+        """Programs that could not be placed in the kernel."""
+        self.note(hooks_refused=report.reasons)
 
-    def _hear_pointer(self, message: Message) -> None:
+    def runs_missed(self, report: RunsMissed) -> None:
+        """Programs that the kernel did not run each time."""
+        if report.programs:
+            self.note(programs_missed=report.programs)
+
+    def passed_over(self, report: WorkPassedOver) -> None:
+        """What tenants brought too much of."""
+        self.note(passed_over=report.counts)
+
+    def helper_trouble(self, report: Trouble) -> None:
+        """What failed in the helper."""
+        self.trouble(**{report.of: report.text})
+
+    def library(self, report: LibraryReport) -> None:
+        """A library was met."""
+        # The newest stay: containers come and go with files of their own.
+        key = f"{report.build_id} {report.path}"
+        before = self._libraries.pop(key, report)
+        self._libraries[key] = replace(report, gap_ns=_longer(before.gap_ns, report.gap_ns))
+        while len(self._libraries) > _LIBRARIES_MAX:
+            del self._libraries[next(iter(self._libraries))]
+        self._row["attach_gap_ns"] = _longer(self._row["attach_gap_ns"], report.gap_ns)
+        self.changed = True
+
+    def pointer(self, report: PointerReport) -> None:
         """A function handed out by address was probed, or refused for a reason."""
         told = self._notes.setdefault("pointers", {"attached": 0, "refused": []})
-        if message["refused"] is None:
+        if report.refused is None:
             told["attached"] += 1
         elif len(told["refused"]) < _REFUSED_KEPT:
-            told["refused"].append({k: message[k] for k in ("pid", "name", "refused")})
+            told["refused"].append(by_name(report))
         self.changed = True
 
     def layers(self, layers: LayerChoice, *, processes: bool) -> None:
@@ -146,13 +157,12 @@ class SessionRow:
         self._row["wall_offset_ns"] = offset_ns
         row = {
             **self._row,
-            "libraries": json.dumps(list(self._libraries.values())),
+            "libraries": json.dumps([by_name(library) for library in self._libraries.values()]),
             "notes": json.dumps(self._notes),
         }
         return rows_of(SESSIONS, [row])
 
 
-def _longer(one: Message, other: Message) -> int | None:
+def _longer(one: int | None, other: int | None) -> int | None:
     """The longer gap of two files of one name and build: each container may bring its own."""
-    gaps = [gap for gap in (one.get("gap_ns"), other.get("gap_ns")) if gap is not None]
-    return max(gaps, default=None)
+    return max((gap for gap in (one, other) if gap is not None), default=None)

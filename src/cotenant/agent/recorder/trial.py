@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from cotenant._native import probe_here
+from cotenant.agent.protocol.requests import TrialDone
 from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.agent.recorder.ingest.drain import Drain, Rows
@@ -30,7 +31,7 @@ def try_out(helper: HelperClient, drain: Drain, *, excluding: bool) -> list[str]
     missed = run_trial(drain, helper.trial(), seconds)
     if missed and not excluding:
         raise Unsupported(missed)
-    helper.ask({"type": "tried"})
+    helper.ask(TrialDone())
     return [missed] if missed else []
 
 

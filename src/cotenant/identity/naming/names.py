@@ -1,13 +1,12 @@
 """What a runtime, scheduler or the host's user database knows about a cgroup.
 
-Names come late and from elsewhere: they are plain data that travels between processes
-as JSON, cut to a size that no tenant can inflate.
+Names come late and from elsewhere: they are plain data that travels between processes,
+cut to a size that no tenant can inflate.
 """
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Final, Self
+from dataclasses import dataclass, fields, replace
+from typing import Final
 
 LABELS_MAX: Final = 64
 KEY_MAX: Final = 256
@@ -41,17 +40,6 @@ class Names:
     confirmed: bool = False
     pod_confirmed: bool = False
     complete: bool = True
-
-    def as_json(self) -> str:
-        """This, as one line of JSON."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """What :meth:`as_json` wrote."""
-        values = json.loads(text)
-        values["labels"] = tuple((key, value) for key, value in values["labels"])
-        return cls(**values)
 
     def joined(self, other: "Names") -> "Names":
         """Both sources' names; one that confirmed the cgroup wins over one that knows the id."""

@@ -1,6 +1,5 @@
 """Which GPU a process has open, by what the driver lists below /proc."""
 
-import json
 import os
 import queue
 from pathlib import Path
@@ -14,7 +13,19 @@ from cotenant.agent.helper import inspector
 from cotenant.agent.helper.discovery.fair_queue import PassedOver
 from cotenant.agent.helper.discovery.mounts import library_path
 from cotenant.agent.helper.inspector import Driver, Inspector, look_at_files
-from cotenant.agent.process import Process
+from cotenant.agent.process import Nameless, Process
+from cotenant.agent.protocol.codec import encode
+from cotenant.agent.protocol.reports import (
+    DevicesFound,
+    Inspected,
+    KernelFound,
+    KernelsFound,
+    Report,
+    TextsRead,
+    Trouble,
+    WorkPassedOver,
+)
+from cotenant.agent.protocol.requests import Inspect
 from cotenant.agent.recorder.processes.devices import Devices
 from cotenant.schema.layouts import UNREAD
 
@@ -47,8 +58,7 @@ def told(files: list[str], instances: list[str]) -> str | None:
     devices = Devices()
     fact = {"cgroup_id": 5, "cgroup_v1_id": 0, "function": 151, "address": 0xC0, "other": 0}
     devices.context(fact, PROCESS)
-    about = {"pid": PROCESS.pid, "start_ns": PROCESS.start_ns, "mps": False}
-    devices.found({**about, "files": files, "instances": instances})
+    devices.found(DevicesFound(PROCESS, tuple(files), tuple(instances), mps=False))
     return devices.gpu(PROCESS, 0xC0)
 
 
@@ -90,19 +100,24 @@ def test_capability_files_tell_the_innermost_instance(tmp_path: Path) -> None:
     assert told(found.gpus([0]), found.instances([1, 2])) == FIRST
 
 
-def answers(question: dict[str, Any], symbols: Any) -> list[dict[str, Any]]:
+def answers(question: Inspect, symbols: Any) -> list[Report]:
     """What the inspector says to a question, and to an empty one after it."""
-    told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    told: queue.SimpleQueue[Report] = queue.SimpleQueue()
     asked = Inspector(told.put, PassedOver())
     asked._symbols = symbols
     asked.start()
-    empty: dict[str, Any] = {"devices": [], "kernels": []}
-    asked.ask({"number": 5, **empty, **question})
-    asked.ask({"number": 7, **empty})
-    found = []
-    while not found or found[-1].get("number") != 7:
+    asked.ask(question)
+    asked.ask(Inspect(7))
+    found: list[Report] = []
+    while Inspected(7) not in found:
         found.append(told.get(timeout=20))
     return found
+
+
+def handles(reports: list[Report]) -> list[int]:
+    """Of the kernels that are named."""
+    found = [report for report in reports if isinstance(report, KernelsFound)]
+    return [kernel.handle for report in found for kernel in report.kernels]
 
 
 class LongTexts:
@@ -121,37 +136,38 @@ class LongTexts:
 
 
 def test_long_answers_come_in_messages_that_each_can_be_sent() -> None:
-    kernels = [[101, 7, handle, 0] for handle in range(12)]
-    found = answers({"kernels": kernels}, LongTexts())
-    assert [kernel[2] for message in found for kernel in message["kernels"]] == list(range(12))
-    assert max(len(json.dumps(message)) for message in found) < 1 << 18
-    numbers = [message["number"] for message in found]
-    assert numbers == [0] * (len(found) - 2) + [5, 7]
+    kernels = tuple(Nameless(PROCESS, handle, 0) for handle in range(12))
+    found = answers(Inspect(5, kernels=kernels), LongTexts())
+    assert handles(found) == list(range(12))
+    assert max(len(encode(report)) for report in found) < 1 << 18
+    assert found[-2:] == [Inspected(5), Inspected(7)]
+    assert {type(report) for report in found[:-2]} == {KernelsFound}
 
 
 def test_a_question_that_fails_leaves_the_others_answered(monkeypatch) -> None:
-    def look(process: Process) -> dict[str, Any]:
+    def look(process: Process) -> DevicesFound:
         if process.pid == 3:
             raise ValueError("no number")
-        return {"pid": process.pid}
+        return DevicesFound(process, (), (), mps=False)
 
     monkeypatch.setattr(inspector, "look_at_files", look)
-    kernels = [[101, 7, handle, 0] for handle in (11, 13, 17)]
-    found = answers({"devices": [[2, 1], [3, 1], [5, 1]], "kernels": kernels}, LongTexts())
-    troubles = [message["text"] for message in found if message["type"] == "trouble"]
+    kernels = tuple(Nameless(PROCESS, handle, 0) for handle in (11, 13, 17))
+    processes = (Process(2, 1), Process(3, 1), Process(5, 1))
+    found = answers(Inspect(5, processes, kernels), LongTexts())
+    troubles = [report.text for report in found if isinstance(report, Trouble)]
     assert troubles == ["ValueError: no number", "OverflowError: int too large"]
-    assert [message["pid"] for message in found if message["type"] == "devices"] == [2, 5]
-    inspected = [message for message in found if message["type"] == "inspected"]
-    assert [kernel[2] for message in inspected for kernel in message["kernels"]] == [11, 17]
+    devices = [report for report in found if isinstance(report, DevicesFound)]
+    assert [report.process.pid for report in devices] == [2, 5]
+    assert handles(found) == [11, 17]
 
 
 def test_the_inspector_ends_when_the_recorder_is_gone() -> None:
-    def tell(_: dict[str, Any]) -> None:
+    def tell(_: Report) -> None:
         raise Closed("the other process is gone")
 
     asked = Inspector(tell, PassedOver())
     asked.start()
-    asked.ask({"number": 1, "devices": [], "kernels": []})
+    asked.ask(Inspect(1))
     asked._thread.join(timeout=20)
     assert not asked._thread.is_alive()
 
@@ -181,7 +197,7 @@ def test_the_files_of_another_process_with_the_same_number_tell_nothing(tmp_path
     with (tmp_path / "nvidia-mps").open("w"):
         itself = look_at_files(Process(os.getpid(), started_ns))
         earlier = look_at_files(Process(os.getpid(), started_ns - 10**9))
-    assert (itself["mps"], earlier["mps"]) == (True, False)
+    assert (itself.mps, earlier.mps) == (True, False)
 
 
 def unread(*handles: int) -> Any:
@@ -199,23 +215,21 @@ class Addresses(LongTexts):
 
 
 def test_a_name_that_waits_for_its_turn_is_read_when_its_kernel_is_launched() -> None:
-    told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    told: queue.SimpleQueue[Report] = queue.SimpleQueue()
     asked = Inspector(told.put, PassedOver())
     asked._symbols = Addresses()  # type: ignore[assignment]
-    process = Process(101, 7)
-    asked.ask({"number": 3, "devices": [], "kernels": [[*process, 0, 0x21], [*process, 0x22, 9]]})
-    asked.ask_texts("calm", process, unread(0x20, 0x21, 0x22))
+    kernels = (Nameless(PROCESS, 0, 0x21), Nameless(PROCESS, 0x22, 9))
+    asked.ask(Inspect(3, kernels=kernels))
+    asked.ask_texts("calm", PROCESS, unread(0x20, 0x21, 0x22))
     asked.start()
-    assert told.get(timeout=20)["kernels"] == [
-        [*process, 0, 0x21, "at_1021", True],
-        [*process, 0x22, 9, "at_1022", True],
-    ]
+    found = (KernelFound(0, 0x21, "at_1021", True), KernelFound(0x22, 9, "at_1022", True))
+    assert told.get(timeout=20) == KernelsFound(PROCESS, found)
 
 
 def test_texts_of_one_tenant_keep_nobody_waiting_and_are_bounded(monkeypatch) -> None:
     monkeypatch.setattr(inspector, "_TEXTS_MAX", 1009)
     monkeypatch.setattr(inspector, "_TEXTS_AT_ONCE", 512)
-    told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    told: queue.SimpleQueue[Report] = queue.SimpleQueue()
     passed_over = PassedOver()
     asked = Inspector(told.put, passed_over)
     asked._symbols = LongTexts()  # type: ignore[assignment]
@@ -225,11 +239,11 @@ def test_texts_of_one_tenant_keep_nobody_waiting_and_are_bounded(monkeypatch) ->
     asked.start()
     texts: list[tuple[int, int]] = []
     while len(texts) < 1009 + 1:
-        message = told.get(timeout=20)
-        texts += [(text[0], text[2]) for text in message["texts"]]
+        report = told.get(timeout=20)
+        assert isinstance(report, TextsRead)
+        texts += [(report.process.pid, text.handle) for text in report.texts]
     # The calm one waited for one turn of the other.
     assert texts.index((103, 5)) == 512
     assert [handle for pid, handle in texts if pid == 101] == list(range(1009))
-    counts = {"names": {"storm": 4}}
-    assert passed_over.take_news() == {"type": "passed_over", "counts": counts}
+    assert passed_over.take_news() == WorkPassedOver({"names": {"storm": 4}})
     assert (asked._waiting, asked._texts) == ({}, {})

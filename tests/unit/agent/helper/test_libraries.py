@@ -10,6 +10,7 @@ import pytest
 from cotenant.agent.helper import libraries as module
 from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
 from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.protocol.reports import LibraryReport, WorkPassedOver
 from cotenant.errors import ProbeError
 from cotenant.probes.changes import TooMany
 from cotenant.probes.inodes import Inode
@@ -58,8 +59,7 @@ def test_a_tenant_has_so_many_files_probed_and_all_others_theirs(
     assert consider(libraries, tmp_path / "c0", "calm")
     assert all(consider(libraries, tmp_path / f"o{n}", OURS) for n in range(307))
     assert len(libraries) == 256 + 1 + 307
-    told = {"type": "passed_over", "counts": {"libraries": {"storm": 3}}}
-    assert passed_over.take_news() == told
+    assert passed_over.take_news() == WorkPassedOver({"libraries": {"storm": 3}})
 
 
 def test_a_file_is_probed_again_when_there_is_room(libraries: Libraries, tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_a_failure_in_passing_does_not_leave_a_library_without_probes(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(libraries, "_prober", Refusing(failures, error))
-    told: list[dict[str, Any]] = []
+    told: list[LibraryReport] = []
     monkeypatch.setattr(libraries, "_tell", told.append)
     consider(libraries, tmp_path / "s0", "calm")
-    assert len(libraries) == len([about for about in told if about["attached"]]) == attached
+    assert len(libraries) == len([about for about in told if about.attached]) == attached
     assert len(told) == 1

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.agent.channel import trouble
 from cotenant.agent.helper import naming as module
 from cotenant.agent.helper.naming import Naming
+from cotenant.agent.protocol.reports import Named, Trouble
 from cotenant.identity.naming.names import Names
 from cotenant.identity.walk import Mount
 
@@ -47,9 +47,9 @@ def told():
 def test_a_source_that_fails_is_told_of_and_asked_again(told):
     named = threading.Event()
 
-    def tell(message):
-        told.append(message)
-        if message["type"] == "named":
+    def tell(report):
+        told.append(report)
+        if isinstance(report, Named):
             named.set()
 
     naming = Naming(tell, lambda key, names: None, Moody())
@@ -59,13 +59,9 @@ def test_a_source_that_fails_is_told_of_and_asked_again(told):
         assert named.wait(WAIT_S)
     finally:
         naming.stop()
-    failed, answer = told
-    assert failed == {
-        "type": "trouble",
-        "of": "naming",
-        "text": f"cannot name /docker/{A}: too deep",
-    }
-    assert Names.from_json(answer["names"]).name == "train"
+    trouble, answer = told
+    assert trouble == Trouble("naming", f"cannot name /docker/{A}: too deep")
+    assert answer.names.name == "train"
 
 
 @pytest.fixture
@@ -91,9 +87,8 @@ def answers(hierarchies, monkeypatch):
 def keys(told, count):
     """Of so many answers; each was asked for by the path of the container itself."""
     found = [told.get(timeout=WAIT_S) for _ in range(count)]
-    names = [Names.from_json(answer["names"]).name for answer in found]
-    assert names == [answer["key"] for answer in found]
-    return sorted(names)
+    assert [answer.names.name for answer in found] == [answer.key for answer in found]
+    return sorted(answer.key for answer in found)
 
 
 def test_a_survey_asks_once_about_every_container_that_is_there(answers):
@@ -121,6 +116,6 @@ def test_a_survey_that_fails_is_told_of_and_names_go_on(answers, monkeypatch):
     naming, told = answers
     monkeypatch.setattr(naming, "_hierarchies", lambda: [][0])
     naming.survey()
-    assert told.get(timeout=WAIT_S) == trouble("naming", "IndexError: list index out of range")
+    assert told.get(timeout=WAIT_S) == Trouble("naming", "IndexError: list index out of range")
     naming.ask(f"/docker/{A}")
     assert keys(told, 1) == [f"/docker/{A}"]

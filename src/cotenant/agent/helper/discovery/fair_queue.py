@@ -11,7 +11,7 @@ from collections import Counter, deque
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
-from cotenant.agent.channel import Message
+from cotenant.agent.protocol.reports import WorkPassedOver
 from cotenant.identity import Owner, parse_line
 from cotenant.identity.text import lines
 
@@ -72,17 +72,14 @@ class PassedOver:
             mine[tenant if tenant in mine or len(mine) < _TOLD_MAX else _OTHERS] += number
             self._news = True
 
-    def take_news(self, *, last: bool = False) -> Message | None:
+    def take_news(self, *, last: bool = False) -> WorkPassedOver | None:
         """The counts so far, if they changed; at most once a second."""
         now = time.monotonic()
         with self._lock:
             if not self._news or (now < self._told + _TELL_EVERY_S and not last):
                 return None
             self._news, self._told = False, now
-            return {
-                "type": "passed_over",
-                "counts": {what: dict(mine) for what, mine in self._counts.items()},
-            }
+            return WorkPassedOver({what: dict(mine) for what, mine in self._counts.items()})
 
 
 class FairQueue(Generic[_T]):

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
-from cotenant.agent.channel import Closed, Message, trouble
+from cotenant.agent.channel import Closed
 from cotenant.agent.helper.discovery.directories import DirectorySearch
 from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
 from cotenant.agent.helper.discovery.mounts import (
@@ -23,6 +23,7 @@ from cotenant.agent.helper.discovery.mounts import (
     python_places,
 )
 from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.protocol.reports import Report, Trouble
 from cotenant.probes.roots import open_below, open_file, open_root
 
 _SEEN_MAX: Final = 65536
@@ -31,7 +32,7 @@ Steps = Iterator[None]
 
 
 @contextlib.contextmanager
-def surviving(tell: Callable[[Message], None]) -> Iterator[None]:
+def surviving(tell: Callable[[Report], None]) -> Iterator[None]:
     """What one tenant's file or process does to us must not end the search for all others."""
     try:
         yield
@@ -40,7 +41,7 @@ def surviving(tell: Callable[[Message], None]) -> Iterator[None]:
     except OSError:
         pass  # A process may be gone by now; then there is nothing to probe.
     except Exception as error:  # noqa: BLE001 - a tenant may bring about any
-        tell(trouble("discovery", error))
+        tell(Trouble.by("discovery", error))
 
 
 class RecentlySeen:
@@ -71,7 +72,7 @@ class RootSearch:
     """Feeds ``Libraries`` with the files of roots that somebody prepares or uses."""
 
     def __init__(
-        self, libraries: Libraries, tell: Callable[[Message], None], passed_over: PassedOver
+        self, libraries: Libraries, tell: Callable[[Report], None], passed_over: PassedOver
     ) -> None:
         self._libraries = libraries
         self._tell = tell

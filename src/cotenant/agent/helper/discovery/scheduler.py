@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from cotenant.agent.channel import Closed, Message, trouble
+from cotenant.agent.channel import Closed
 from cotenant.agent.helper.discovery.directories import looks_like_library
 from cotenant.agent.helper.discovery.fair_queue import (
     MOUNTS,
@@ -37,6 +37,8 @@ from cotenant.agent.helper.discovery.fair_queue import (
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.root_search import RecentlySeen, RootSearch, Steps, surviving
 from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.protocol.reports import Report, Trouble
+from cotenant.agent.protocol.requests import Rest
 from cotenant.probes.inodes import Inode, all_code_mappings, inodes_of
 from cotenant.probes.roots import open_file, open_mapping, open_root
 from cotenant.probes.ucx import is_ucx
@@ -96,7 +98,7 @@ class DiscoveryScheduler:
         self,
         libraries: Libraries,
         code_program: int,
-        tell: Callable[[Message], None],
+        tell: Callable[[Report], None],
         passed_over: PassedOver,
         *,
         linger_ns: int = LINGER_NS,
@@ -204,9 +206,9 @@ class DiscoveryScheduler:
         """The host has mounted something made of these directories: perhaps a container's root."""
         self._put(MOUNTS, lambda: self._roots.host_layers(layers), "mounts")
 
-    def rest(self, functions: frozenset[int], number: int) -> None:
+    def rest(self, request: Rest) -> None:
         """These functions cost too much: no probes on them until told otherwise."""
-        self.do(lambda: self._libraries.rest(functions, number))
+        self.do(lambda: self._libraries.rest(frozenset(request.functions), request.number))
 
     def do(self, work: Work, tenant: str = OURS, what: str = "work") -> None:
         """Queue other work that may take long."""
@@ -232,7 +234,7 @@ class DiscoveryScheduler:
         if busy is None or busy.tenant == OURS or time.monotonic() - busy.since < _PATIENCE_S:
             return
         if len(self._busy) < _LEFT_BEHIND_MAX:
-            self._tell(trouble("discovery", f"a file of {busy.tenant} does not answer"))
+            self._tell(Trouble.by("discovery", f"a file of {busy.tenant} does not answer"))
             self._thread = self._new_thread()
             self._thread.start()
 

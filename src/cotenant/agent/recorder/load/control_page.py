@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from cotenant.agent.channel import Message
+from cotenant.agent.protocol.reports import Rested
+from cotenant.agent.protocol.requests import Rest
 from cotenant.confine.capabilities import Capability, works_with
 from cotenant.probes import syscalls
 from cotenant.schema.layouts import CONTROL
@@ -66,14 +67,12 @@ class ControlPage:
         self._rests += 1
         self._control["blind"] |= 1
 
-    def rest(self, functions: Iterable[int]) -> Message:
+    def rest(self, functions: Iterable[int]) -> Rest:
         """What to tell the helper, so that just these functions are without probes."""
         self.blind()
-        return {"type": "rest", "functions": sorted(functions), "number": self._rests}
+        return Rest(tuple(sorted(functions)), self._rests)
 
-    def hear(self, messages: Iterable[Message]) -> None:
-        """The helper did what it was told; ``whole`` if no function lacks its probes."""
-        for message in messages:
-            latest = message["type"] == "rested" and message["number"] == self._rests
-            if latest and message["whole"]:
-                self._control["blind"] += 1
+    def rested(self, report: Rested) -> None:
+        """The helper did what it was told."""
+        if report.number == self._rests and report.whole:
+            self._control["blind"] += 1

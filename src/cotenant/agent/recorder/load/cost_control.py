@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from cotenant.agent.channel import Message
+from cotenant.agent.protocol.requests import Request
 from cotenant.agent.recorder.load.budget import Budget, Calls
 from cotenant.agent.recorder.load.control_page import ControlPage
 from cotenant.agent.settings import Settings
@@ -49,7 +49,7 @@ class CostControl:
         page: ControlPage,
         settings: Settings,
         cost: CallCost,
-        ask: Callable[[Message], None],
+        ask: Callable[[Request], None],
     ) -> None:
         self._page = page
         self._budget = Budget(settings.budget, cost.emulated_ns, settings.budget_rest_s)

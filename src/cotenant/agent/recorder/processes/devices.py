@@ -8,8 +8,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cotenant.agent.channel import Message
 from cotenant.agent.process import Departed, Process
+from cotenant.agent.protocol.reports import DevicesFound
 from cotenant.probes.tables.driver import GREEN
 
 _CONTEXTS_MAX: Final = 4096
@@ -21,8 +21,8 @@ class _ProcessDevices:
 
     contexts: dict[int, int] = field(default_factory=dict)
     uuids: dict[int, bytes] = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)
-    instances: list[str] = field(default_factory=list)
+    files: tuple[str, ...] = ()
+    instances: tuple[str, ...] = ()
     mps: bool = False
     cgroup: tuple[int, int] = (0, 0)
     asked: bool = False
@@ -69,13 +69,13 @@ class Devices:
         wanted, self._to_look = self._to_look, {}
         return list(wanted)
 
-    def found(self, message: Message) -> None:
+    def found(self, report: DevicesFound) -> None:
         """What the helper found open in a process."""
-        known = self._processes.get(Process(message["pid"], message["start_ns"]))
+        known = self._processes.get(report.process)
         if known is not None:
-            known.files = message["files"]
-            known.instances = message["instances"]
-            known.mps = message["mps"]
+            known.files = report.files
+            known.instances = report.instances
+            known.mps = report.mps
 
     def gpu(self, process: Process, context: int | None) -> str | None:
         """UUID of the GPU of a context; else the only device file that the process has open."""

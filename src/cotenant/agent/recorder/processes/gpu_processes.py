@@ -4,8 +4,22 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-from cotenant.agent.channel import Message, slices
 from cotenant.agent.process import Nameless, Process
+from cotenant.agent.protocol.codec import slices
+from cotenant.agent.protocol.reports import (
+    Inspected,
+    KernelsFound,
+    MemoryUnsure,
+    Report,
+    TextsRead,
+)
+from cotenant.agent.protocol.requests import (
+    ChooseLayers,
+    FollowPointers,
+    HandedOut,
+    Inspect,
+    Request,
+)
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.columns import Columns, Maker
@@ -39,11 +53,11 @@ _POINTERS_MAX: Final = 65536
 class HelperEnd(Protocol):
     """The helper, as far as questions go."""
 
-    def ask(self, message: Message) -> None:
+    def ask(self, request: Request) -> None:
         """Send a question."""
 
-    def hear_for(self, kind: str, number: int, seconds: float) -> bool:
-        """Listen until the answer with this number came; false if it did not in time."""
+    def hear_until(self, answer: Report, seconds: float) -> bool:
+        """Listen until this answer came; false if it did not in time."""
 
 
 class GpuProcesses:
@@ -68,7 +82,7 @@ class GpuProcesses:
         self._timings = Timings(ledger, clock)
         self._kernel = KernelColumn(self.names, self.graphs)
         self._gpu = GpuColumn(self.devices)
-        self._pointers: dict[tuple[Process, int, str], list[Any]] = {}
+        self._pointers: dict[tuple[Process, int, str], HandedOut] = {}
         self._seen_pointers: dict[tuple[Process, int, str], None] = {}
         self._questions = 0
         self._silent = 0
@@ -124,46 +138,44 @@ class GpuProcesses:
                 nameless += self._kernel.nameless(batch)
         pointers, self._pointers = list(self._pointers.values()), {}
         for part in slices(pointers):
-            self._helper.ask({"type": "pointers", "pointers": part})
+            self._helper.ask(FollowPointers(part))
         if self.layers.take_decision():
-            self._helper.ask({"type": "layers", "runtime": self.layers.runtime})
+            self._helper.ask(ChooseLayers(self.layers.runtime))
         devices = self.devices.take_questions()
         if not nameless and not devices:
             return
         self._questions += 1
-        for part in slices(devices):
-            self._helper.ask(_question(devices=part))
+        for processes in slices(devices):
+            self._helper.ask(Inspect(processes=processes))
         # The rest is asked for when it is launched again.
-        kernels = [[*n.process, n.handle, n.stub] for n in nameless[:_AT_ONCE]]
-        for part in slices(kernels):
-            self._helper.ask(_question(kernels=part))
-        self._helper.ask(_question(self._questions))
+        for kernels in slices(nameless[:_AT_ONCE]):
+            self._helper.ask(Inspect(kernels=kernels))
+        self._helper.ask(Inspect(self._questions))
         # A tenant whose files never answer must not slow everybody down again and again.
         wait = _WAIT_S / (1 + self._silent)
-        heard = self._helper.hear_for("inspected", self._questions, wait)
+        heard = self._helper.hear_until(Inspected(self._questions), wait)
         self._silent = 0 if heard else min(self._silent + 1, 50)
 
-    def hear(self, messages: Iterable[Message]) -> None:
-        """The helper's answers."""
-        for message in messages:
-            if message["type"] == "devices":
-                self.devices.found(message)
-            elif message["type"] == "inspected":
-                self._inspected(message)
-            elif message["type"] == "memory_unsure" and self._memory is not None:
-                self._memory.unseen(Process(*process) for process in message["processes"])
+    def memory_unsure(self, report: MemoryUnsure) -> None:
+        """Of what these processes hold, not all is seen."""
+        if self._memory is not None:
+            self._memory.unseen(report.processes)
 
-    def _inspected(self, message: Message) -> None:
-        for pid, start_ns, handle, stub, name, known in message["kernels"]:
-            nameless = Nameless(Process(pid, start_ns), handle, stub)
+    def kernels_found(self, report: KernelsFound) -> None:
+        """Names of kernels that were asked for."""
+        for handle, stub, name, known in report.kernels:
+            nameless = Nameless(report.process, handle, stub)
             if not known:
                 self.names.call_unknown(nameless, name)
-            elif not self.names.learn(nameless.process, stub or handle, name, 0):
+            elif not self.names.learn(report.process, stub or handle, name, 0):
                 # Nobody needs to look for it again.
                 self.names.call_unknown(nameless, self.names.unknown(*nameless))
-        for pid, start_ns, handle, text in message["texts"]:
+
+    def texts_read(self, report: TextsRead) -> None:
+        """Names that nobody had to ask for."""
+        for handle, text in report.texts:
             if text:
-                self.names.learn(Process(pid, start_ns), handle, text, 0)
+                self.names.learn(report.process, handle, text, 0)
 
     def look(self) -> None:
         """Read what processes hold; facts are to be taken after this."""
@@ -200,9 +212,4 @@ class GpuProcesses:
         while len(self._seen_pointers) > _POINTERS_MAX:
             self._seen_pointers.pop(next(iter(self._seen_pointers)))
         version, flags = int(fact["other"]) & 0xFFFFFFFF, int(fact["rank"])
-        self._pointers[key] = [*process, address, name[:256], version, flags]
-
-
-def _question(number: int = 0, **about: list[Any]) -> Message:
-    """For the helper; nobody waits for the answer to number 0."""
-    return {"type": "inspect", "number": number, "devices": [], "kernels": [], **about}
+        self._pointers[key] = HandedOut(process, address, name[:256], version, flags)

@@ -106,7 +106,7 @@ def test_what_is_passed_over_is_told_once_and_by_name_for_a_few() -> None:
         passed_over.add("looks", f"t{number}")
     told = passed_over.take_news()
     assert told is not None
-    assert told["counts"]["mappings"] == {"storm": 1009}
-    assert len(told["counts"]["looks"]) == 64 + 1
-    assert told["counts"]["looks"]["others"] == 101 - 64
+    assert told.counts["mappings"] == {"storm": 1009}
+    assert len(told.counts["looks"]) == 64 + 1
+    assert told.counts["looks"]["others"] == 101 - 64
     assert passed_over.take_news() is None

@@ -15,6 +15,7 @@ from cotenant.agent.helper.discovery import scheduler as module
 from cotenant.agent.helper.discovery.fair_queue import PassedOver
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
+from cotenant.agent.protocol.reports import Report, Trouble, WorkPassedOver
 from cotenant.probes.inodes import Inode
 from cotenant.schema.layouts import MAPPING
 
@@ -26,7 +27,7 @@ def fail(error: Exception) -> None:
 
 
 def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
-    told: list[dict[str, Any]] = []
+    told: list[Report] = []
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
     discovery = DiscoveryScheduler(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
@@ -36,11 +37,11 @@ def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
     assert done.get(timeout=WAIT_S) == 7
     discovery.stop()
     text = "OverflowError: int too large"
-    assert told == [{"type": "trouble", "of": "discovery", "text": text}]
+    assert told == [Trouble("discovery", text)]
 
 
 def test_the_search_ends_when_the_recorder_is_gone() -> None:
-    told: list[dict[str, Any]] = []
+    told: list[Report] = []
     discovery = DiscoveryScheduler(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(Closed("the other process is gone")))
@@ -56,7 +57,7 @@ def wait_until(done: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def following(told: list[dict[str, Any]]) -> DiscoveryScheduler:
+def following(told: list[Report]) -> DiscoveryScheduler:
     discovery = DiscoveryScheduler(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     return discovery
@@ -84,7 +85,7 @@ def test_a_tenant_with_much_to_look_at_lets_others_in_between() -> None:
 
 def test_a_thread_that_waits_for_ever_is_left_behind_with_its_tenant(monkeypatch) -> None:
     monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
-    told: list[dict[str, Any]] = []
+    told: list[Report] = []
     waits, answer = threading.Event(), threading.Event()
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -101,17 +102,14 @@ def test_a_thread_that_waits_for_ever_is_left_behind_with_its_tenant(monkeypatch
     discovery.do(lambda: done.put("another"), "calm")
     assert done.get(timeout=WAIT_S) == "another"
     text = "a file of hangs does not answer"
-    assert told == [{"type": "trouble", "of": "discovery", "text": text}]
+    assert told == [Trouble("discovery", text)]
     answer.set()
     assert done.get(timeout=WAIT_S) == "late"
     wait_until(lambda: not discovery._left_behind())
     discovery.do(lambda: done.put("again"), "hangs")
     assert done.get(timeout=WAIT_S) == "again"
     discovery.stop()
-    assert discovery._passed_over.take_news() == {
-        "type": "passed_over",
-        "counts": {"waiting": {"hangs": 1}},
-    }
+    assert discovery._passed_over.take_news() == WorkPassedOver({"waiting": {"hangs": 1}})
 
 
 def test_looks_follow_the_last_step_of_a_process_only(monkeypatch) -> None:

@@ -1,12 +1,13 @@
 """Which GPU a process uses, from what was seen of it and from what was not."""
 
 from cotenant.agent.process import Process
+from cotenant.agent.protocol.reports import DevicesFound
 from cotenant.agent.recorder.processes.devices import Devices
 from cotenant.probes.tables import FUNCTIONS
 
 PROCESS = Process(101, 7)
 CONTEXT = {"function": 151, "cgroup_id": 5, "cgroup_v1_id": 3, "address": 0xC0, "other": 0}
-FOUND = {"pid": 101, "start_ns": 7, "files": ["/dev/nvidia3"], "instances": [], "mps": False}
+FOUND = DevicesFound(PROCESS, files=("/dev/nvidia3",), instances=(), mps=False)
 
 
 def test_a_process_that_made_its_context_before_is_looked_at_once() -> None:

@@ -1,26 +1,31 @@
 """What the recorder asks the helper about processes: everything, in messages of any helper."""
 
-import json
+from typing import get_args
 
-from cotenant.agent.channel import Message
+from cotenant.agent.process import Process
+from cotenant.agent.protocol.codec import Decoder, encode
+from cotenant.agent.protocol.reports import Inspected, Report
+from cotenant.agent.protocol.requests import FollowPointers, HandedOut, Inspect, Request
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.identity.ledger import Ledger
 
 MESSAGE_BYTES = 1 << 18
+DECODER: Decoder[Request] = Decoder(get_args(Request))
 
 
 class Asked:
     """A helper that only listens."""
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
+        self.requests: list[Request] = []
 
-    def ask(self, message: Message) -> None:
-        self.messages.append(json.loads(json.dumps(message)))
+    def ask(self, request: Request) -> None:
+        self.requests.append(DECODER.decode(encode(request)))
 
-    def hear_for(self, kind: str, number: int, seconds: float) -> bool:
-        return any(m["type"] == "inspect" and m["number"] == number for m in self.messages)
+    def hear_until(self, answer: Report, seconds: float) -> bool:
+        asked = [each for each in self.requests if isinstance(each, Inspect)]
+        return any(Inspected(each.number) == answer for each in asked)
 
 
 def processes(helper: Asked) -> GpuProcesses:
@@ -36,10 +41,13 @@ def test_every_pointer_that_a_process_was_handed_is_asked_about_once() -> None:
             fact = {"pid": 7, "process_start_ns": 3, "handle": address, "other": 12050, "rank": 2}
             gpus.handlers()["POINTER"](fact, name)
         gpus.look_up([])
-    asked = [pointer for message in helper.messages for pointer in message["pointers"]]
+    requests = [each for each in helper.requests if isinstance(each, FollowPointers)]
+    assert requests == helper.requests
+    asked = [pointer for request in requests for pointer in request.pointers]
     text = "\N{REPLACEMENT CHARACTER}" * 256
-    assert asked == [[7, 3, address, text, 12050, 2] for address in range(1, 348)]
-    assert max(len(json.dumps(message)) for message in helper.messages) < MESSAGE_BYTES
+    process = Process(7, 3)
+    assert asked == [HandedOut(process, address, text, 12050, 2) for address in range(1, 348)]
+    assert max(len(encode(request)) for request in requests) < MESSAGE_BYTES
 
 
 def test_the_files_of_every_process_with_a_context_are_asked_about() -> None:
@@ -51,8 +59,10 @@ def test_the_files_of_every_process_with_a_context_are_asked_about() -> None:
             {**fact, "cgroup_id": 5, "cgroup_v1_id": 0, "function": 151}, b""
         )
     gpus.look_up([])
-    asked = [process for message in helper.messages for process in message["devices"]]
-    assert asked == [[pid, 10**18 + pid] for pid in range(1, 3001)]
+    requests = [each for each in helper.requests if isinstance(each, Inspect)]
+    assert requests == helper.requests
+    asked = [process for request in requests for process in request.processes]
+    assert asked == [Process(pid, 10**18 + pid) for pid in range(1, 3001)]
     # What is waited for comes last.
-    numbers = [message["number"] for message in helper.messages]
+    numbers = [request.number for request in requests]
     assert numbers == [0] * (len(numbers) - 1) + [1]

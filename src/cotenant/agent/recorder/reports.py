@@ -1,0 +1,54 @@
+"""Who hears which of the helper's reports."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from cotenant.agent.protocol.reports import (
+    DevicesFound,
+    HooksRefused,
+    KernelsFound,
+    LibraryReport,
+    MemoryUnsure,
+    Named,
+    PointerReport,
+    Report,
+    Rested,
+    RunsMissed,
+    TextsRead,
+    Trouble,
+    WorkPassedOver,
+)
+from cotenant.agent.recorder.load.control_page import ControlPage
+from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
+from cotenant.agent.recorder.session_row import SessionRow
+from cotenant.agent.refusals import Notices
+from cotenant.identity.ledger import Ledger
+
+Handlers = Mapping[type, tuple[Callable[[Any], None], ...]]
+
+
+def report_handlers(
+    session: SessionRow, notices: Notices, control: ControlPage, gpus: GpuProcesses, ledger: Ledger
+) -> Handlers:
+    """By kind; what is not here answers whoever waits for it in ``helper_client``."""
+    return {
+        HooksRefused: (session.hooks_refused, notices.hooks_refused),
+        RunsMissed: (session.runs_missed, notices.runs_missed),
+        LibraryReport: (session.library, notices.library),
+        PointerReport: (session.pointer,),
+        WorkPassedOver: (session.passed_over,),
+        Trouble: (session.helper_trouble,),
+        Rested: (control.rested,),
+        Named: (lambda report: ledger.named(report.key, report.names, report.named_ns),),
+        DevicesFound: (gpus.devices.found,),
+        KernelsFound: (gpus.kernels_found,),
+        TextsRead: (gpus.texts_read,),
+        MemoryUnsure: (gpus.memory_unsure,),
+    }
+
+
+def dispatch(handlers: Handlers, reports: Iterable[Report]) -> None:
+    """Each report to those who want it, in the order in which they came."""
+    for report in reports:
+        for handle in handlers.get(type(report), ()):
+            handle(report)
