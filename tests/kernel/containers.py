@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.kernel.every import build_client
+from tests.kernel.compiler import build_client
 
 PLACE = "usr/lib/x86_64-linux-gnu"
 CGROUPS = "cotenant-test-runc"

@@ -17,8 +17,8 @@ from cotenant.probes.elf import Elf
 from cotenant.probes.function import Library
 from cotenant.probes.library import plan
 from cotenant.probes.tables import FUNCTIONS
+from tests.kernel.compiler import CLIENTS, compile_c
 from tests.kernel.conftest import COTENANT, ROOT, SIM, Cgroup, Recording, record, sim_environment
-from tests.kernel.every import CLIENTS, compile_c
 from tests.kernel.script import Script, warm
 
 POINTER = """
@@ -112,7 +112,7 @@ def test_a_site_that_would_be_single_stepped_is_left_alone_and_reported(
 ) -> None:
     source = tmp_path / "lib.c"
     source.write_text(
-        '#include "every.h"\nEVERY(cuLaunchKernel)\n'
+        '#include "stub_function.h"\nSTUB(cuLaunchKernel)\n'
         '__asm__(".globl cuMemFree_v2\\n.type cuMemFree_v2,@function\\ncuMemFree_v2:\\n"\n'
         '"sub $8,%rsp\\nxor %eax,%eax\\nadd $8,%rsp\\nret\\n"\n'
         '".size cuMemFree_v2,.-cuMemFree_v2\\n");\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.conftest import COTENANT, SIM, Cgroup, ask, record, sim_environment
-from tests.unit.identity.fakes import FakeServer, daemon
+from tests.unit.identity.runtimes.fake_runtimes import FakeServer, daemon
 
 STEPS = 23
 V1_MEMORY = Path("/sys/fs/cgroup/memory")

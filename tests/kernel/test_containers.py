@@ -16,9 +16,9 @@ import pytest
 from cotenant.errors import CotenantError
 from cotenant.sim.image import build_root
 from cotenant.sim.place import Docker
+from tests.kernel.compiler import CLIENTS, build_client
 from tests.kernel.conftest import COTENANT, SIM, Recording, ask, cgroup_root, record, truth
 from tests.kernel.containers import copy_needed, impossible, remove_tree
-from tests.kernel.every import CLIENTS, build_client
 
 TIMES = 23
 GPU = f"GPU-{uuid.UUID(bytes=b'cotenant-sim-gp0')}"

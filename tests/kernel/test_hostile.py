@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.kernel.compiler import build_library
 from tests.kernel.conftest import Cgroup, Recording, record
-from tests.kernel.every import build_library
 from tests.kernel.prototypes import PROTOTYPES
 from tests.kernel.script import Script, warm
 

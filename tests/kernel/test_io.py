@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.conftest import Cgroup, Recording, record
-from tests.kernel.naive import READ, WRITE, again_if_hidden, naive
+from tests.kernel.current_task import READ, WRITE, again_if_hidden, count_by_current_task
 from tests.kernel.tenants import finish, python
 
 MIB = 1 << 20
@@ -110,7 +110,10 @@ def test_what_the_flusher_writes_belongs_to_who_dirtied_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     a, b = cgroups(), cgroups()
-    with record(store, "--events", "io") as recording, naive(tmp_path, "naive_complete") as current:
+    with (
+        record(store, "--events", "io") as recording,
+        count_by_current_task(tmp_path, "current_complete") as current,
+    ):
         with burning(b):
             assert write(file, a) == SIZE
             os.sync()
@@ -167,7 +170,10 @@ def test_reads_belong_to_the_reader_whoever_has_the_cpu_when_they_complete(
 ) -> None:  # fmt: skip
     a, b = cgroups(), cgroups()
     write(file, a, SIZE, "conv=fsync")
-    with record(store, "--events", "io") as recording, naive(tmp_path, "naive_complete") as current:
+    with (
+        record(store, "--events", "io") as recording,
+        count_by_current_task(tmp_path, "current_complete") as current,
+    ):
         with burning(b):
             moved = dd(a, f"if={file}", "of=/dev/null", "bs=256k", "iflag=direct")
         by_current = current.amount(READ, a)

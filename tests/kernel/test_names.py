@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.kernel.compiler import build_client
 from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment
-from tests.kernel.every import build_client
 from tests.kernel.script import Script, warm
 
 LAUNCHES = 7

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cotenant.schema.events import ENUMS
+from tests.kernel.compiler import build_client, build_library
 from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment, truth
-from tests.kernel.every import build_client, build_library
 
 TIMES = 11
 CLIENTS = Path(__file__).parent / "clients"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.kernel.compiler import build_client, build_library
 from tests.kernel.conftest import Cgroup, Recording, record
-from tests.kernel.every import build_client, build_library
 
 RANKS = 8
 KERNELS = 24_000

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.kernel.compiler import build_library
 from tests.kernel.conftest import SIM, Recording, record
 from tests.kernel.containers import (
     CGROUPS,
@@ -20,7 +21,6 @@ from tests.kernel.containers import (
     impossible,
     runc_cgroups,
 )
-from tests.kernel.every import build_library
 
 LIBRARIES = ("libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libnccl.so.2")
 MANY = 211

@@ -12,8 +12,8 @@ import pytest
 
 from cotenant.probes.function import Library
 from cotenant.probes.tables import FUNCTIONS
+from tests.kernel.compiler import build_client, build_library
 from tests.kernel.conftest import Cgroup, Recording, new_cgroup, record
-from tests.kernel.every import build_client, build_library
 from tests.kernel.prototypes import PROTOTYPES, Prototype
 
 PRIMES = (3, 5, 7, 11, 13)

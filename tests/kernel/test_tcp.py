@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.conftest import Cgroup, Recording, record
-from tests.kernel.naive import ESTABLISHED, RETRANSMIT, hidden_by_init, naive
+from tests.kernel.current_task import ESTABLISHED, RETRANSMIT, count_by_current_task, hidden_by_init
 from tests.kernel.network import End, wire
 from tests.kernel.tenants import finish
 from tests.kernel.test_io import burning
@@ -106,7 +106,7 @@ def test_retransmits_belong_to_the_tenant_whose_socket_it_is(
         address = far.address if version == 4 else far.address6
         server = sink(far, other, address)
         far.lose(3)
-        with burning(b), naive(tmp_path, "naive_retransmit") as current:
+        with burning(b), count_by_current_task(tmp_path, "current_retransmit") as current:
             finish(near.popen(a, sys.executable, "-c", SEND, address, PORT, BYTES), 120)
             right, wrong = current.amount(RETRANSMIT, a), current.amount(RETRANSMIT, b)
         finish(server)
@@ -132,7 +132,7 @@ def test_a_connection_taken_in_an_interrupt_belongs_to_the_listener(
     with wire() as (near, far), record(store, "--events", "tcp,net") as recording:
         server = sink(far, a, far.address, CONNECTIONS)
         client = KNOCK.format(n=CONNECTIONS, address=far.address, port=PORT)
-        with burning(b), naive(tmp_path, "naive_state") as current:
+        with burning(b), count_by_current_task(tmp_path, "current_state") as current:
             finish(near.popen(other, sys.executable, "-c", client), 120)
             finish(server, 120)
             right, wrong = current.amount(ESTABLISHED, a), current.amount(ESTABLISHED, b)

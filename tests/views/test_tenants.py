@@ -20,7 +20,7 @@ def test_tenants_with_events_are_listed_most_active_first(cotenant):
     assert err == "1 cgroup without events; --all lists them\n" + LOST
 
 
-def test_all_lists_the_silent_too(cotenant):
+def test_all_lists_tenants_without_events_too(cotenant):
     _, out, err = cotenant("tenants", "--all")
     tenants = [line.split()[0] for line in out.splitlines()[2:-1]]
     assert tenants == ["ml/train", "slurm/4711", "cron.service"]

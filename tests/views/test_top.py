@@ -180,10 +180,10 @@ def test_once_prints_rates_for_a_program(store, capsys):
     [(0, "0"), (7, "7"), (0.25, "0.2"), (9.96, "10"), (999, "999"), (999.6, "1.0k"),
      (1_234, "1.2k"), (45_678, "46k"), (1.5e9, "1.5G"), (2e12, "2.0T")],
 )  # fmt: skip
-def test_numbers_are_short(number, said):
+def test_a_large_number_is_shortened_to_its_unit(number, said):
     assert short(number) == said
 
 
-def test_a_little_is_not_nothing():
+def test_a_share_or_time_too_small_to_show_is_not_shown_as_zero():
     assert (percent(0.0), percent(0.001), percent(0.37)) == ("0%", "<1%", "37%")
     assert (milliseconds(0), milliseconds(10_000), milliseconds(12e6)) == ("0.0", "<.1", "12.0")

@@ -51,7 +51,7 @@ static any find(const char *symbol, int **answer)
 		void *found = dlsym(libraries[i], symbol);
 
 		if (found) {
-			*answer = dlsym(libraries[i], "every_answer");
+			*answer = dlsym(libraries[i], "stub_answer");
 			return (any)found;
 		}
 	}

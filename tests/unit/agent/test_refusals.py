@@ -24,7 +24,7 @@ def test_a_driver_whose_launches_are_not_seen_is_told_with_its_reasons() -> None
     ]
 
 
-def test_what_is_seen_is_not_told() -> None:
+def test_a_refusal_that_hides_no_launch_is_not_told() -> None:
     notices = Notices()
     notices.library(library("/a/libnccl.so.2", refused={"ncclBcast": REASON}))
     assert notices.lines == []

@@ -17,7 +17,7 @@ from cotenant.probes.elf import BadElf, Elf
 from cotenant.probes.library import plan
 from cotenant.probes.sites import choose_site
 from cotenant.probes.tables import FUNCTIONS
-from tests.kernel.every import compile_c
+from tests.kernel.compiler import compile_c
 
 ROUNDS = 400
 
@@ -33,7 +33,7 @@ def opened(data: bytes) -> Iterator[int]:
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A small library of ours, as a compiler makes it."""
-    from tests.kernel.every import build_library
+    from tests.kernel.compiler import build_library
 
     place = tmp_path_factory.mktemp("elf") / "libcuda.so.1"
     return build_library(place, ["cuLaunchKernel", "cuMemAlloc_v2", "cuInit"]).read_bytes()

@@ -15,7 +15,7 @@ from cotenant.agent.helper import mapped, symbols
 from cotenant.agent.helper.symbols import Symbols
 from cotenant.agent.process import Nameless, Process
 from cotenant.probes.elf import BadElf
-from tests.kernel.every import build_library, compile_c
+from tests.kernel.compiler import build_library, compile_c
 
 VARIABLE = "_ZZ21__device_stub__Z3addvE8__handle"
 HANDLE = 0x1234_5678_9ABC

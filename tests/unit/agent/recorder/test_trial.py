@@ -40,7 +40,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def test_it_calls_until_a_row_of_each_family_came_and_keeps_all_others(calls: list[int]) -> None:
+def test_a_trial_ends_with_a_row_of_each_family_and_keeps_all_others(
+    calls: list[int],
+) -> None:
     ours, io, host = os.getpid(), rows("io", 7), rows("host", 8)
     drain = Emptied([io, rows("cuda", 7)], [rows("cuda", 7, ours), host], [], [rows("nccl", ours)])
     assert run_trial(drain, ["cuda", "nccl"], 60.0) is None  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ def test_another_node_or_thread_at_the_same_moment_has_no_time(timed, ask):
     ]
 
 
-def test_a_tenant_sees_its_own(timed, ask):
+def test_a_session_of_one_tenant_has_its_times(timed, ask):
     assert len([r for r in ask(ROWS, tenant="train") if r[1] is not None]) == 2
     assert ask("select count(*) from gpu_timings", tenant="ml/serve") == [(0,)]
 
@@ -115,7 +115,7 @@ def test_what_is_made_from_it_prefers_the_time_that_was_told(timed, ask):
     assert sorted(told) == [(300, "elapsed"), (500, "elapsed")]
 
 
-def test_an_export_has_it(timed, tmp_path):
+def test_an_export_has_the_time_that_was_told(timed, tmp_path):
     import pyarrow.parquet as pq
 
     with Session(timed.root) as session:

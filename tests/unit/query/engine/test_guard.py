@@ -52,7 +52,7 @@ def test_what_is_asked_meets_no_row_of_another_tenant(guarded):
         guarded.ask(asked)
 
 
-def test_every_row_of_its_own_is_there(crowded, guarded):
+def test_a_guarded_session_has_every_row_of_its_tenant(crowded, guarded):
     asked = "SELECT kernel_name, count(*) AS n FROM cuda_events GROUP BY ALL ORDER BY ALL"
     with Session(crowded.root, tenant="train") as plain:
         expected = plain.ask(asked).rows()
@@ -80,6 +80,6 @@ def test_the_columns_are_those_of_an_unguarded_session(crowded, guarded):
         "SELECT stats(cgroup_id) FROM cuda_events",
     ],
 )
-def test_what_tells_of_everybody_is_refused(guarded, sql):
+def test_a_question_about_every_tenant_is_refused(guarded, sql):
     with pytest.raises(QuestionError):
         guarded.ask(sql)

@@ -36,7 +36,7 @@ def session(recorded):
         "SELECT (SELECT max(op) FROM cuda_events) UNION ALL SELECT 'x' EXCEPT SELECT 'y'",
     ],
 )
-def test_reading_is_allowed(session, sql):
+def test_a_statement_that_reads_is_allowed(session, sql):
     session.ask(sql)
 
 
@@ -85,7 +85,7 @@ def test_reading_is_allowed(session, sql):
         "-- nothing",
     ],
 )
-def test_anything_else_is_refused_in_one_line(session, sql, tmp_path, monkeypatch):
+def test_a_statement_that_does_not_read_is_refused_in_one_line(session, sql, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(QuestionError) as caught:
         session.ask(sql)

@@ -159,7 +159,7 @@ def test_a_graph_that_nobody_saw_made_has_a_name_of_its_own() -> None:
     assert story.graphs.versions(Process(8, 1000), 300) != [unknown]
 
 
-def test_nonsense_changes_nothing() -> None:
+def test_facts_about_unknown_graphs_change_nothing() -> None:
     story = Story()
     story.tell("cuStreamEndCapture", other=5, address=0)
     story.tell("cuGraphExecUpdate_v2", handle=1, other=2)

@@ -7,16 +7,11 @@ import threading
 
 import pytest
 
-from cotenant.identity import parse_path
 from cotenant.identity.runtimes import KubeletSource
 from cotenant.identity.runtimes.listener import listeners
+from tests.unit.identity.runtimes.samples import IMITATED, A, pods
 
 STRANGER = 65534
-UID, CONTAINER = "98005c3b-b650-4efe-8b91-2164d784397f", "a" * 64
-POD = parse_path(f"/kubepods/burstable/pod{UID}/{CONTAINER}")
-STATUS = {"name": "main", "containerID": f"containerd://{CONTAINER}", "image": "t:1"}
-META = {"name": "trainer-0", "namespace": "team-b", "uid": UID}
-PODS = {"items": [{"metadata": META, "status": {"containerStatuses": [STATUS]}}]}
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
 
@@ -29,7 +24,7 @@ def _serve(listener):
             return
         with connection:
             connection.recv(4096)
-            body = json.dumps(PODS).encode()
+            body = json.dumps(pods(A)).encode()
             connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + body)
 
 
@@ -64,7 +59,7 @@ def test_pods_are_believed_of_whoever_we_are(serve, host):
     port = serve(host)
     assert listeners("127.0.0.1", port) == {os.geteuid()}
     source = KubeletSource(f"http://127.0.0.1:{port}/pods")
-    names = source.lookup(POD, "")
+    names = source.lookup(IMITATED, "")
     assert (names.pod, names.confirmed) == ("trainer-0", True)
 
 
@@ -74,7 +69,7 @@ def test_pods_are_not_believed_of_somebody_else(serve, host):
     port = serve(host, STRANGER)
     assert listeners("127.0.0.1", port) == {STRANGER}
     source = KubeletSource(f"http://127.0.0.1:{port}/pods")
-    assert source.lookup(POD, "") is None
+    assert source.lookup(IMITATED, "") is None
     status = source.status()
     assert (status.state, status.failures) == ("absent", 0)
     assert status.last_error == (
@@ -88,7 +83,7 @@ def test_no_token_is_sent_to_somebody_else(serve, tmp_path):
     token.write_text("secret")
     port = serve(uid=STRANGER)
     source = KubeletSource(f"https://127.0.0.1:{port}/pods", token=token)
-    assert source.lookup(POD, "") is None
+    assert source.lookup(IMITATED, "") is None
     assert "not believed" in source.status().last_error
 
 

@@ -16,14 +16,14 @@ from cotenant._native import load
 from cotenant.probes import syscalls
 from tests.kernel.conftest import ROOT, Cgroup
 
-SOURCE = Path(__file__).with_name("naive.bpf.c")
+SOURCE = Path(__file__).with_name("current_task.bpf.c")
 READ, WRITE, RETRANSMIT, ESTABLISHED = 1, 2, 3, 4
 FROM_INIT, IN_INIT, UNFINISHED = 5, 6, 7
 ATTEMPTS = 3
 LINK_CREATE, ATTACH_SOCKETS = 28, 3
 
 
-class Naive:
+class CurrentTaskCounts:
     """Counts by the current task's cgroup."""
 
     def __init__(self, maps: Mapping[str, int]) -> None:
@@ -31,7 +31,7 @@ class Naive:
         self._issued = maps["issued"]
 
     def amount(self, what: int, cgroup: Cgroup) -> int:
-        """Bytes or events of this sort that it charges to a cgroup."""
+        """Bytes or events of this kind that it charges to a cgroup."""
         keys, values = syscalls.map_items(self._charged, 16, 8)
         found = zip(
             np.frombuffer(keys, np.uint64).reshape(-1, 2).tolist(),
@@ -41,10 +41,10 @@ class Naive:
         return sum(value for key, value in found if key == [what, cgroup.id])
 
     def total(self, what: int) -> int:
-        """All of this sort."""
+        """All of this kind."""
         keys, values = syscalls.map_items(self._charged, 16, 8)
-        sorts = np.frombuffer(keys, np.uint64).reshape(-1, 2)[:, 0]
-        return int(np.frombuffer(values, np.uint64)[sorts == what].sum())
+        kinds = np.frombuffer(keys, np.uint64).reshape(-1, 2)[:, 0]
+        return int(np.frombuffer(values, np.uint64)[kinds == what].sum())
 
     def unfinished(self) -> int:
         """How many requests were issued and not seen to complete."""
@@ -52,8 +52,8 @@ class Naive:
 
 
 @contextmanager
-def _loaded(directory: Path, *programs: str) -> Iterator[tuple[dict[str, int], Naive]]:
-    built = directory / "naive.bpf.o"
+def _loaded(directory: Path, *programs: str) -> Iterator[tuple[dict[str, int], CurrentTaskCounts]]:
+    built = directory / "current_task.bpf.o"
     machine = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
     subprocess.run(
         ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_x86",
@@ -69,14 +69,14 @@ def _loaded(directory: Path, *programs: str) -> Iterator[tuple[dict[str, int], N
         constants={},
     )
     try:
-        yield loaded, Naive(maps)
+        yield loaded, CurrentTaskCounts(maps)
     finally:
         for fd in (*loaded.values(), *maps.values()):
             os.close(fd)
 
 
 @contextmanager
-def naive(directory: Path, *programs: str) -> Iterator[Naive]:
+def count_by_current_task(directory: Path, *programs: str) -> Iterator[CurrentTaskCounts]:
     """Attach the comparison, and keep counting until the end of the block."""
     with _loaded(directory, *programs) as (loaded, counts):
         links = [syscalls.attach_tracepoint(fd) for fd in loaded.values()]
@@ -93,11 +93,11 @@ def hidden_by_init(directory: Path, cgroup: Cgroup) -> Iterator[Callable[[], int
 
     The sockets' own program runs in pid 1's interrupts, too.
     """
-    with _loaded(directory, "naive_switch", "naive_sockets") as (loaded, counts):
+    with _loaded(directory, "current_switch", "current_sockets") as (loaded, counts):
         at = os.open(cgroup.path, os.O_RDONLY)
-        wanted = struct.pack("IIII", loaded["naive_sockets"], at, ATTACH_SOCKETS, 0)
+        wanted = struct.pack("IIII", loaded["current_sockets"], at, ATTACH_SOCKETS, 0)
         links = [
-            syscalls.attach_tracepoint(loaded["naive_switch"]),
+            syscalls.attach_tracepoint(loaded["current_switch"]),
             syscalls.bpf(LINK_CREATE, wanted, "attach to a cgroup's sockets"),
         ]
 
@@ -119,7 +119,7 @@ def again_if_hidden(test: Callable[..., None]) -> Callable[..., None]:
     def attempts(**fixtures: Any) -> None:
         store: Path = fixtures.pop("store")
         for attempt in range(ATTEMPTS):
-            with naive(store.parent, "naive_issue", "naive_done") as counts:
+            with count_by_current_task(store.parent, "current_issue", "current_done") as counts:
                 try:
                     return test(**fixtures, store=store.with_name(f"store-{attempt}"))
                 except AssertionError:

@@ -80,7 +80,7 @@ def declared(path: Path, library: Library) -> set[str]:
     return set(_DECLARED[library].findall(text)) | (twins if library is Library.CUDA else set())
 
 
-def test_the_list_says_why() -> None:
+def test_each_function_that_is_no_operation_has_a_reason() -> None:
     assert all(len(reason) > 10 and names for reason, names in reasons().items())
 
 

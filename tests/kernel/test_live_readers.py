@@ -1,13 +1,20 @@
-"""Looking at what is being recorded: live, and without harm to the recording."""
+"""Readers of a store that is being written: they see what was sealed and harm no recording."""
 
 import json
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.kernel.conftest import SIM, Cgroup, record, sim_environment
+from tests.kernel.test_overload import finish, start, warm
 from tests.serving import Served, serving
 
 STEPS = 211
+READERS = 3
+LAUNCHES = 101
 
 RUNAWAY = (
     "SELECT count(*) FROM range(100000000) a, range(100000000) b",
@@ -19,6 +26,23 @@ HOSTILE = (
     "SELECT * FROM read_text('/etc/passwd')",
     "SET memory_limit = '100GB'",
 )
+
+# Totals of a window are sealed one cycle after they are read: the rows of before are there, too.
+READER = """
+import json, sys
+from cotenant.query.engine.session import Session
+store, path, ended_ns = sys.argv[1], sys.argv[2], int(sys.argv[3])
+with Session(store) as session:
+    while True:
+        (row,) = session.ask(
+            "select (select max(timestamp_ns) from totals) as told, (select count(*) from "
+            "cuda_events join containers using (cgroup_id) where op = 'launch' "
+            f"and cgroup_path = '{path}') as rows"
+        ).rows()
+        if (row["told"] or 0) > ended_ns:
+            break
+print(row["rows"])
+"""
 
 
 def _attack(served: Served, refused: list[int], stop: threading.Event) -> None:
@@ -60,3 +84,18 @@ def test_a_hundred_hostile_requests_cost_the_recorder_nothing(store: Path, cgrou
     assert counted == [{"n": launches}]
     lost = recording.sql(f"SELECT sum(lost) AS lost, sum(shed) AS shed FROM losses {mine}")
     assert lost == [{"lost": 0, "shed": 0}]
+
+
+def test_what_ended_before_a_window_was_told_is_seen_by_every_reader(
+    cgroups: Callable[[], Cgroup], store: Path
+) -> None:
+    tenant, before = cgroups(), cgroups()
+    with record(store) as recording:
+        warm(recording, before)
+        finish(start(tenant, "--steps", str(LAUNCHES)))
+        ended_ns = str(time.time_ns())
+        words = [sys.executable, "-c", READER, str(store), f"/{tenant.name}", ended_ns]
+        readers = [
+            subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(READERS)
+        ]
+        assert [int(reader.communicate(timeout=60)[0]) for reader in readers] == [LAUNCHES] * 3

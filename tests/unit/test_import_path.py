@@ -33,12 +33,12 @@ def _run(words, **more):
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, **more)
 
 
-def test_the_poison_works(poisoned):
+def test_a_plain_python_imports_from_here(poisoned):
     _run([sys.executable, "-c", "import json"])
     assert poisoned.read_text() == "json "
 
 
-def test_the_attaching_process_imports_nothing_from_here(poisoned):
+def test_the_helper_imports_nothing_from_here(poisoned):
     helper = HelperClient()
     helper.kill()  # It was told nothing, so it leaves when its imports are done.
     assert not poisoned.exists()

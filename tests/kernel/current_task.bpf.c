@@ -11,17 +11,17 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-enum naive {
-	NAIVE_READ = 1,
-	NAIVE_WRITE = 2,
-	NAIVE_RETRANSMIT = 3,
-	NAIVE_ESTABLISHED = 4,
-	NAIVE_FROM_INIT = 5,
-	NAIVE_IN_INIT = 6,
-	NAIVE_UNFINISHED = 7,
+enum charge {
+	CHARGE_READ = 1,
+	CHARGE_WRITE = 2,
+	CHARGE_RETRANSMIT = 3,
+	CHARGE_ESTABLISHED = 4,
+	CHARGE_FROM_INIT = 5,
+	CHARGE_IN_INIT = 6,
+	CHARGE_UNFINISHED = 7,
 };
 
-struct naive_key {
+struct charge_key {
 	__u64 what;
 	__u64 cgroup_id;
 };
@@ -29,13 +29,13 @@ struct naive_key {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
-	__type(key, struct naive_key);
+	__type(key, struct charge_key);
 	__type(value, __u64);
 } charged SEC(".maps");
 
 static __always_inline void charge_to(__u64 cgroup_id, __u64 what, __u64 amount)
 {
-	struct naive_key key = {what, cgroup_id};
+	struct charge_key key = {what, cgroup_id};
 	__u64 *sum = bpf_map_lookup_elem(&charged, &key);
 
 	if (sum)
@@ -50,12 +50,12 @@ static __always_inline void charge(__u64 what, __u64 amount)
 }
 
 SEC("?tp_btf/block_rq_complete")
-int BPF_PROG(naive_complete, struct request *request, int error, unsigned int bytes)
+int BPF_PROG(current_complete, struct request *request, int error, unsigned int bytes)
 {
 	unsigned int op = request->cmd_flags & REQ_OP_MASK;
 
 	if (op <= REQ_OP_WRITE)
-		charge(op == REQ_OP_READ ? NAIVE_READ : NAIVE_WRITE, bytes);
+		charge(op == REQ_OP_READ ? CHARGE_READ : CHARGE_WRITE, bytes);
 	return 0;
 }
 
@@ -68,17 +68,17 @@ struct {
 } issued SEC(".maps");
 
 SEC("?tp_btf/block_rq_issue")
-int BPF_PROG(naive_issue, struct request *request)
+int BPF_PROG(current_issue, struct request *request)
 {
 	__u64 key = (__u64)request;
 
 	if (bpf_map_update_elem(&issued, &key, &key, BPF_NOEXIST))
-		charge_to(0, NAIVE_UNFINISHED, 1);
+		charge_to(0, CHARGE_UNFINISHED, 1);
 	return 0;
 }
 
 SEC("?tp_btf/block_rq_complete")
-int BPF_PROG(naive_done, struct request *request)
+int BPF_PROG(current_done, struct request *request)
 {
 	__u64 key = (__u64)request;
 
@@ -87,37 +87,37 @@ int BPF_PROG(naive_done, struct request *request)
 }
 
 SEC("?tp_btf/tcp_retransmit_skb")
-int BPF_PROG(naive_retransmit)
+int BPF_PROG(current_retransmit)
 {
-	charge(NAIVE_RETRANSMIT, 1);
+	charge(CHARGE_RETRANSMIT, 1);
 	return 0;
 }
 
 SEC("?tp_btf/inet_sock_set_state")
-int BPF_PROG(naive_state, void *sock, int old, int new)
+int BPF_PROG(current_state, void *sock, int old, int new)
 {
 	if (new == 1)
-		charge(NAIVE_ESTABLISHED, 1);
+		charge(CHARGE_ESTABLISHED, 1);
 	return 0;
 }
 
 /* The one that leaves is the current task. */
 SEC("?tp_btf/sched_switch")
-int BPF_PROG(naive_switch, bool_t preempted, struct task_struct *previous)
+int BPF_PROG(current_switch, bool_t preempted, struct task_struct *previous)
 {
 	if (previous->tgid == 1)
-		charge(NAIVE_FROM_INIT, 1);
+		charge(CHARGE_FROM_INIT, 1);
 	return 0;
 }
 
 /* No tracing program: it runs in every interrupt. */
 SEC("?sockops")
-int naive_sockets(struct bpf_sock_ops *socket)
+int current_sockets(struct bpf_sock_ops *socket)
 {
 	if (socket->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
 		bpf_sock_ops_cb_flags_set(socket, BPF_SOCK_OPS_RETRANS_CB_FLAG);
 	else if (socket->op == BPF_SOCK_OPS_RETRANS_CB && !socket->args[2] &&
 		 bpf_get_current_task_btf()->tgid == 1)
-		charge_to(0, NAIVE_IN_INIT, 1);
+		charge_to(0, CHARGE_IN_INIT, 1);
 	return 1;
 }

@@ -1,4 +1,4 @@
-"""``python -m tests.unit.identity.fuzz COUNT [SEED]``: try to break the parser.
+"""``python -m tests.unit.identity.path.fuzz COUNT [SEED]``: try to break the parser.
 
 Mutated and composed paths must never raise, and no name that a tenant can make below
 its own cgroup may change whose the cgroup is.

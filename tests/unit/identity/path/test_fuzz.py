@@ -1,14 +1,12 @@
 """No input breaks the parser, and no forged name changes the tenant."""
 
 import json
-import subprocess
-import sys
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.identity import parse_file, parse_line, parse_path
-from tests.unit.identity.fuzz import Forge, attempt, tenant_of
+from tests.unit.identity.path.fuzz import Forge, attempt, tenant_of
 
 ROUNDS = 2003
 SEEDS = st.integers(min_value=0, max_value=2**32)
@@ -46,30 +44,3 @@ def test_a_run_of_the_fuzzer_finds_nothing():
     forge = Forge(29)
 
     assert [finding for _ in range(ROUNDS) if (finding := attempt(forge))] == []
-
-
-def test_the_command_answers_each_line_in_order_and_survives_bad_ones():
-    lines = [
-        '{"input_kind": "path", "input": "/system.slice/a.service"}',
-        "not json",
-        "[1]",
-        '{"input_kind": "tree", "input": "/"}',
-        '{"input_kind": "path", "input": 7}',
-        '{"input_kind": "line", "input": "0::/system.slice/b.service"}',
-        '{"input_kind": "line", "input": "0::/\\ud800"}',
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "cotenant.identity"],
-        input="\n".join(lines).encode() + b"\n\xff\xfe{\n",
-        capture_output=True,
-        check=True,
-    )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-
-    assert [answer.get("unit", "error") for answer in answers] == [
-        "a.service",
-        *["error"] * 4,
-        "b.service",
-        None,
-        "error",
-    ]

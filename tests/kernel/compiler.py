@@ -1,4 +1,4 @@
-"""Libraries that have any function we ask for, and a client that calls them as told."""
+"""Compiles what tests run: libraries of stub functions, and the clients that call them."""
 
 import subprocess
 from collections.abc import Iterable
@@ -9,10 +9,12 @@ FLAGS = ["-O1", "-Wall", "-I", str(CLIENTS)]
 
 
 def build_library(path: Path, symbols: Iterable[str], *flags: str) -> Path:
-    """A library with these functions, each of which does nothing but return."""
+    """A library of stubs: functions that do nothing but return."""
     path.parent.mkdir(exist_ok=True)
     source = path.with_suffix(".c")
-    source.write_text('#include "every.h"\n' + "".join(f"EVERY({name})\n" for name in symbols))
+    source.write_text(
+        '#include "stub_function.h"\n' + "".join(f"STUB({name})\n" for name in symbols)
+    )
     compile_c(path, source, "-shared", "-fPIC", *flags)
     return path
 
