@@ -64,9 +64,9 @@ def test_the_process_for_questions_imports_nothing_from_here(poisoned):
 
 
 def test_the_demangling_process_imports_nothing_from_here(poisoned):
-    demangle.stop()
+    demangle._child.close()
     assert demangle.Demangler().readable("_Z4gemmi", Process(7, 1000)) == "gemm(int)"
-    demangle.stop()
+    demangle._child.close()
     assert not poisoned.exists()
 
 

@@ -9,7 +9,6 @@ from cotenant.identity.ledger import Ledger
 from cotenant.identity.naming.backlog import Backlog, NameQuestion
 from cotenant.identity.naming.names import Names
 from cotenant.identity.naming.resolver import Resolver, SourceSettings, default_resolver
-from cotenant.identity.path.jobs import decode_sluid
 from cotenant.identity.path.model import Identity, Job, Layer, Owner, Trust
 from cotenant.identity.path.parser import parse_path
 from cotenant.identity.path.procfile import parse_file, parse_line
@@ -37,7 +36,6 @@ __all__ = [
     "TenantRule",
     "Trust",
     "cgroup_id",
-    "decode_sluid",
     "default_resolver",
     "excluded",
     "mounts",

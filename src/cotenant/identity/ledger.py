@@ -5,7 +5,7 @@ order and more than once; rows of ``containers`` go out. A cgroup that only an e
 of has a row too, and gets its name when its birth is told.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -200,24 +200,6 @@ class Ledger:
         """Whether an ``exclude`` pattern covers this cgroup."""
         row = self.row(hierarchy, kernel_id)
         return row is not None and excluded(row, patterns)
-
-    def restore(self, rows: Iterable[Row]) -> None:
-        """Take in rows that an earlier recording of the same boot left."""
-        for row in rows:
-            hierarchy, kernel_id, path = (
-                row.get(key) for key in ("hierarchy", "kernel_cgroup_id", "cgroup_path")
-            )
-            if row.get("boot_id") != self.boot_id or row.get("node") != self.node:
-                continue
-            if not isinstance(hierarchy, int) or not isinstance(kernel_id, int):
-                continue
-            cgroup = self._at(hierarchy, kernel_id)
-            cgroup.referenced = True
-            if isinstance(path, str):
-                created = row.get("created_ns")
-                self.born(hierarchy, kernel_id, path, created if isinstance(created, int) else None)
-            if isinstance(removed := row.get("removed_ns"), int):
-                self.removed(hierarchy, kernel_id, removed)
 
     def forget(self, before_ns: int) -> list[Row]:
         """Drop cgroups removed before this time; their last rows, for the caller to keep.

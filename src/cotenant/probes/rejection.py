@@ -19,7 +19,6 @@ _NO_HOOK: Final = re.compile(
 )
 _NO_FUNCTION: Final = re.compile(r"extern \(func ksym\) '(\w+)'")
 _NO_FIELD: Final = re.compile(r"<invalid CO-RE relocation>|invalid func unknown#195896080")
-_FIELD: Final = re.compile(r"failed to resolve CO-RE relocation (.+)")
 _VMLINUX: Final = "/sys/kernel/btf/vmlinux"
 
 

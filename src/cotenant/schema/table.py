@@ -28,10 +28,3 @@ class Table:
     def __hash__(self) -> int:
         """Names differ; hashing all columns would cost more than what is cached by table."""
         return hash(self.name)
-
-    def column(self, name: str) -> Column:
-        """The column of this name; KeyError if there is none."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise KeyError(f"{self.name} has no column {name}")

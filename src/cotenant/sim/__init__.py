@@ -1,11 +1,8 @@
 """The stand-in GPU: where its libraries are, and workloads that run on them."""
 
-import json
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from cotenant.errors import CotenantError
 
@@ -34,15 +31,3 @@ def command(workload: str, arguments: Sequence[str] = ()) -> list[str]:
     if workload in STORIES:
         return [str(library_dir() / "workload"), workload, *arguments]
     return [workload, *arguments]
-
-
-def run(
-    workload: str, arguments: Sequence[str] = (), *, extra: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """Run a story to its end and return the exact counts it reports."""
-    line = command(workload, arguments)
-    done = subprocess.run(line, env=environment(extra), capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise CotenantError(f"{' '.join(line)} failed: {done.stderr.strip()}")
-    counts: dict[str, Any] = json.loads(done.stdout)
-    return counts

@@ -114,7 +114,7 @@ libc.prctl(38, 1, 0, 0, 0)
 confine_writes(Path("/nonexistent").parent / "tmp")
 refuse_calls(recorder=True)
 print(int(demangle.Demangler().readable("_Z4gemmi", Process(7, 1000)) == "gemm(int)"))
-demangle.stop()
+demangle._child.close()
 """
     assert confined(script) == [1]
 

@@ -282,18 +282,6 @@ def test_a_cgroup_that_nobody_tells_of_is_dropped_in_the_end(ledger):
     assert ledger.row(0, 1) is not None
 
 
-def test_an_earlier_recordings_rows_are_taken_in(ledger):
-    ledger.born(0, 23, f"/docker/{A}", 1000)
-    ledger.removed(0, 23, 2000)
-    later = Ledger("node1", "boot1")
-    later.restore(ledger.rows())
-    other_boot = Ledger("node1", "boot2")
-    other_boot.restore(ledger.rows())
-
-    assert later.row(0, 23)["removed_ns"] == 2000
-    assert other_boot.row(0, 23) is None
-
-
 def test_rules_decide_the_tenant_of_rows():
     ledger = Ledger("n", "b", rules=[TenantRule("lab", path="/team-*")])
     ledger.born(0, 23, "/team-a", 1)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cotenant import sim
+from tests.unit.sim import workloads
 
 Lines = list[dict[str, Any]]
 
@@ -27,7 +28,9 @@ def truth(tmp_path: Path, device: dict[str, str]) -> Callable[..., tuple[dict[st
     def run(story: str, *arguments: str, **extra: str) -> tuple[dict[str, Any], Lines]:
         log = tmp_path / "truth.jsonl"
         log.unlink(missing_ok=True)
-        counts = sim.run(story, arguments, extra={**device, "COTENANT_SIM_LOG": str(log), **extra})
+        counts = workloads.run(
+            story, arguments, extra={**device, "COTENANT_SIM_LOG": str(log), **extra}
+        )
         return counts, [json.loads(line) for line in log.read_text().splitlines()]
 
     return run

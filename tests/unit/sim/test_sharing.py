@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from cotenant import sim
+from tests.unit.sim import workloads
 
 KERNEL_NS = 200_000
 
@@ -69,13 +70,13 @@ def test_a_killed_process_leaves_the_device_usable(tmp_path, tenants, device):
             process.wait(timeout=0.5)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    counts = sim.run("noisy", ["--steps", "101"], extra=device)
+    counts = workloads.run("noisy", ["--steps", "101"], extra=device)
     assert counts["calls"]["cuLaunchKernel"] == 101
 
 
 def test_a_process_without_the_shared_file_has_a_device_of_its_own(tmp_path, device):
     extra = {**device, "COTENANT_SIM_DEVICE": f"{tmp_path}/no/such/directory/gpu"}
-    assert sim.run("mix", ["--steps", "101"], extra=extra)["steps"] == 101
+    assert workloads.run("mix", ["--steps", "101"], extra=extra)["steps"] == 101
 
 
 def test_memory_is_shared_by_all_processes(tmp_path, device):

@@ -9,6 +9,7 @@ import pytest
 
 from cotenant import sim
 from cotenant.errors import CotenantError
+from tests.unit.sim import workloads
 
 
 def _lines(path):
@@ -20,7 +21,7 @@ def test_each_process_can_have_a_file_of_its_own(tmp_path, device, name):
     logs = tmp_path / "logs"
     logs.mkdir()
     extra = {**device, "COTENANT_SIM_LOG": name.format(dir=logs)}
-    pids = [sim.run("launch", ["--steps", "7"], extra=extra)["pid"] for _ in range(3)]
+    pids = [workloads.run("launch", ["--steps", "7"], extra=extra)["pid"] for _ in range(3)]
     names = {f"{pid}.jsonl" if name == "{dir}" else f"log-{pid}" for pid in pids}
     assert {path.name for path in logs.iterdir()} == names
     for path in logs.iterdir():
@@ -72,7 +73,7 @@ def test_a_graph_runs_each_of_its_kernels_once_per_launch(tmp_path, device):
 
 def test_a_workload_that_fails_is_an_error_with_its_message():
     with pytest.raises(CotenantError, match="usage: workload"):
-        sim.run("train", ["--kernels", "99"])
+        workloads.run("train", ["--kernels", "99"])
 
 
 def test_a_program_of_ones_own_is_run_as_it_is():

@@ -65,11 +65,6 @@ class HelperClient:
         with contextlib.suppress(Closed):
             self.link.send(Begin(settings))
 
-    @property
-    def pid(self) -> int:
-        """The helper's process id."""
-        return self._process.pid
-
     def maps(self) -> tuple[dict[str, int], MapsShared]:
         """Descriptors of the shared maps; how it attaches, and what a recorded call costs."""
         shared, fds = self._expect(MapsShared)

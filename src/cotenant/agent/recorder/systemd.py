@@ -23,9 +23,3 @@ class SystemdNotifier:
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.send("\n".join(words).encode())
-
-    def close(self) -> None:
-        """Say no more."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None

@@ -93,10 +93,6 @@ class Backlog:
         entry.asked = False
         self._push(entry)
 
-    def forget(self, key: str) -> None:
-        """Close a question whose cgroup is long gone."""
-        self._entries.pop(key, None)
-
     def _push(self, entry: _Entry) -> None:
         self._entries[entry.question.key] = entry
         self._order += 1

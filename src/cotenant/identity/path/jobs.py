@@ -27,7 +27,6 @@ _CONDOR_SLOT: Final = re.compile(r"condor_.*?(slot[0-9]+(?:_[0-9]+)*)(?:@.*)?").
 _UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _NOMAD_TASK: Final = re.compile(rf"({_UUID})\.(.+?)(?:\.scope)?").fullmatch
 _NOMAD_PARTS: Final = frozenset({"share", "share.slice", "reserve", "reserve.slice"})
-_CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 def find_job(parts: Sequence[str], slices: int) -> Job | None:
@@ -46,16 +45,6 @@ def find_job(parts: Sequence[str], slices: int) -> Job | None:
     if first.startswith("pbs") or (slices == 1 and len(parts) > 1 and parts[1].startswith("pbs")):
         return _pbs(parts, 0 if first.startswith("pbs") else 1)
     return None
-
-
-def decode_sluid(sluid: str) -> tuple[int, int]:
-    """Cluster id and submit time (ms since 1970) that a Slurm SLUID holds."""
-    if not _SLUID(sluid):
-        raise ValueError(f"{sluid!r} is not a SLUID: s and 13 Crockford base32 digits")
-    value = 0
-    for digit in sluid[1:]:
-        value = value << 5 | _CROCKFORD.index(digit)
-    return value >> 52, (value >> 10) & 0x3FFFFFFFFFF
 
 
 def _slurm(parts: Sequence[str], index: int, root: re.Match[str] | None) -> Job | None:

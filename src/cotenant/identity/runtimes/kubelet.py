@@ -30,7 +30,6 @@ _FRESH_S: Final = 1.0
 class _Pod:
     name: str | None
     namespace: str | None
-    uid: str
     labels: Labels
     containers: dict[str, tuple[str | None, str | None]]  # id -> name, image
 
@@ -155,7 +154,7 @@ def _index(answer: object) -> dict[str, _Pod]:
         uid = clean(at(item, "metadata", "uid"))
         if uid is None:
             continue
-        pod = _pod(item, uid)
+        pod = _pod(item)
         pods[uid] = pod
         notes = at(item, "metadata", "annotations")
         if alias := clean(at(notes, "kubernetes.io/config.hash")):
@@ -163,7 +162,7 @@ def _index(answer: object) -> dict[str, _Pod]:
     return pods
 
 
-def _pod(item: object, uid: str) -> _Pod:
+def _pod(item: object) -> _Pod:
     labels = list(clean_labels(at(item, "metadata", "labels")))
     owners = at(item, "metadata", "ownerReferences")
     if isinstance(owners, list) and owners:
@@ -179,4 +178,4 @@ def _pod(item: object, uid: str) -> _Pod:
                 key = container_id.rpartition("/")[2]
                 containers[key] = clean(at(status, "name")), clean(at(status, "image"))
     name, namespace = clean(at(item, "metadata", "name")), clean(at(item, "metadata", "namespace"))
-    return _Pod(name, namespace, uid, tuple(labels), containers)
+    return _Pod(name, namespace, tuple(labels), containers)

@@ -49,11 +49,3 @@ def test_the_newest_question_is_asked_first_and_the_oldest_is_pushed_out():
 
     assert [q.key for q in backlog.due(0)] == ["/x/e", "/x/d", "/x/c"]
     assert backlog.dropped == 2
-
-
-def test_a_forgotten_question_is_not_asked():
-    backlog = Backlog()
-    backlog.add(question("/a/b"), 0)
-    backlog.forget("/a/b")
-
-    assert backlog.due(0) == []

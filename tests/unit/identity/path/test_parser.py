@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.identity import Owner, Trust, decode_sluid, parse_file, parse_line, parse_path
+from cotenant.identity import Owner, Trust, parse_file, parse_line, parse_path
 from cotenant.identity.__main__ import PARSERS
 
 CASES = json.loads((Path(__file__).parent / "cgroup_cases.json").read_text())["cases"]
@@ -335,12 +335,6 @@ def test_a_kubepods_path_is_unverified_until_a_runtime_confirms_it():
     assert parse_path(f"/kubepods/pod{UID}/{A}").trust is Trust.UNVERIFIED
 
 
-def test_a_sluid_holds_its_submit_time():
-    cluster, submitted_ms = decode_sluid("s5K1KKYAYG5D00")
-
-    assert (cluster, submitted_ms) == (1432, 1773765869741)
-
-
-def test_a_sluid_of_other_digits_is_refused():
-    with pytest.raises(ValueError, match="not a SLUID"):
-        decode_sluid("s5K1KKYAYG5DUU")
+def test_a_sluid_of_other_digits_is_no_job():
+    for sluid, job in (("s5K1KKYAYG5D00", "s5K1KKYAYG5D00"), ("s5K1KKYAYG5DUU", None)):
+        assert parse_path(f"/system.slice/slurmstepd.scope/{sluid}").as_json()["slurm_sluid"] == job

@@ -167,8 +167,3 @@ class Demangler:
 def start() -> None:
     """Start the child ahead of time."""
     _child.start()
-
-
-def stop() -> None:
-    """End the child."""
-    _child.close()

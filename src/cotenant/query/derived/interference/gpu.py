@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _SPANS: Final = """
-select coalesce(gpu, '') as place, node, tenant, gpu, start_ns, end_ns, pid, stream, proof_ns,
-       proven and waited and streams = 1 as usable, launches, copies, copied_bytes, collectives,
-       signature, coalesce((span >> 1)::bigint, 0) as key
+select coalesce(gpu, '') as place, node, tenant, gpu, start_ns, end_ns,
+       proven and waited and streams = 1 as usable, copied_bytes, collectives, signature,
+       coalesce((span >> 1)::bigint, 0) as key
 from spans
 where end_ns > start_ns
 order by node, place, tenant, start_ns
@@ -37,7 +37,6 @@ class Spans:
     signature: Ints
     key: Ints
     usable: NDArray[np.bool_]  # Its end is known exactly.
-    launches: Floats
     copied_bytes: Floats
     collectives: Floats
 
@@ -51,7 +50,6 @@ class Spans:
             signature=column["signature"].astype(np.int64),
             key=column["key"].astype(np.int64),
             usable=column["usable"].astype(bool),
-            launches=column["launches"].astype(np.float64),
             copied_bytes=column["copied_bytes"].astype(np.float64),
             collectives=column["collectives"].astype(np.float64),
         )

@@ -16,7 +16,7 @@ def demangle(name: str) -> str:
 @pytest.fixture(autouse=True)
 def _no_child_left() -> object:
     yield
-    module.stop()
+    module._child.close()
 
 
 @pytest.mark.parametrize(
