@@ -1,4 +1,5 @@
-"""Is the tree in shape? Sizes within their budget, names that say one thing, nothing left over.
+"""Is the tree in shape? Sizes within their budget, names that say one thing, nothing left over,
+and a purpose for every package.
 
 usage: check_tree.py   (from the root of the checkout)
 """
@@ -69,11 +70,29 @@ def complaints(path: Path) -> Iterator[str]:
         yield from long_functions(path, text)
 
 
+def packages(files: list[Path]) -> set[Path]:
+    """Folders of ours with Python in them, and all between them and ``src``."""
+    ours = [path for path in files if path.suffix == ".py" and path.parts[0] == "src"]
+    return {folder for path in ours for folder in path.parents if len(folder.parts) > 1}
+
+
+def without_purpose(folder: Path) -> Iterator[str]:
+    """What is wrong with the sentence that says what a package is for."""
+    start = folder / "__init__.py"
+    if not start.is_file():
+        yield f"{folder}: has no __init__.py"
+        return
+    purpose = ast.get_docstring(ast.parse(start.read_text())) or ""
+    if not purpose.partition("\n")[0].endswith("."):
+        yield f"{start}: does not begin with a sentence of one line that says what it is for"
+
+
 def main() -> int:
     """Print every complaint; fail if there is one."""
-    paths = tracked()
-    found = [complaint for path in paths for complaint in complaints(path)]
-    found += shared_names(paths)
+    files = tracked()
+    found = [complaint for path in files for complaint in complaints(path)]
+    found += shared_names(files)
+    found += [lack for folder in sorted(packages(files)) for lack in without_purpose(folder)]
     print(*found, sep="\n" if found else "", end="\n" if found else "")
     return 1 if found else 0
 
