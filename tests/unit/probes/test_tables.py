@@ -4,7 +4,6 @@ What they have comes from the files themselves: what binutils finds exported, wh
 declare. The libraries are installed by package name; the driver's is Debian's.
 """
 
-import importlib.util
 import re
 import subprocess
 from fnmatch import fnmatchcase
@@ -15,6 +14,7 @@ import pytest
 from cotenant.probes.function import Library
 from cotenant.probes.tables import FUNCTIONS
 from tests.drivers import PACKAGES, real_driver
+from tests.unit.probes.nvidia import package
 
 LIST = Path(__file__).with_name("no_operation.txt")
 TABLES = {function.symbol for function in FUNCTIONS}
@@ -51,15 +51,6 @@ def unexplained(symbols: set[str]) -> list[str]:
         for symbol in symbols - TABLES
         if not any(fnmatchcase(symbol.removeprefix("p"), pattern) for pattern in PATTERNS)
     )
-
-
-def package(pattern: str) -> list[Path]:
-    """Such files of NVIDIA's packages: of a library with several major versions, several."""
-    spec = importlib.util.find_spec("nvidia")
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    found = sorted(f for place in places for f in Path(place).glob(pattern))
-    assert found, f"no nvidia/{pattern}: make setup-tests installs it"
-    return found
 
 
 def exported(*paths: Path) -> set[str]:

@@ -1,0 +1,85 @@
+"""Kernel hooks, against the BPF objects as binutils read them and the C header's numbers."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cotenant._native import OBJECTS
+from cotenant.probes.attach import Method
+from cotenant.probes.function import Family
+from cotenant.probes.hooks import together
+from cotenant.probes.kernel import HOOKS, KernelFamily, counted, hooks_of
+from cotenant.probes.programs import _OBJECTS, SUFFIXES, TASK_PROGRAMS, _of_family
+from cotenant.probes.tables import FUNCTIONS
+from tests.unit.probes.c_values import evaluate, header
+
+
+def sections(stem: str) -> dict[str, str]:
+    """Programs of an object, and the section of each: it says where the program belongs."""
+    done = subprocess.run(
+        ["readelf", "--syms", "--section-headers", "--wide", OBJECTS / f"{stem}.bpf.o"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    names = dict(re.findall(r"^ +\[ *(\d+)\] (\S+)", done.stdout, re.MULTILINE))
+    functions = re.findall(r" FUNC +GLOBAL +\S+ +(\d+) (\w+)$", done.stdout, re.MULTILINE)
+    return {name: names[at] for at, name in functions if names[at] != ".text"}
+
+
+@pytest.mark.parametrize("family", KernelFamily)
+def test_each_program_of_a_family_has_its_hook_and_each_hook_its_program(
+    family: KernelFamily,
+) -> None:
+    kinds = {"tick": "?perf_event", "stop": "?iter/task"}
+    expected = {h.program: kinds.get(h.at, f"?tp_btf/{h.at}") for h in hooks_of(family)}
+    assert sections(family) == expected
+
+
+def test_a_program_that_stands_in_belongs_to_the_same_place() -> None:
+    by_program = {hook.program: hook for hook in HOOKS}
+    assert len(by_program) == len(HOOKS)
+    for hook in HOOKS:
+        if hook.instead_of:
+            first = by_program[hook.instead_of]
+            assert (first.family, first.at) == (hook.family, hook.at)
+            assert HOOKS.index(first) < HOOKS.index(hook)
+
+
+def test_programs_that_stand_in_are_not_loaded_together_with_the_first() -> None:
+    assert together([KernelFamily.TCP]) == {
+        "tcp": {h.program: -1 for h in hooks_of(KernelFamily.TCP) if not h.instead_of}
+    }
+    assert "tcp_retransmit_sent" not in together(list(KernelFamily))["tcp"]
+
+
+@pytest.mark.parametrize("method", Method)
+@pytest.mark.parametrize("family", Family)
+def test_the_objects_of_a_method_have_its_programs(method: Method, family: Family) -> None:
+    for suffix in SUFFIXES[method]:
+        assert sections(f"{family}{suffix}").keys() >= _of_family(method, family).keys()
+
+
+@pytest.mark.parametrize("stem", ["task", *_OBJECTS])
+def test_the_objects_of_every_recording_have_their_programs(stem: str) -> None:
+    wanted = _OBJECTS.get(stem) or [name for name in TASK_PROGRAMS if name != "thread_exit"]
+    assert sections(stem).keys() >= set(wanted)
+
+
+def test_a_total_of_the_kernel_is_counted_by_kind_and_operation(tmp_path: Path) -> None:
+    preamble = "".join(f'#include "{header(name)}"\n' for name in ("event.h", "kernel_event.h"))
+    preamble += f'#include "{header("total.h")}"'
+    names = {
+        "KERNEL_FUNCTION(EVENT_IO, IO_OP_read)": ("io", "read"),
+        "KERNEL_FUNCTION(EVENT_NET, NET_OP_send)": ("net", "send"),
+        "KERNEL_FUNCTION(EVENT_TCP, TCP_OP_retransmit)": ("tcp", "retransmit"),
+        "KERNEL_FUNCTION(EVENT_HOST, HOST_OP_wakeup)": ("host", "wakeup"),
+    }
+    numbers = evaluate(tmp_path, preamble, names)
+    assert {text: counted(number) for text, number in numbers.items()} == names
+
+
+def test_a_total_of_a_call_is_counted_by_its_function() -> None:
+    assert {counted(f.id) for f in FUNCTIONS} == {(str(f.family), f.symbol) for f in FUNCTIONS}
+    assert counted(0x7FFF) is None
+    assert counted(0xFFFF) is None
