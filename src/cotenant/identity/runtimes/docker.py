@@ -29,7 +29,7 @@ class DockerSource(Source):
 
     def __init__(
         self,
-        where: str = DOCKER_SOCKET,
+        where: str,
         *,
         timeout_s: float = TIMEOUT_S,
         proc: Path = Path("/proc"),
@@ -127,15 +127,6 @@ class PodmanSource(DockerSource):
     runtimes = ("podman", "unknown")
     runtime = "podman"
     target = "/v4.0.0/libpod/containers/{id}/json"
-
-    def __init__(
-        self,
-        where: str = PODMAN_SOCKET,
-        *,
-        timeout_s: float = TIMEOUT_S,
-        proc: Path = Path("/proc"),
-    ) -> None:
-        super().__init__(where, timeout_s=timeout_s, proc=proc)
 
     def _listed(self, container_id: str, path: str) -> Names | None:
         return None  # Its inspection waits for nothing.

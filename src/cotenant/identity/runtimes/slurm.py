@@ -7,21 +7,19 @@ job's own word, so what it says is kept under labels that say so.
 """
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from cotenant.identity.naming.names import Labels, Names, clean, clean_labels
 from cotenant.identity.path.model import Identity, Job
-from cotenant.identity.runtimes.source import Absent, Source, SourceError
+from cotenant.identity.runtimes.source import Source, ask_program
 from cotenant.identity.runtimes.users import UserSource
 
 _STEPD: Final = re.compile(rb"slurmstepd: \[([0-9]+)\.([^\]]+)\]").match
 _FIELD: Final = re.compile(r"(?:^|\s)(Account|Partition|UserId|JobName)=(\S+)")
 _READ_MAX: Final = 1 << 17
 _PROCESSES_MAX: Final = 64
-_TIMEOUT_S: Final = 2.0
 
 
 class SlurmSource(Source):
@@ -131,20 +129,7 @@ class SlurmSource(Source):
     def _from_scontrol(self, job_id: str) -> dict[str, str]:
         if self._scontrol is None:
             return {}
-        try:
-            done = subprocess.run(
-                [self._scontrol, "show", "job", "-o", job_id],
-                capture_output=True,
-                timeout=_TIMEOUT_S,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise SourceError(f"scontrol did not answer within {_TIMEOUT_S:g} s") from error
-        except FileNotFoundError as error:
-            raise Absent(f"no {self._scontrol}") from error
-        text = done.stdout[:_READ_MAX].decode("utf-8", "replace")
-        return dict(_FIELD.findall(text))
+        return dict(_FIELD.findall(ask_program(self._scontrol, "show", "job", "-o", job_id)))
 
 
 def _labels(account: str | None, partition: str | None, asserted: dict[str, str]) -> Labels:

@@ -7,6 +7,8 @@ runtime that hangs costs one time limit and not one per container.
 """
 
 import json
+import os
+import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -18,6 +20,8 @@ from cotenant.identity.naming.names import Names
 from cotenant.identity.path.model import Identity
 
 ANSWER_MAX: Final = 1 << 20
+_PROGRAM_S: Final = 2.0
+_PRINTED_MAX: Final = 1 << 17
 _PAUSE_FIRST_S: Final = 1.0
 _PAUSE_MAX_S: Final = 60.0
 
@@ -152,6 +156,24 @@ def read_json(path: Path, limit: int = ANSWER_MAX) -> object:
         return json.loads(read_bounded(path, limit))
     except (ValueError, RecursionError) as error:
         raise Unusable(f"{path} is not JSON: {error}") from error
+
+
+def ask_program(program: str, *words: str) -> str:
+    """What a program prints; SourceError if it takes too long, Absent if it is not there."""
+    try:
+        done = subprocess.run(
+            [program, *words],
+            capture_output=True,
+            timeout=_PROGRAM_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired as error:
+        name = os.path.basename(program)
+        raise SourceError(f"{name} did not answer within {_PROGRAM_S:g} s") from error
+    except FileNotFoundError as error:
+        raise Absent(f"no {program}") from error
+    return done.stdout[:_PRINTED_MAX].decode("utf-8", "replace")
 
 
 def at(value: object, *keys: str) -> object:

@@ -4,17 +4,15 @@ A database over the network may take forever: ``getent`` is asked in a process o
 own, under a time limit.
 """
 
-import subprocess
 from pathlib import Path
 from typing import Final
 
 from cotenant.identity.naming.names import Names, clean
 from cotenant.identity.path.model import Identity, Owner
-from cotenant.identity.runtimes.source import Source, SourceError
+from cotenant.identity.runtimes.source import Absent, Source, ask_program
 
 PASSWD: Final = Path("/etc/passwd")
 _PASSWD_MAX: Final = 1 << 20
-_TIMEOUT_S: Final = 2.0
 
 
 class UserSource(Source):
@@ -66,15 +64,7 @@ class UserSource(Source):
         if self._getent is None:
             return None
         try:
-            done = subprocess.run(
-                [self._getent, "passwd", str(uid)],
-                capture_output=True,
-                timeout=_TIMEOUT_S,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise SourceError(f"getent did not answer within {_TIMEOUT_S:g} s") from error
-        except FileNotFoundError:
+            printed = ask_program(self._getent, "passwd", str(uid))
+        except Absent:
             return None
-        return clean(done.stdout.decode("utf-8", "replace").partition(":")[0])
+        return clean(printed.partition(":")[0])

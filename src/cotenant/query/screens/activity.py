@@ -128,34 +128,31 @@ def _tenant(tenant: str | None) -> str:
 
 def kernels_sql(start_ns: int, end_ns: int, *, tenant: str | None = None, limit: int = 12) -> str:
     """Where time inside CUDA goes, by tenant and kernel."""
-    return f"""SELECT c.tenant,
-       e.kernel_name,
-       sum(e.weight)::BIGINT AS calls,
-       sum(e.duration_ns * e.weight)::BIGINT AS total_ns,
-       max(e.duration_ns) AS longest_ns
-  FROM cuda_events e
-  JOIN containers c USING (cgroup_id)
- WHERE e.timestamp_ns >= {start_ns}
-   AND e.timestamp_ns < {end_ns}{_tenant(tenant)}
- GROUP BY ALL
- ORDER BY total_ns DESC, calls DESC
- LIMIT {limit}"""
+    return _time_inside("cuda_events", "kernel_name", "", _window(start_ns, end_ns, tenant), limit)
 
 
 def collectives_sql(
     start_ns: int, end_ns: int, *, tenant: str | None = None, limit: int = 12
 ) -> str:
     """Where time inside NCCL goes, by tenant and operation."""
+    moved = ",\n       sum(e.bytes * e.weight)::BIGINT AS bytes"
+    return _time_inside("nccl_events", "op", moved, _window(start_ns, end_ns, tenant), limit)
+
+
+def _window(start_ns: int, end_ns: int, tenant: str | None) -> str:
+    return f"""e.timestamp_ns >= {start_ns}
+   AND e.timestamp_ns < {end_ns}{_tenant(tenant)}"""
+
+
+def _time_inside(table: str, what: str, more: str, where: str, limit: int) -> str:
     return f"""SELECT c.tenant,
-       e.op,
+       e.{what},
        sum(e.weight)::BIGINT AS calls,
        sum(e.duration_ns * e.weight)::BIGINT AS total_ns,
-       max(e.duration_ns) AS longest_ns,
-       sum(e.bytes * e.weight)::BIGINT AS bytes
-  FROM nccl_events e
+       max(e.duration_ns) AS longest_ns{more}
+  FROM {table} e
   JOIN containers c USING (cgroup_id)
- WHERE e.timestamp_ns >= {start_ns}
-   AND e.timestamp_ns < {end_ns}{_tenant(tenant)}
+ WHERE {where}
  GROUP BY ALL
  ORDER BY total_ns DESC, calls DESC
  LIMIT {limit}"""
