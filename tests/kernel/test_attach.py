@@ -272,6 +272,19 @@ def test_every_promised_symbol_of_a_real_library_is_attached_or_refused_for_a_re
     assert unprobed == REFUSED[name]
 
 
+def run_probed(
+    recording: Recording, cgroup: Cgroup, text: str, path: Path | str
+) -> tuple[Script, dict[str, Any]]:
+    """A script that waits until a library of its own is probed, and what it said at its end."""
+    script = Script(cgroup, text)
+    script.heard()
+    recording.wait_for(f"select 1 from sessions where libraries like '%{path}%'")
+    script.go_on()
+    said = script.heard()
+    script.end()
+    return script, said
+
+
 def test_what_a_refused_function_does_is_seen_inside_it(cgroup: Cgroup, store: Path) -> None:
     path = wheel(*WHEELS["nccl"][:2])
     text = f"""
@@ -284,12 +297,7 @@ launch(out("cuModuleGetFunction", module, b"kernel"), times=11)
 say(results=results)
 """
     with record(store, "--probes", "emulated") as recording:
-        script = Script(cgroup, text)
-        script.heard()
-        recording.wait_for(f"select 1 from sessions where libraries like '%{path}%'")
-        script.go_on()
-        said = script.heard()
-        script.end()
+        script, said = run_probed(recording, cgroup, text, path)
     rows = recording.sql(f"select op, api, result from nccl_events where pid = {script.pid}")
     assert all(result != 0 for result in said["results"])
     assert rows == [
@@ -369,12 +377,7 @@ results = [runtime.cudaMalloc(byref(c_uint64()), c_uint64(1009)) for _ in range(
 say(results=results)
 """
     with record(store) as recording:
-        script = Script(cgroup, text)
-        script.heard()
-        recording.wait_for(f"select 1 from sessions where libraries like '%{path}%'")
-        script.go_on()
-        said = script.heard()
-        script.end()
+        script, said = run_probed(recording, cgroup, text, path)
     rows = recording.sql(
         f"select op, bytes, result from cuda_events where pid = {script.pid} and api = 'cudaMalloc'"
     )

@@ -34,42 +34,22 @@ class Recorded:
             ),
         )
 
+    def calls(self, table, cgroup_id, count, at_ns, **columns):
+        """Calls of one thread, a nanosecond apart; a column is a list, or one value for all."""
+        columns |= {"pid": cgroup_id, "tid": cgroup_id, "cgroup_id": cgroup_id}
+        columns |= {"comm": "python", "weight": 1}
+        rows = {k: v if isinstance(v, list) else [v] * count for k, v in columns.items()}
+        rows["timestamp_ns"] = [at_ns + i for i in range(count)]
+        self.writer.append(table, pa.table(rows))
+
     def launches(self, cgroup_id, count, *, at_ns=NOW_NS, name="gemm", op="launch"):
-        self.writer.append(
-            "cuda_events",
-            pa.table(
-                {
-                    "timestamp_ns": [at_ns + i for i in range(count)],
-                    "pid": [cgroup_id] * count,
-                    "tid": [cgroup_id] * count,
-                    "cgroup_id": [cgroup_id] * count,
-                    "comm": ["python"] * count,
-                    "op": [op] * count,
-                    "api": ["cuLaunchKernel"] * count,
-                    "kernel_name": [name] * count,
-                    "duration_ns": [1_000_000] * count,
-                    "weight": [1] * count,
-                }
-            ),
-        )
+        what = {"op": op, "api": "cuLaunchKernel", "kernel_name": name, "duration_ns": 1_000_000}
+        self.calls("cuda_events", cgroup_id, count, at_ns, **what)
 
     def all_reduces(self, cgroup_id, count, *, at_ns=NOW_NS):
-        self.writer.append(
-            "nccl_events",
-            pa.table(
-                {
-                    "timestamp_ns": [at_ns + i for i in range(count)],
-                    "pid": [cgroup_id] * count,
-                    "tid": [cgroup_id] * count,
-                    "cgroup_id": [cgroup_id] * count,
-                    "comm": ["python"] * count,
-                    "op": ["AllReduce"] * count,
-                    "api": ["ncclAllReduce"] * count,
-                    "duration_ns": [2_000_000 * (i + 1) for i in range(count)],
-                    "weight": [1] * count,
-                }
-            ),
-        )
+        took = [2_000_000 * (i + 1) for i in range(count)]
+        what = {"op": "AllReduce", "api": "ncclAllReduce", "duration_ns": took}
+        self.calls("nccl_events", cgroup_id, count, at_ns, **what)
 
     def losses(self, cgroup_id, *, seen, lost=0, shed=0, family="cuda", at_ns=NOW_NS):
         row = {"seen": seen, "stored": seen - lost - shed, "shed": shed, "lost": lost, "queued": 0}

@@ -3,7 +3,8 @@
 import ctypes
 import json
 import math
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,22 @@ def truth(tmp_path: Path, device: dict[str, str]) -> Callable[..., tuple[dict[st
         return counts, [json.loads(line) for line in log.read_text().splitlines()]
 
     return run
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[list[str], dict[str, str]], subprocess.Popen[bytes]]]:
+    """Start programs of the stand-in GPU without waiting for them; all are gone after the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(line: list[str], extra: dict[str, str]) -> subprocess.Popen[bytes]:
+        environment = sim.environment(extra)
+        started.append(subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 class Model:

@@ -54,24 +54,19 @@ def script(tmp_path, device):
 
 
 @pytest.fixture
-def train(tmp_path, device):
+def train(tmp_path, device, start):
     """Start the ranks of a training job; each logs to a file of its own."""
-    started = []
 
-    def start(**extra):
+    def begin(**extra):
+        started = []
         for rank in range(RANKS):
             env = {**device, **extra, "COTENANT_SIM_LOG": f"{tmp_path}/rank{rank}.jsonl"}
             arguments = ["--steps", str(STEPS), "--ranks", str(RANKS), "--rank", str(rank)]
             line = sim.command("train", [*arguments, "--id-file", f"{tmp_path}/id"])
-            started.append(
-                subprocess.Popen(line, env=sim.environment(env), stdout=subprocess.DEVNULL)
-            )
+            started.append(start(line, env))
         return started
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    return begin
 
 
 def _log(tmp_path, rank):

@@ -13,11 +13,11 @@ KERNEL_NS = 200_000
 
 
 @pytest.fixture
-def tenants(tmp_path, device):
+def tenants(tmp_path, device, start):
     """Start workloads that load, wait for each other, and log; ended after the test."""
-    started = []
 
-    def start(*lines, extra=()):
+    def begin(*lines, extra=()):
+        started = []
         for number, line in enumerate(lines):
             env = {
                 **device,
@@ -26,16 +26,11 @@ def tenants(tmp_path, device):
                 **dict(extra),
             }
             command = sim.command(line[0], [*line[1:], "--start-on", f"{tmp_path}/go"])
-            started.append(
-                subprocess.Popen(command, env=sim.environment(env), stdout=subprocess.DEVNULL)
-            )
+            started.append(start(command, env))
         (tmp_path / "go").touch()
         return started
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    return begin
 
 
 def _kernels(tmp_path, number):
