@@ -1,4 +1,4 @@
-"""BPF objects into the kernel, and their rings out of it: the part written in C."""
+"""The part in C: loads BPF objects, drains rings into columns."""
 
 from pathlib import Path
 from typing import Final

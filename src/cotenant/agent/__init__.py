@@ -1,4 +1,4 @@
-"""The running recorder: the only place where probes, identity and store meet."""
+"""Recording a host: the helper, the recorder, and what both share."""
 
 import os
 

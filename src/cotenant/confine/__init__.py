@@ -1,1 +1,1 @@
-"""Giving up rights: capabilities, system calls and the right to change files."""
+"""Giving up rights: capabilities, system calls, and write access to files."""

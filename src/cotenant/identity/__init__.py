@@ -1,4 +1,4 @@
-"""Identity: from a cgroup id to its tenant's name.
+"""From a cgroup id to its tenant's name.
 
 ``path`` parses cgroup paths, ``naming`` and ``runtimes`` ask for names, ``Ledger`` keeps every
 cgroup ever seen and makes the rows of ``containers``.

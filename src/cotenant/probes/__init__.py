@@ -1,1 +1,1 @@
-"""Where we look: which functions, in which files, by which means."""
+"""Where probes go: which functions, in which files, at which byte."""

@@ -1,1 +1,1 @@
-"""Reading a store: SQL, derived tables, named questions, findings, and the data of every screen."""
+"""Reading a store: SQL to answers, questions, findings and screens."""

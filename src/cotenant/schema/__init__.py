@@ -1,4 +1,4 @@
-"""Every stored table, by name."""
+"""Every stored table: its columns, and their layout in the ring."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The stand-in GPU: where its libraries are, and workloads that run on them."""
+"""The stand-in GPU: its libraries, and the workloads that run on them."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""What is kept: immutable Parquet segments, and the manifest that names the current ones."""
+"""Immutable Parquet segments, and the manifest that names the current ones."""

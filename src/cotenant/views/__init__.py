@@ -1,1 +1,1 @@
-"""How it is shown: no SQL in here, no arithmetic on events."""
+"""How answers are shown; no SQL, no arithmetic on events."""

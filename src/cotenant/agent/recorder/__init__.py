@@ -1,1 +1,1 @@
-"""The unprivileged process: rows out of the rings, into the store."""
+"""The unprivileged process: drains rings, resolves tenants, writes the store."""

@@ -1,1 +1,1 @@
-"""Asking for names: what to ask next, whom, and what the answers hold."""
+"""Asking for names: which cgroup next, which source, and what the answer holds."""

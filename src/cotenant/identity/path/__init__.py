@@ -1,1 +1,1 @@
-"""Pure parsing: what a cgroup path says about who is in it; no I/O."""
+"""Pure parsing of cgroup paths: unit, job, container; no I/O."""

@@ -1,4 +1,4 @@
-"""Sources of names: container runtimes, kubelet, Slurm, the user database; a module each."""
+"""Sources of names: container runtimes, kubelet, Slurm, the user database."""
 
 from cotenant.identity.runtimes.containerd import ContainerdSource
 from cotenant.identity.runtimes.docker import DockerSource, PodmanSource

@@ -1,4 +1,4 @@
-"""Every user-space function we trace, as data: a row is one function.
+"""Every traced library function, as data: one row per function.
 
 A row states a fact: *this symbol of this library is worth an event, and here are its
 arguments*. Attaching is ``attach.py``'s job; the event itself is declared in bpf/common/event.h.

@@ -1,1 +1,1 @@
-"""Tables that are computed from recorded ones when a question names them."""
+"""Tables computed from recorded ones when a statement names them."""

@@ -1,1 +1,1 @@
-"""SQL to an answer: read-only, bounded, and with how complete it is."""
+"""SQL to an answer: read-only, bounded, and with its completeness."""

@@ -1,1 +1,1 @@
-"""Named questions: one ``.sql`` file each, and the loader that fills in their parameters."""
+"""Named questions: one `.sql` file each, and the loader that fills in parameters."""

@@ -1,1 +1,1 @@
-"""How values are written: as SQL literals, as shell words, as times that people type."""
+"""Values as text: SQL literals, shell words, times as people type them."""

@@ -1,4 +1,4 @@
-"""The ``cotenant`` command: one module per verb, found by its name.
+"""The `cotenant` command: one module per verb.
 
 A verb is a module of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)`` and
 ``run(args)``, and ``arranged(words)`` if its words may stand in another order than argparse wants.

@@ -1,4 +1,4 @@
-"""What was recorded, for other tools."""
+"""Recordings for other tools: Perfetto, Parquet, CSV, Arrow."""
 
 from pathlib import Path
 from typing import Final

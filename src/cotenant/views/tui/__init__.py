@@ -1,1 +1,1 @@
-"""The live terminal view: who does what on this host, now."""
+"""`cotenant top`: the live terminal view."""

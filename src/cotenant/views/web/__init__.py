@@ -1,1 +1,1 @@
-"""The page: the tenants' timeline in a browser, served from this host to this host."""
+"""`cotenant serve`: the page, its JSON API and `/metrics`."""

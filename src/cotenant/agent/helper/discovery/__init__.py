@@ -1,1 +1,1 @@
-"""Finding libraries on the host, tenants in turn."""
+"""Finding libraries on the host: a fair queue of tenants."""

@@ -1,1 +1,1 @@
-"""From a ring to the rows of a table."""
+"""Ring records to table rows."""

@@ -1,1 +1,1 @@
-"""What recording may cost, and the page that tells programs."""
+"""Cost control: the budget, and the control page that BPF programs read."""

@@ -1,1 +1,1 @@
-"""What is known of each process that uses a GPU."""
+"""State of each GPU process: kernel names, graphs, devices, communicators."""

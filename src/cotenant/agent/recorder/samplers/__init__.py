@@ -1,1 +1,1 @@
-"""Tables that are written once a second."""
+"""Samplers: tables that are written once a second."""

@@ -1,1 +1,1 @@
-"""How much each tenant slows each other one on a GPU, and why."""
+"""How much each tenant slows each other tenant on a GPU, and why."""

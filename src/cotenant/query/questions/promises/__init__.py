@@ -1,4 +1,4 @@
-"""The two queries that are the product's promise: verbatim, with numbers that are right."""
+"""The two queries of the README, verbatim."""
 
 from importlib import resources
 from typing import Final

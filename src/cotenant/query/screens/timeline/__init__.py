@@ -1,1 +1,1 @@
-"""The timeline: lanes, and tiles of what happened in them, at any zoom."""
+"""The timeline: lanes, and tiles of their events at any zoom."""

@@ -1,7 +1,7 @@
-"""From wire to table: each column is made by the maker that its declaration names.
+"""Column makers: each makes one kind of column, for any family of events.
 
-A maker knows one sort of column (a time, a tenant, a kernel's name), never a kind of event; which
-event has which column is declared in bpf/common/event.h alone.
+A column is a time, a tenant, a kernel's name, and so on. bpf/common/event.h alone declares which event has
+which columns, and names the maker of each.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from cotenant.schema.wire import Field, Record
 
 
 class Maker(Protocol):
-    """Makes one sort of column."""
+    """Makes one kind of column."""
 
     def needs(self, field: Field) -> tuple[list[str], list[tuple[str, ...]]]:
         """The wire fields it reads: plain ones, and tuples to be numbered."""
@@ -25,7 +25,7 @@ class Maker(Protocol):
 
 
 class Columns:
-    """Makes all columns of one kind of event."""
+    """Makes all columns of one family of events."""
 
     def __init__(self, record: Record, makers: Mapping[str, Maker]) -> None:
         self.table = f"{record.family}_events"
