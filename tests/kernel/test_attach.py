@@ -315,7 +315,7 @@ say(results=results)
     (about,) = [check["more"] for check in checks if check["found"].startswith(f"{path}: ")]
     assert about == ["refused: ncclBcast, pncclBcast: would be single-stepped: starts with sub"]
     assert (
-        "launches: 0 seen at the runtime, 0 of them at the driver too, 11 at the driver alone"
+        "launches: 0 seen in the runtime, 0 of them also in the driver, 11 in the driver only"
         in told
     )
 

@@ -91,7 +91,7 @@ def test_a_recorder_whose_helper_died_says_so_and_keeps_the_rows(
         recording.stopped = True
     tenant.kill()
     tenant.communicate()
-    assert "the attaching process died; what was recorded is kept" in recording.errors.read_text()
+    assert "the helper died; what was recorded is kept" in recording.errors.read_text()
     assert rows(recording) > 0
 
 

@@ -364,5 +364,5 @@ def test_a_group_that_does_not_exist_is_refused(store: Path) -> None:
     )
     assert (done.returncode, store.exists()) == (2, False)
     assert done.stderr == (
-        "cotenant: --group no-such-group: there is no such group; make it, or name another\n"
+        "cotenant: --group no-such-group: no such group; create it, or name another\n"
     )

@@ -73,8 +73,8 @@ def test_settings_may_stand_before_and_after_options(cotenant):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["slow_call"], 2, "cotenant: there is no question slow_call; did you mean slow_calls"),
-        (["slow_calls", "limit=x"], 2, "cotenant: limit is a whole number from 0 on, not 'x'"),
+        (["slow_call"], 2, "cotenant: no question slow_call; did you mean slow_calls"),
+        (["slow_calls", "limit=x"], 2, "cotenant: limit=x: expected a whole number from 0 on"),
         (["slow_calls", "--tenant", "ml/trian"], 1, "cotenant: there is no tenant ml/trian; did"),
         (["slow_calls", "--since", "soon"], 2, "cotenant: 'soon' is not a duration"),
     ],
@@ -88,15 +88,14 @@ def test_what_cannot_be_asked_is_one_line(cotenant, words, code, said):
 
 def test_nothing_to_show_is_said_in_words(cotenant):
     assert cotenant("ask", "gpu_overlap", "--tenant", "slurm/4711")[1] == (
-        "Who shares a GPU with whom: nothing to show of slurm/4711, "
-        "2026-09-21 14:13:20 to 14:14:20 UTC\n"
+        "Who shares a GPU with whom: no rows for slurm/4711, 2026-09-21 14:13:20 to 14:14:20 UTC\n"
     )
     assert "too few" in cotenant("ask", "interference")[1]
     assert cotenant("ask", "nccl_cost", "--tenant", "ml/train")[1] == (
-        "nothing that nccl_cost asks about was recorded of ml/train in this time\n"
+        "nccl_cost: no events of ml/train were recorded in this window\n"
     )
     assert cotenant("ask", "slow_calls", "--from", "2030-01-01")[1] == (
-        "nothing that slow_calls asks about was recorded of any tenant in this time\n"
+        "slow_calls: no events of any tenant were recorded in this window\n"
     )
 
 

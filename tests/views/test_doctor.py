@@ -68,15 +68,16 @@ def test_each_library_and_process_of_the_last_recording_is_told(store: Path) -> 
         ),
         "recorded process 103": (
             True,
-            "launches: 1511 seen at the runtime, 1511 of them at the driver too, "
-            "0 at the driver alone",
+            "launches: 1511 seen in the runtime, 1511 of them also in the driver, "
+            "0 in the driver only",
         ),
         "recorded process 101": (
             False,
-            "launches: 7 seen at the runtime, 5 of them at the driver too, 0 at the driver alone",
+            "launches: 7 seen in the runtime, 5 of them also in the driver, 0 in the driver only",
         ),
     }  # fmt: skip
-    assert checks["recorded process 101"].advice.startswith("2 launches had none of the driver")
+    advice = checks["recorded process 101"].advice
+    assert advice.startswith("2 launches were not seen in the driver")
     assert checks["recorded cudart/nccl"].advice != ""
     assert checks["recorded cudart/nccl"].more == (f"refused: ncclBcast, pncclBcast: {STEPPED}",)
     assert checks["recorded ?"].more == ("refused: all: cannot be probed",)

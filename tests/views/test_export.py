@@ -120,8 +120,8 @@ def test_what_is_incomplete_is_said_of_the_tables_that_are_written(store, tmp_pa
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["csv", "--table", "cuda"], 2, "there is no table cuda; there are cuda_events, "),
-        (["perfetto", "--table", "cuda_events"], 2, "a trace has every table that has a time"),
+        (["csv", "--table", "cuda"], 2, "no table cuda; choose from cuda_events, "),
+        (["perfetto", "--table", "cuda_events"], 2, "--table does not apply to perfetto"),
         (["perfetto", "--tenant", "nobody"], 1, "there is no tenant nobody"),
     ],
 )
@@ -138,7 +138,7 @@ def test_nothing_is_replaced_unasked(host, tmp_path, capsys):
     target.write_text("mine")
     words = ["export", "perfetto", "--output", str(target), "--store", str(host)]
     assert main(words) == 1
-    assert capsys.readouterr().err == f"cotenant: {target} is there already; --force replaces it\n"
+    assert capsys.readouterr().err == f"cotenant: {target} exists; --force replaces it\n"
     assert target.read_text() == "mine"
     assert main([*words, "--force"]) == 0
     assert read(target.read_bytes()).slices

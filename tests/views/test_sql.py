@@ -138,7 +138,7 @@ def test_a_tenant_and_a_window_narrow_the_answer(cotenant):
             "cotenant: 'soon' is not a duration; write 90s, 5m or",
         ),
         (("SELECT 1", "--from", "then"), 2, "cotenant: 'then' is not a time; write 2026-09-21T14:"),
-        (("SELECT 1", "--since", "1s", "--from", "1"), 2, "cotenant: --since and --from both say"),
+        (("SELECT 1", "--since", "1s", "--from", "1"), 2, "cotenant: --since and --from both set"),
         (("SELECT 1", "--store", "/nonexistent"), 1, "cotenant: no store at /nonexistent; record"),
         (("SELECT 1", "--store", "/etc"), 1, "cotenant: /etc is not a store; record one with "),
     ],
@@ -176,7 +176,7 @@ def test_who_is_not_in_the_group_is_told_so(process, store):
     code, _, err = process("sql", "SELECT 1", user=NOBODY)
     assert code == 1
     assert err == (
-        f"cotenant: you may not read the store {store}; join its group or ask whoever records\n"
+        f"cotenant: no permission to read the store {store}; join its group, see `ls -ld {store}`\n"
     )
 
 

@@ -36,29 +36,32 @@ def load_config(path: Path | None) -> Config:
     try:
         read = tomllib.loads(path.read_text())
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror}; check --config") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no UTF-8 text; write it anew") from error
+        raise UsageError(f"{path} is not UTF-8; convert it") from error
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is no TOML: {error}") from error
+        raise UsageError(f"{path} is not TOML: {error}") from error
     return _checked(path, read)
 
 
 def _checked(path: Path, read: dict[str, Any]) -> Config:
     strangers = sorted(read.keys() - {"exclude", "tenant"})
     if strangers:
-        raise UsageError(f"{path}: {strangers[0]} means nothing here; know exclude and [[tenant]]")
+        raise UsageError(
+            f"{path}: unknown key `{strangers[0]}`; expected `exclude` or `[[tenant]]`"
+        )
     exclude, rules = read.get("exclude", []), read.get("tenant", [])
     if not isinstance(exclude, list) or not all(isinstance(p, str) for p in exclude):
-        raise UsageError(f"{path}: exclude is a list of patterns")
+        raise UsageError(f"{path}: `exclude` must be a list of patterns: exclude = ['team-a/*']")
     if not isinstance(rules, list):
-        raise UsageError(f"{path}: write [[tenant]] with two brackets, once per rule")
+        raise UsageError(f"{path}: `tenant` must be a list; write `[[tenant]]` above each rule")
     return Config(tuple(exclude), tuple(_rule(path, rule) for rule in rules))
 
 
 def _rule(path: Path, rule: Any) -> TenantRule:
     if not isinstance(rule, dict) or "tenant" not in rule or len(rule) < 2:
-        raise UsageError(f"{path}: a [[tenant]] needs `tenant` and what it is matched by")
+        raise UsageError(f"{path}: a `[[tenant]]` needs `tenant` and at least one key to match")
     if strangers := sorted(rule.keys() - _RULE_KEYS):
-        raise UsageError(f"{path}: a [[tenant]] has no {strangers[0]}; know {sorted(_RULE_KEYS)}")
+        known = ", ".join(f"`{key}`" for key in sorted(_RULE_KEYS))
+        raise UsageError(f"{path}: unknown key `{strangers[0]}` in `[[tenant]]`; expected {known}")
     return TenantRule(**{key: str(value) for key, value in rule.items()})

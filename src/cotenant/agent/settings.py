@@ -82,7 +82,7 @@ def choose_hierarchy(asked: str) -> Hierarchy:
     if asked != "auto":
         names = ", ".join(mounted) or "none"
         raise UsageError(
-            f"--hierarchy {asked}: is auto, v2 or a version 1 controller here ({names})"
+            f"--hierarchy {asked}: unknown; choose auto, v2 or a mounted v1 controller ({names})"
         )
     for controller in V1_CONTROLLERS:
         if controller in mounted:
@@ -98,9 +98,7 @@ def store_group(asked: str | None) -> int | None:
     except KeyError:
         if asked is None:
             return None
-        raise UsageError(
-            f"--group {asked}: there is no such group; make it, or name another"
-        ) from None
+        raise UsageError(f"--group {asked}: no such group; create it, or name another") from None
 
 
 def for_helper(settings: Settings, hierarchy: Hierarchy) -> HelperSettings:

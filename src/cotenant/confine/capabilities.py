@@ -22,7 +22,7 @@ _CAPABILITY_VERSION_3: Final = 0x20080522
 def need_root() -> None:
     """One clear word instead of a failing system call."""
     if os.geteuid() != 0:
-        raise Unsupported("recording needs root; try sudo (looking at a store does not)")
+        raise Unsupported("recording needs root; use sudo (reading a store does not)")
 
 
 class Capability(IntEnum):

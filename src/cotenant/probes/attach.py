@@ -113,7 +113,7 @@ class Attacher:
                     self._attach_links(done, path, mine, pid)
         except OSError as error:
             done.close()
-            raise ProbeError(f"cannot probe {path}: {error.strerror}") from error
+            raise ProbeError(f"cannot attach to {path}: {error.strerror}") from error
         return done
 
     def replace(self, old: Attachment) -> None:

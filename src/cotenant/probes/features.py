@@ -106,10 +106,10 @@ def choose_method(asked: str | None) -> Method:
     """The method that was asked for, else the best that works here."""
     if asked is not None:
         if asked not in list(Method):
-            raise UsageError(f"--attach {asked}: is session, multi or pair")
+            raise UsageError(f"--attach {asked}: unknown; choose session, multi or pair")
         reason = why_not(Method(asked))
         if reason:
-            raise Unsupported(f"this kernel cannot attach by {asked}: {reason}")
+            raise Unsupported(f"--attach {asked} does not work on this kernel: {reason}")
         return Method(asked)
     reason = ""
     for method in Method:

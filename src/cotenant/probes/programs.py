@@ -132,7 +132,7 @@ def load_object(
         if name in shared or "." in name:
             os.close(fd)
         elif into.maps.setdefault(name, fd) != fd:
-            raise AssertionError(f"two objects that load together both made a map {name}")
+            raise AssertionError(f"two objects that load together both created the map {name}")
 
 
 def load_family(

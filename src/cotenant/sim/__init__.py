@@ -14,7 +14,7 @@ def library_dir() -> Path:
     chosen = os.environ.get("COTENANT_SIM_DIR")
     here = Path(chosen) if chosen else Path(__file__).parents[3] / "sim" / "build"
     if not (here / "libcuda.so.1").exists():
-        raise CotenantError(f"no stand-in libraries in {here}: run `make -C sim`")
+        raise CotenantError(f"no stand-in libraries in {here}; run `make -C sim`")
     return here
 
 

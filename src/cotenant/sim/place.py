@@ -121,7 +121,7 @@ class Docker:
         while self._docker("version", check=False).returncode:
             if self._daemon.poll() is not None or time.monotonic() > deadline:
                 self.close()
-                raise CotenantError("dockerd does not start here")
+                raise CotenantError("dockerd does not start on this host")
             time.sleep(0.2)
 
     def try_out(self) -> None:
@@ -210,7 +210,7 @@ def _cgroup2() -> Path:
         words = line.split()
         if words[2] == "cgroup2":
             return Path(words[1])
-    raise CotenantError("no cgroup2 file system is mounted, and no container runtime runs")
+    raise CotenantError("no container runtime, and no cgroup2; mount it at /sys/fs/cgroup")
 
 
 @contextlib.contextmanager

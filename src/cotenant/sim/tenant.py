@@ -92,10 +92,10 @@ def _own(directory: Path) -> None:
         theirs = status.st_uid != os.geteuid() or status.st_mode & 0o022
         if theirs or not stat.S_ISDIR(status.st_mode):
             raise CotenantError(
-                f"{directory} is not a directory that only we write to; "
+                f"{directory} is not a directory, or other users can write to it; "
                 "remove it, or choose another --store"
             ) from None
     except OSError as error:
         raise CotenantError(
-            f"cannot make {directory}: {error.strerror}; choose another --store"
+            f"cannot create {directory}: {error.strerror}; choose another --store"
         ) from error

@@ -166,7 +166,7 @@ class Compactor:
             # The others are merged without it next time.
             self._unreadable.add(error.segment.path)
             where = self._store.root / error.segment.path
-            raise StoreError(f"cannot merge {where}, which is left as it is: {error}") from error
+            raise StoreError(f"cannot merge {where}: {error}; its segments stay") from error
         except OSError as error:
             remove_quietly((part,))
             raise store_error("merge segments in", file.parent, error) from error

@@ -87,7 +87,7 @@ def lock(root: Path, node: str) -> int:
         holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
         os.close(fd)
         raise StoreError(
-            f"{root} is being recorded into by process {holder}; stop it or choose another --store"
+            f"process {holder} is recording into {root}; stop it or choose another --store"
         ) from error
     except OSError as error:
         os.close(fd)

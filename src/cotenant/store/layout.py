@@ -65,7 +65,7 @@ def is_store(root: Path) -> bool:
         ) from error
     if version > FORMAT:
         raise StoreError(
-            f"{root} has store format {version}, and this cotenant reads up to {FORMAT}; upgrade it"
+            f"{root} has store format {version}; this cotenant reads up to {FORMAT}: upgrade it"
         )
     return True
 
@@ -87,7 +87,7 @@ def check_readable(root: Path) -> None:
         raise StoreError(f"{root} is a file, not a store; name a directory with --store") from error
     except PermissionError as error:
         raise StoreError(
-            f"you may not read the store {root}; join its group or ask whoever records"
+            f"no permission to read the store {root}; join its group, see `ls -ld {root}`"
         ) from error
     except OSError as error:
         raise store_error("read", root, error) from error

@@ -78,7 +78,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 def _segment(entry: dict[str, Any]) -> Segment:
     if not is_segment(entry["path"]):
-        raise ValueError("a segment lies below its store")
+        raise ValueError("the path of a segment leads out of its store")
     return Segment(
         table=entry["table"],
         path=entry["path"],
@@ -97,7 +97,7 @@ def read_manifest(path: Path) -> Manifest | None:
     try:
         content = json.loads(path.read_bytes())
         if content["format"] > FORMAT:
-            raise StoreError(f"{path} is of a newer cotenant; upgrade this one to read it")
+            raise StoreError(f"{path} was written by a newer cotenant; upgrade this one")
         return Manifest(content["next"], tuple(_segment(e) for e in content["segments"]))
     except FileNotFoundError:
         return None
@@ -105,7 +105,7 @@ def read_manifest(path: Path) -> Manifest | None:
         raise store_error("read", path, error) from error
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
-            f"{path} is damaged; delete it, and the segments are found without"
+            f"{path} is damaged; delete it: the segments are found without it"
         ) from error
 
 

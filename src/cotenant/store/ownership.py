@@ -1,4 +1,4 @@
-"""Whose a store is: who owns a directory, or may write to it, leads its writer anywhere by a link.
+"""Checks that no other user can redirect a store's writer: by owner, mode and links.
 
 The group may have been given the right to write, as volumes of Kubernetes are; that is its owner's
 choice.
@@ -27,53 +27,51 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def check_way(root: Path) -> None:
-    """Raise, in words, if anybody else could put another directory in a store's place."""
+    """Raise StoreError if another user could replace a directory above the store."""
     way = Path(os.path.abspath(root))
     for place in (way, *way.parents):
         status = _status(place)
         if status and stat.S_ISLNK(status.st_mode) and not _is_ours(status):
             raise StoreError(
-                f"{place} is a link that user {status.st_uid} made and may turn elsewhere; "
+                f"{place} is a link of user {status.st_uid}, who can redirect it; "
                 "name a directory with --store"
             )
     for place in Path(os.path.realpath(way)).parents:
         status, above = _status(place), _status(place.parent)
         if status and _is_everybodys(status) and not status.st_mode & stat.S_ISVTX:
             raise StoreError(
-                f"everybody may replace what lies in {place}; "
+                f"{place} is world-writable without the sticky bit; "
                 f"`chmod +t {place}`, or choose another --store"
             )
-        # A user's home is a place to record into; what he put where everybody may is a trap.
+        # A user's home is fine to record into; a user's directory in /tmp may be a trap.
         if status and above and not _is_ours(status) and _is_everybodys(above):
             raise StoreError(
-                f"{place} is of user {status.st_uid}, in a place where everybody may put things; "
+                f"{place} belongs to user {status.st_uid}, in a world-writable directory; "
                 "choose another --store"
             )
 
 
 def check_owner(path: Path) -> os.stat_result:
-    """Raise, in words, unless this is a directory, no link, that only we or root may change."""
+    """Raise StoreError unless this is a directory, not a link, owned by us or root."""
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        what = "a link" if stat.S_ISLNK(status.st_mode) else "no directory"
-        raise StoreError(f"{path} is {what}, and not written to; remove it")
+        what = "a link" if stat.S_ISLNK(status.st_mode) else "not a directory"
+        raise StoreError(f"{path} is {what}; remove it")
     if not _is_ours(status):
         raise StoreError(
-            f"{path} belongs to user {status.st_uid}, who could lead what we write elsewhere; "
+            f"{path} belongs to user {status.st_uid}, who could redirect writes; "
             f"`chown` it to user {os.geteuid()}, or choose another --store"
         )
     return status
 
 
 def check_directory(path: Path) -> None:
-    """The same, and nobody else may write there."""
+    """The same, and raise StoreError if it is world-writable."""
     if _is_everybodys(check_owner(path)):
-        raise StoreError(
-            f"everybody may write to {path}; `chmod o-w {path}`, or choose another --store"
-        )
+        raise StoreError(f"{path} is world-writable; `chmod o-w {path}`, or choose another --store")
 
 
 def is_behind_link(root: Path, path: str) -> bool:
-    """Whether a link stands anywhere between the store and what lies there below it."""
+    """Whether any part of this path below the store is a link."""
     below = Path(path)
     return any((root / place).is_symlink() for place in (below, *below.parents[:-1]))

@@ -81,7 +81,7 @@ def _text(values: Any) -> Any:
 
 def _missing(table: Table, column: Column, rows: int) -> Any:
     if not column.nullable:
-        raise StoreError(f"{table.name}.{column.name} is missing, and may not be NULL")
+        raise StoreError(f"{table.name}.{column.name} is missing, and must not be NULL")
     kind = _TEXT if column.type == "string" else _arrow_type(column.type)
     return pa.chunked_array([pa.nulls(rows, kind)])
 

@@ -28,7 +28,7 @@ def snapshot_key(rows: Any, boot_id: str) -> str:
         return boot_id
     names = rows.column("session_id").unique().to_pylist()
     if len(names) != 1:
-        raise StoreError(f"a snapshot of sessions is of one recording, not of {len(names)}")
+        raise StoreError(f"a snapshot of sessions holds one recording, not {len(names)}")
     return str(names[0])
 
 

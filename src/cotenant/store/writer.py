@@ -56,7 +56,7 @@ def _table(name: str) -> Table:
     try:
         return TABLES[name]
     except KeyError:
-        raise StoreError(f"there is no table {name}; see cotenant.schema") from None
+        raise StoreError(f"no table {name}; see cotenant.schema") from None
 
 
 class StoreWriter:
@@ -122,8 +122,8 @@ class StoreWriter:
         with self._buffer_lock:
             if self._buffered + rows.nbytes > self._max_bytes:
                 raise StoreError(
-                    f"{rows.num_rows} rows of {table_name} do not fit: {self._buffered >> 20} MiB "
-                    f"wait to be written to {self.root}; is its disk full or slow?"
+                    f"dropped {rows.num_rows} rows of {table_name}: {self._buffered >> 20} MiB "
+                    f"are waiting to be written to {self.root}; is its disk full or slow?"
                 )
             self._rows.setdefault(table_name, []).append(rows)
             self._buffered += rows.nbytes
@@ -142,7 +142,7 @@ class StoreWriter:
         """
         table = _table(table_name)
         if not table.snapshot:
-            raise StoreError(f"{table_name} only grows; append to it")
+            raise StoreError(f"{table_name} is append-only; call append()")
         rows = conform(table, rows)
         whose = table_name, key or snapshot_key(rows, self.boot_id)
         with self._buffer_lock:

@@ -101,7 +101,7 @@ def write(batches: Batches, kind: str, out: TextIO) -> None:
     """All rows in one of the formats for programs."""
     if kind in BINARY:
         if out.isatty():
-            raise UsageError(f"{kind} is not for a terminal; redirect it: > answer.{kind}")
+            raise UsageError(f"{kind} is binary, and this is a terminal; add > answer.{kind}")
         write_binary(batches, out.buffer, kind)
         out.flush()
         return

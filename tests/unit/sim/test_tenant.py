@@ -28,7 +28,7 @@ def test_a_link_is_not_followed(tmp_path, name):
     link = shared.directory / name
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(elsewhere)
-    with pytest.raises(CotenantError, match="is not a directory that only we write to"):
+    with pytest.raises(CotenantError, match="is not a directory, or other users can write to it"):
         shared.prepare(TENANTS)
     assert list(elsewhere.iterdir()) == []
 
@@ -46,5 +46,5 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path):
     shared = Shared(tmp_path / "store.sim")
     shared.directory.mkdir()
     os.chown(shared.directory, 65534, -1)
-    with pytest.raises(CotenantError, match="is not a directory that only we write to"):
+    with pytest.raises(CotenantError, match="is not a directory, or other users can write to it"):
         shared.prepare(TENANTS)

@@ -51,7 +51,7 @@ def test_a_store_of_somebody_else_is_refused(open_writer, prepared, precious):
     (prepared / f".lock-{NODE}").symlink_to(precious)
     os.chown(prepared, STRANGER, -1)
     assert refused(open_writer, prepared) == (
-        f"{prepared} belongs to user 65534, who could lead what we write elsewhere; "
+        f"{prepared} belongs to user 65534, who could redirect writes; "
         "`chown` it to user 0, or choose another --store"
     )
 
@@ -71,7 +71,7 @@ def test_the_doctor_says_that_a_store_is_somebody_elses(root):
     os.chown(root, STRANGER, -1)
     check = _store(root)
     assert not check.holds
-    assert check.found == f"{root} belongs to user 65534, who could lead what we write elsewhere"
+    assert check.found == f"{root} belongs to user 65534, who could redirect writes"
     assert check.advice == "`chown` it to user 0, or choose another --store"
 
 
@@ -95,14 +95,14 @@ def test_a_link_of_somebody_else_is_refused_and_one_of_ours_is_not(open_writer, 
     theirs.symlink_to(prepared)
     ours.symlink_to(prepared)
     os.lchown(theirs, STRANGER, -1)
-    assert "is a link that user 65534 made" in refused(open_writer, theirs)
-    assert "is a link that user 65534 made" in refused(open_writer, theirs / "below")
+    assert "is a link of user 65534, who can redirect it" in refused(open_writer, theirs)
+    assert "is a link of user 65534, who can redirect it" in refused(open_writer, theirs / "below")
     open_writer(ours)
 
 
 def test_a_store_that_everybody_may_write_to_is_refused(open_writer, prepared):
     prepared.chmod(0o777)
-    assert "everybody may write to" in refused(open_writer, prepared)
+    assert "is world-writable; `chmod o-w" in refused(open_writer, prepared)
 
 
 def test_an_empty_directory_of_ours_is_closed_to_others_first(open_writer, root):
@@ -121,7 +121,7 @@ def test_a_place_where_everybody_renames_is_refused(open_writer, tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    assert "everybody may replace what lies in" in refused(open_writer, shared / "store")
+    assert "is world-writable without the sticky bit" in refused(open_writer, shared / "store")
     assert not (shared / "store").exists()
     shared.chmod(0o1777)
     open_writer(shared / "store")
@@ -135,8 +135,7 @@ def test_a_place_that_somebody_else_made_for_all_to_find_is_refused(open_writer,
     open_writer(home / "store")
     tmp_path.chmod(0o1777)
     assert refused(open_writer, home / "other") == (
-        f"{home} is of user 65534, in a place where everybody may put things; "
-        "choose another --store"
+        f"{home} belongs to user 65534, in a world-writable directory; choose another --store"
     )
 
 
@@ -182,7 +181,7 @@ def test_nothing_is_written_behind_a_link(open_writer, prepared, precious, cuda_
     (prepared / "cuda_events").symlink_to(precious.parent)
     store = open_writer(prepared)
     store.append("cuda_events", cuda_rows(ROWS))
-    with pytest.raises(StoreError, match="cuda_events is a link, and not written to; remove it"):
+    with pytest.raises(StoreError, match="cuda_events is a link; remove it"):
         store.seal(NOW_NS)
     (prepared / "cuda_events").unlink()
     assert store.seal(NOW_NS) == {"cuda_events": ROWS}

@@ -54,7 +54,7 @@ class HelperClient:
             )
         except OSError as error:
             ours.close()
-            raise CotenantError(f"cannot start the attaching process: {error}") from error
+            raise CotenantError(f"cannot start the helper: {error}") from error
         finally:
             theirs.close()
         self.link = recorder_link(ours)
@@ -87,9 +87,9 @@ class HelperClient:
             try:
                 received = self.link.receive(seconds)
             except Closed:
-                raise Unsupported("the attaching process ended before it was ready") from None
+                raise Unsupported("the helper exited before it was ready; try --debug") from None
             if received is None:
-                raise Unsupported(f"the attaching process said nothing for {seconds:.0f} s")
+                raise Unsupported(f"the helper did not answer for {seconds:.0f} s; try --debug")
             message, fds = received
             if isinstance(message, Failed):
                 error = _Failed(message.text)

@@ -160,7 +160,7 @@ class Recorder:
         try:
             self._heard += self._helper.heard()
         except Closed:
-            raise CotenantError("the attaching process died; what was recorded is kept") from None
+            raise CotenantError("the helper died; what was recorded is kept") from None
 
     @cached_property
     def _handlers(self) -> Handlers:
@@ -198,9 +198,7 @@ class Recorder:
                 self._gpus.look_up(batches)
                 self._heard += self._helper.heard()
             except Closed:
-                raise CotenantError(
-                    "the attaching process died; what was recorded is kept"
-                ) from None
+                raise CotenantError("the helper died; what was recorded is kept") from None
 
     def _sample(self, now_ns: int, *, last: bool = False) -> None:
         self._sampling.step(now_ns, self._sink, self._session, last=last)

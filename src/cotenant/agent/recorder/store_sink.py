@@ -45,7 +45,7 @@ class StoreSink:
         whose = tallies(columns, batch)
         try:
             if self._writer.buffered_bytes > _EVENTS_BYTES:
-                raise StoreError("too many rows wait")
+                raise StoreError("too many rows are waiting to be written")
             self._writer.append(columns.table, rows)
         except StoreError:
             self._losses.gave_up(whose)

@@ -89,7 +89,7 @@ class DockerSource(Source):
         if answer.status == 404:
             return None
         if answer.status != 200:
-            raise SourceError(f"{self.where} answered {answer.status}")
+            raise SourceError(f"{self.where} returned HTTP {answer.status}")
         # Labels without end come after the name: what came before them is kept.
         return json.loads(answer.body) if answer.whole else leading_members(answer.body)
 

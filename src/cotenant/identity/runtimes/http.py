@@ -147,5 +147,5 @@ def _parse(data: bytes, limit: int) -> Response:
     except IncompleteRead as error:
         body = error.partial
     except (HTTPException, ValueError) as error:
-        raise SourceError(f"the answer is not HTTP: {type(error).__name__}") from error
+        raise SourceError(f"the response is not HTTP: {type(error).__name__}") from error
     return Response(response.status, body[:limit], len(body) <= limit)

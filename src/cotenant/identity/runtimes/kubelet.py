@@ -122,13 +122,13 @@ class KubeletSource(Source):
         except ConnectionRefusedError as error:
             raise Absent(f"nothing listens at {self.where}") from error
         if answer.status != 200:
-            raise SourceError(f"{self.where} answered {answer.status}")
+            raise SourceError(f"{self.where} returned HTTP {answer.status}")
         if not answer.whole:
-            raise SourceError(f"{self.where} answered more than {_PODS_MAX} bytes")
+            raise SourceError(f"{self.where} returned more than {_PODS_MAX} bytes")
         return json.loads(answer.body)
 
     def _check_listener(self) -> None:
-        """Where the kubelet does not listen anybody may, with a certificate of his own."""
+        """If the kubelet does not listen, any user may, with a certificate of their own."""
         uids = listeners(self._host, self._port)
         if not uids and is_loopback(self._host):
             raise Absent(f"nothing listens at {self.where}")

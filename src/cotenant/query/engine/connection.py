@@ -36,7 +36,7 @@ def _spill() -> str:
 def connect(store: Path, memory_bytes: int, *, spill: bool) -> Any:
     """An empty in-memory database, locked down: no other files, no extensions, no settings."""
     if _GLOB & set(str(store)):
-        raise StoreError(f"the path {store} has one of *?[]{{}} in it; rename it or link to it")
+        raise StoreError(f"the path {store} contains one of *?[]{{}}; rename it or link to it")
     spill_directory = _spill() if spill else ""
     connection = duckdb.connect(
         ":memory:",

@@ -27,10 +27,10 @@ def about_others(names: Iterable[str]) -> str | None:
 def check(statement: Statement, tenant: str) -> None:
     """QuestionError if the answer would reveal other tenants."""
     if statement.explained:
-        raise QuestionError("EXPLAIN is refused here: a plan tells about every tenant's rows")
+        raise QuestionError("EXPLAIN is refused here: a plan reveals other tenants' rows")
     table = about_others(statement.tables) or min(statement.tables & _DEFINITIONS, default=None)
     if table:
-        raise QuestionError(f"{table} tells about other tenants, and this page is of {tenant}")
+        raise QuestionError(f"{table} covers other tenants, and this page serves only {tenant}")
 
 
 def blanked(select: str, columns: Sequence[str], cgroups: Sequence[int]) -> str:

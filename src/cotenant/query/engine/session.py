@@ -172,12 +172,12 @@ class Session:
         """DuckDB's error as one of ours; a stream's errors come wrapped by Arrow."""
         if "INTERRUPT" in str(error):
             return QuestionError(
-                f"no answer after {self.limits.seconds:g} s; ask for less time or fewer rows"
+                f"no answer after {self.limits.seconds:g} s; query less time or fewer rows"
             )
         if any(sign in str(error) for sign in _OUT_OF_MEMORY):
             return TooLarge(
                 f"this needs more than the {self._memory_bytes >> 20} MiB of memory that a "
-                "question may have; ask for less time or fewer rows"
+                "query may use; query less time or fewer rows"
             )
         return QuestionError(one_line(error))
 
@@ -221,7 +221,7 @@ class Session:
             self._stamp = now
             return named, there
         raise StoreError(
-            f"cannot read {self.store}: its files are removed while they are read; try again"
+            f"cannot read {self.store}: files were removed during the query; try again"
         )
 
     def _create(self, segments: list[Segment]) -> None:

@@ -72,9 +72,9 @@ def _kind(connection: Any, sql: str) -> str:
     except duckdb.Error as error:
         raise QuestionError(f"cannot parse this SQL: {one_line(error)}") from error
     if not statements:
-        raise QuestionError("there is no SQL to run; try `SELECT * FROM containers`")
+        raise QuestionError("empty SQL; try `SELECT * FROM containers`")
     if len(statements) > 1:
-        raise QuestionError(f"{len(statements)} statements were given; ask one at a time")
+        raise QuestionError(f"{len(statements)} statements given; run one at a time")
     try:
         return str(statements[0].type.name)
     except ValueError as error:  # DuckDB parses statements that its Python face has no name for.
@@ -101,7 +101,7 @@ def _tree(connection: Any, sql: str, kind: str) -> Any:
     tree = json.loads(text)
     if tree["error"]:
         if kind == "MULTI":
-            raise QuestionError("PIVOT needs its values here: PIVOT ... ON column IN ('a', 'b')")
+            raise QuestionError("PIVOT needs a list of values: PIVOT ... ON column IN ('a', 'b')")
         raise QuestionError(f"{kind} is refused; {ALLOWED}")
     return tree["statements"]
 
@@ -121,7 +121,7 @@ def _check_function(node: dict[str, Any]) -> None:
     name = str(node["function"]["function_name"]).lower()
     if name not in _TABLE_FUNCTIONS:
         raise QuestionError(
-            f"{name}() is refused: only the store's tables are read; see SHOW TABLES"
+            f"{name}() is refused: only the store's tables can be read; see SHOW TABLES"
         )
 
 

@@ -62,7 +62,7 @@ _TYPES: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "TENANT": (str, "the name of a tenant"),
     "BOOLEAN": (_truth, "true or false"),
     "DURATION": (duration_ns, "a duration like 90s, 5m or 2h"),
-    "PERIOD": (period_ns, "a duration longer than nothing, like 90s, 5m or 2h"),
+    "PERIOD": (period_ns, "a duration above zero, like 90s, 5m or 2h"),
     "TIME": (moment_ns, "a time like 2026-09-21T14:13:20"),
     "TENANTS": (_names, "names of tenants, with commas between them"),
 }
@@ -94,7 +94,7 @@ class Parameter:
         try:
             return parse(text.strip("'") if self.type in _TEXTS else text)
         except (ValueError, KeyError, UsageError) as error:
-            raise UsageError(f"{self.name} is {kind}, not {text!r}") from error
+            raise UsageError(f"{self.name}={text}: expected {kind}") from error
 
     def literal(self, value: Any) -> str:
         """The value as SQL."""
@@ -143,7 +143,7 @@ class Question:
             if name in tenants and (value := tenants[name].read(text)) is not None:
                 found = sorted(meant(value))
                 if len(found) != 1:
-                    raise UsageError(f"{name}={text} means several: {', '.join(found)}; name one")
+                    raise UsageError(f"{name}={text} is ambiguous: {', '.join(found)}; name one")
                 given[name] = found[0]
         return [f"{name}={text}" for name, text in given.items()]
 
@@ -153,7 +153,7 @@ class Question:
         for setting in settings:
             name, equals, value = setting.partition("=")
             if not equals:
-                raise UsageError(f"{setting!r} sets nothing; write name=value")
+                raise UsageError(f"{setting!r} is not a parameter; write name=value")
             if name not in known:
                 what = f"it has {', '.join(known)}" if known else "it has no parameters"
                 raise UsageError(f"{self.name} has no parameter {name}; {what}")
@@ -177,9 +177,7 @@ def read_question(name: str, text: str) -> Question:
     for text_of in fields["param"]:
         match = _PARAM.fullmatch(text_of)
         if not match or match[2] not in _TYPES:
-            raise QuestionError(
-                f"the question {name} has a parameter that cannot be read: {text_of}"
-            )
+            raise QuestionError(f"{name}.sql: cannot parse the parameter: {text_of}")
         params.append(Parameter(*match.groups()))
     return Question(
         name=name,
@@ -205,4 +203,4 @@ def find(name: str) -> Question:
         return known[name]
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     hint = f"did you mean {', '.join(near)}?" if near else "`cotenant ask` lists them"
-    raise UsageError(f"there is no question {name}; {hint}")
+    raise UsageError(f"no question {name}; {hint}")

@@ -1,9 +1,8 @@
 """The `cotenant` command: one module per verb.
 
 A verb is a module of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)`` and
-``run(args)``, and ``arranged(words)`` if its words may stand in another order than argparse wants.
-It is imported only when asked for, so that `cotenant sql` never waits for what only
-`cotenant record` needs.
+``run(args)``, and ``arranged(words)`` if it accepts its words in an order that argparse does not.
+Only the verb that runs is imported: `cotenant sql` does not wait for what `cotenant record` needs.
 """
 
 import argparse
@@ -20,31 +19,31 @@ DEFAULT_STORE: Final = "/var/lib/cotenant"
 
 # The verb, and its one line in the list.
 VERBS: Final = {
-    "record": "record this host until told to stop",
-    "demo": "three simulated tenants, recorded for real",
-    "doctor": "can this host be recorded? what to do if not",
-    "tenants": "who is here, and what each did",
-    "sql": "put read-only SQL to a store",
-    "ask": "put a named question to a store",
-    "explain": "what is wrong, for whom, and because of whom",
-    "export": "take what was recorded elsewhere",
-    "top": "what each tenant does, live in the terminal",
-    "serve": "the page with the tenants' timeline, on loopback",
-    "sim": "the stand-in GPU: where it is, and workloads on it",
+    "record": "record this host until stopped",
+    "demo": "record three simulated tenants on this host",
+    "doctor": "check whether this host can be recorded",
+    "tenants": "list tenants, with their events",
+    "sql": "run read-only SQL on a store",
+    "ask": "run a named question on a store",
+    "explain": "rank problems by cost, with victim, culprit and evidence",
+    "export": "write a Perfetto trace, or tables as files",
+    "top": "show tenants live in the terminal",
+    "serve": "serve the page with the timeline, on loopback",
+    "sim": "run workloads on the stand-in GPU",
 }
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and where it says what is right."""
+    """Prints one line on wrong usage: what is wrong, and the command that shows the help."""
 
     def error(self, message: str) -> NoReturn:
-        """Leave with the exit code of wrong usage."""
+        """Exit with the code of wrong usage."""
         self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
 
 
 def _directory(text: str) -> str:
     if not text:
-        raise argparse.ArgumentTypeError("is empty; name a directory")
+        raise argparse.ArgumentTypeError("empty path; name a directory")
     return text
 
 
@@ -62,24 +61,24 @@ def debug_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--debug",
         action="store_true",
-        help="print all that the kernel says of a program that it refuses",
+        help="print the kernel's full log of a program that it rejects",
     )
 
 
 def apply_debug(args: argparse.Namespace) -> None:
-    """Let whoever loads programs know, the attaching process too."""
+    """Pass ``--debug`` on to all code that loads programs, in the helper too."""
     if args.debug:
         os.environ["COTENANT_DEBUG"] = "1"
 
 
 def store_argument(parser: argparse.ArgumentParser, otherwise: str | None = None) -> None:
-    """The ``--store`` option that every verb shares; None for one that makes its own otherwise."""
+    """The ``--store`` option of every verb; ``otherwise`` describes the default of `demo`."""
     parser.add_argument(
         "--store",
         type=_directory,
         default=_store_of_environment() if otherwise else default_store(),
         metavar="DIR",
-        help="where the recording lies "
+        help="directory of the store "
         f"(default: $COTENANT_STORE, else {otherwise or DEFAULT_STORE})",
     )
 
@@ -89,7 +88,7 @@ def _module(verb: str) -> ModuleType:
 
 
 def _arranged(verb: str | None, words: list[str]) -> list[str]:
-    """The words of the command line, those of the verb in the order in which they are parsed."""
+    """The command line, with the verb's words in the order that argparse expects."""
     if verb not in VERBS or not hasattr(_module(verb), "arranged"):
         return words
     after = words.index(verb) + 1
@@ -124,21 +123,21 @@ def _parser(verb: str | None) -> _Parser:
 
 
 def _one_line(error: CotenantError) -> str:
-    """What is wrong; names in it are tenants' own, and must not move our cursor."""
+    """The error text on one line, without control characters: tenants choose names in it."""
     from cotenant.views.text import cell
 
     return cell(" ".join(str(error).splitlines()))
 
 
 def _check(verb: str, strangers: list[str], words: list[str]) -> None:
-    """Refuse options that the verb does not have, and text that no store can hold."""
+    """Refuse unknown options, and words that are not UTF-8."""
     if strangers:
         unknown = " ".join(strangers)
-        raise UsageError(f"{verb} knows no {unknown}; see `cotenant {verb} --help`")
+        raise UsageError(f"{verb}: unknown argument {unknown}; see `cotenant {verb} --help`")
     for word in words:
-        # What follows `sim run` is for a program of the user's own.
+        # Words after `sim run` go to the user's own program.
         if verb != "sim" and not _is_utf8(word):
-            raise UsageError(f"{word!r} is not UTF-8 text; write it anew")
+            raise UsageError(f"{word!r} is not UTF-8; type it in UTF-8")
 
 
 def _is_utf8(text: str) -> bool:
@@ -161,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"cotenant: {_one_line(error)}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our output has seen enough; that is no failure of ours.
+        # The reader closed the pipe, as `head` does: not a failure.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

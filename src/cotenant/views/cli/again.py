@@ -1,4 +1,4 @@
-"""The options of a command, for another one to see the same store and time."""
+"""Repeats a command's options, so that the next command reads the same store and window."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from cotenant.views.cli import default_store
 
 
 def given(args: argparse.Namespace, *, tenant: bool) -> list[str]:
-    """``--store`` and the window as they were given, ready for a shell; maybe the tenant too."""
+    """``--store``, the window and, if asked for, the tenant as given, quoted for a shell."""
     store = args.store if args.store != default_store() else None
     values = {"--store": store, "--tenant": args.tenant if tenant else None}
     values |= {"--since": args.since, "--from": args.from_, "--to": args.to}

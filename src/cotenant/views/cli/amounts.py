@@ -1,4 +1,4 @@
-"""Sizes and shares as users write them."""
+"""Sizes, ports and percentages as users type them."""
 
 import argparse
 import re
@@ -14,22 +14,22 @@ def size_bytes(text: str) -> int:
     """``500m`` or ``10g`` in bytes."""
     found = re.fullmatch(r"(\d+)\s*([kmgt]?)(i?b)?", text.strip().lower())
     if not found or not 0 < float(found[1]) < 1 << 63:
-        raise argparse.ArgumentTypeError(f"{text} is no size; write 500m or 10g")
+        raise argparse.ArgumentTypeError(f"{text} is not a size; write 500m or 10g")
     return int(found[1]) * _UNITS[found[2]]
 
 
 def ring_bytes(text: str) -> int:
-    """``16m`` in bytes: what the kernel takes as the size of a ring."""
+    """``16m`` in bytes, as the size of a ring: a power of two."""
     size = size_bytes(text)
     if size & (size - 1) or not _SMALLEST_RING <= size <= _LARGEST_RING:
-        raise argparse.ArgumentTypeError(f"{text} is no power of two from 4k to 1g; write 16m")
+        raise argparse.ArgumentTypeError(f"{text} is not a power of two from 4k to 1g; write 16m")
     return size
 
 
 def port(text: str) -> int:
     """A TCP port; 0 is any that is free."""
     if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > _LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{text} is no port; write one from 0 to {_LAST_PORT}")
+        raise argparse.ArgumentTypeError(f"{text} is not a port; write one from 0 to {_LAST_PORT}")
     return int(text)
 
 
@@ -39,5 +39,5 @@ def share(text: str) -> float:
         return 0.0
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%?", text.strip())
     if not found or not 0 < float(found[1]) <= 100:
-        raise argparse.ArgumentTypeError(f"{text} is no percentage; write 5% or off")
+        raise argparse.ArgumentTypeError(f"{text} is not a percentage; write 5% or off")
     return float(found[1]) / 100

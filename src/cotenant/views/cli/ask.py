@@ -1,4 +1,4 @@
-"""``cotenant ask``: put a named question to a store and print the answer."""
+"""``cotenant ask``: run a named question on a store and print the answer."""
 
 import argparse
 import sys
@@ -15,12 +15,12 @@ from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given
 from cotenant.views.window import add_window_arguments, window
 
-HELP = "Put a named question to a store; without a name, the questions there are."
+HELP = "Run a named question on a store. Without a name, list the questions."
 EXAMPLES = """
 examples:
-  cotenant ask                                 # the questions
+  cotenant ask                                 # list the questions
   cotenant ask top_kernels                     # what does each tenant spend its time in?
-  cotenant ask top_kernels limit=5 --since 5m  # set a parameter, look at five minutes
+  cotenant ask top_kernels limit=5 --since 5m  # set a parameter; the last five minutes
   cotenant ask timeline --tenant ml/train      # one tenant
   cotenant ask interference --show-sql         # the SQL, to paste into `cotenant sql`
 """
@@ -29,10 +29,10 @@ TABLE_ROWS = 10_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
-    parser.add_argument("question", nargs="?", metavar="QUESTION", help="its name")
+    parser.add_argument("question", nargs="?", metavar="QUESTION", help="name of the question")
     parser.add_argument("settings", nargs="*", metavar="name=value", help="set a parameter")
-    parser.add_argument("--show-sql", action="store_true", help="print what runs before the answer")
-    parser.add_argument("--json", action="store_true", help="one object, exact numbers")
+    parser.add_argument("--show-sql", action="store_true", help="print the SQL before the answer")
+    parser.add_argument("--json", action="store_true", help="print one object, exact numbers")
     add_window_arguments(parser)
     store_argument(parser)
 
@@ -41,10 +41,10 @@ _FLAGS = frozenset({"--show-sql", "--json", "--help", "-h"})
 
 
 def arranged(words: Sequence[str]) -> list[str]:
-    """The question and its settings before all options, as argparse wants them."""
+    """The question and its settings moved before the options, as argparse requires."""
     plain: list[str] = []
     options: list[str] = []
-    waiting = False  # The option before wants a value.
+    waiting = False  # The option before needs a value.
     for word in words:
         if waiting or word.startswith("-"):
             waiting = not waiting and word not in _FLAGS and "=" not in word
@@ -55,7 +55,7 @@ def arranged(words: Sequence[str]) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask, print, and say what the answer covers and lacks."""
+    """Print the answer, and on stderr what is missing from it."""
     if args.question is None:
         return _list(as_json=args.json)
     question = find(args.question)
@@ -97,7 +97,7 @@ def _list(*, as_json: bool) -> int:
 
 
 def _sql_shown(args: argparse.Namespace, tenant: str | None, sql: str) -> str:
-    """What ran, and with which options it means the same to `cotenant sql`."""
+    """The SQL, below a `cotenant sql` command line whose options give the same answer."""
     options = given(args, tenant=tenant is not None)
     return f"-- cotenant sql {' '.join(options)}\n{sql}" if options else sql
 
@@ -132,14 +132,14 @@ def _print(question: Question, answer: Answer, *, empty: bool, tenant: str | Non
     print(*units.table(answer.table.column_names, columns, text.width_of_output()), sep="\n")
     print(text.summary(answer.table.num_rows, answer.standing, tenant))
     if answer.truncated:
-        print(f"only the first {text.count(TABLE_ROWS)} rows; narrow it by --since or --tenant")
+        print(f"only the first {text.count(TABLE_ROWS)} rows; use --since or --tenant to see fewer")
 
 
 def _nothing(question: Question, answer: Answer, *, empty: bool, tenant: str | None) -> str:
-    """Why there are no rows, in words."""
+    """Why there are no rows."""
     if empty:
         return "nothing was recorded yet: the store is empty"
     who = tenant or "any tenant"
     if answer.interval is None:
-        return f"nothing that {question.name} asks about was recorded of {who} in this time"
-    return f"{question.title}: nothing to show of {who}, {text.interval(answer.interval)}"
+        return f"{question.name}: no events of {who} were recorded in this window"
+    return f"{question.title}: no rows for {who}, {text.interval(answer.interval)}"

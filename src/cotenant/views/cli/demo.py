@@ -1,4 +1,4 @@
-"""``cotenant demo``: three simulated tenants, recorded for real, and the two promised queries."""
+"""``cotenant demo``: records three simulated tenants and runs the README's two queries."""
 
 import argparse
 import os
@@ -23,12 +23,12 @@ from cotenant.views.cli import store_argument
 from cotenant.views.summary import print_summary
 from cotenant.views.window import period_ns
 
-HELP = "Three GPU tenants share a simulated GPU; this records them and asks what each did."
+HELP = "Run three tenants on a simulated GPU, record them, and print what each did."
 EXAMPLES = """
 examples:
-  sudo cotenant demo                              # 20 s, into a store of its own
-  sudo cotenant demo --store /tmp/d --for 60s     # keep the store, ask it more
-  sudo cotenant demo --if-idle                    # records who uses a GPU, if anybody does
+  sudo cotenant demo                              # 20 s, into a new directory in /tmp
+  sudo cotenant demo --store /tmp/d --for 60s     # one minute, into a store of your choice
+  sudo cotenant demo --if-idle                    # record real GPU processes, if there are any
 """
 _START_S: Final = 60.0
 
@@ -42,17 +42,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--if-idle", action="store_true",
-        help="where somebody uses a GPU, record them instead of simulating",
+        help="if processes on this host use a GPU, record those instead of simulating",
     )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Record, simulate, stop, ask."""
+    """Record the tenants, stop, and print answers."""
     if os.geteuid() != 0:
-        raise Unsupported("recording needs root; try sudo (looking at a store does not)")
+        raise Unsupported("recording needs root; use sudo (reading a store does not)")
     seconds = period_ns(args.duration) / 1e9
     store = Path(args.store or tempfile.mkdtemp(prefix="cotenant-demo-")).absolute()
-    began_ns = time.time_ns()  # Before the first row: others may lie in this store already.
+    began_ns = time.time_ns()  # Earlier rows in this store are of other recordings.
     users = gpu_processes() if args.if_idle else 0
     if users:
         _say(f"{users} processes use a GPU library: recording them for {seconds:g} s")
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
             recorder.wait_for(seconds)
     else:
         if args.if_idle:
-            _say("no process uses a GPU library here: simulated tenants run beside")
+            _say("no process here uses a GPU library: running simulated tenants")
         _simulate(store, seconds)
     _answer(store, began_ns)
     return 0
@@ -85,11 +85,11 @@ def _simulate(store: Path, seconds: float) -> None:
             for tenant in tenants:
                 place.start(tenant, shared)
             place.wait()
-    _say(f"what the tenants themselves say they did is in {shared.directory / 'truth'}")
+    _say(f"the tenants' own logs are in {shared.directory / 'truth'}")
 
 
 class _DemoRecorder:
-    """`cotenant record` as a child, from when it records until it has sealed."""
+    """`cotenant record` as a child process, from its first row to its last seal."""
 
     def __init__(self, store: Path, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(

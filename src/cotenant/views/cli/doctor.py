@@ -1,4 +1,4 @@
-"""``cotenant doctor``: can this host be recorded, and if not, what to do."""
+"""``cotenant doctor``: checks whether this host can be recorded."""
 
 import argparse
 import itertools
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 _INDENT = 36
 _SHOWN_MAX = 23  # Libraries, and processes, of the last recording.
 
-HELP = "Try every condition that recording needs, and say what to do where one fails."
+HELP = "Test each requirement of recording on this host; print what to do if one fails."
 EXAMPLES = """
 examples:
   sudo cotenant doctor
-  sudo cotenant doctor --json          # for a program; exit code 3: not recordable
+  sudo cotenant doctor --json          # for a program; exit code 3: cannot be recorded
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
     store_argument(parser)
-    parser.add_argument("--json", action="store_true", help="an array of objects")
+    parser.add_argument("--json", action="store_true", help="print an array of objects")
     debug_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each check as it is done; 0 if this host can be recorded, else 3."""
+    """Print each check as it finishes; 0 if this host can be recorded, else 3."""
     from cotenant.agent.doctor import examine
 
     apply_debug(args)
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _recorded(store: str) -> Iterator["Check"]:
-    """What the last recording in the store saw, library by library and process by process."""
+    """Each library and process of the last recording in the store."""
     from cotenant.agent.doctor import Check
     from cotenant.query.engine.session import Session
     from cotenant.query.screens.last_recording import last_recording
@@ -63,7 +63,7 @@ def _recorded(store: str) -> Iterator["Check"]:
         with Session(store) as session:
             last = last_recording(session)
     except CotenantError:
-        return  # Nothing was recorded, or it is not for us to read.
+        return  # Nothing was recorded, or we may not read it.
     if last is None:
         return
     yield Check("last recording", True, f"began {text.moment(last.started_ns)}", needed=False)
@@ -71,11 +71,11 @@ def _recorded(store: str) -> Iterator["Check"]:
         yield _library(library)
     for process in last.processes[:_SHOWN_MAX]:
         found = (
-            f"launches: {process['runtime']} seen at the runtime, {process['matched']} of them at "
-            f"the driver too, {process['driver_alone']} at the driver alone"
+            f"launches: {process['runtime']} seen in the runtime, {process['matched']} of them "
+            f"also in the driver, {process['driver_alone']} in the driver only"
         )
         missed = process["runtime"] - process["matched"]
-        advice = f"{missed} launches had none of the driver: is its library probed?"
+        advice = f"{missed} launches were not seen in the driver: is its library probed?"
         yield Check(
             f"recorded process {process['pid']}", not missed, found, advice if missed else "", False
         )
@@ -94,7 +94,7 @@ def _library(library: dict[str, Any]) -> "Check":
         found += f", {library['stepped']} of them single-stepped"
     gap = library.get("gap_ns")
     found += ", no gap" if gap is None else f", gap of {text.duration(gap)}"
-    advice = "" if gap is None else "it was in use before its probes were; calls may be missing"
+    advice = "" if gap is None else "it was in use before it was probed; calls may be missing"
     if library.get("blind"):
         advice = blindness(library["refused"])
     holds = bool(library["attached"]) and not library.get("blind")

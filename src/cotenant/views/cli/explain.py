@@ -1,4 +1,4 @@
-"""``cotenant explain``: what is wrong, for whom, and because of whom."""
+"""``cotenant explain``: findings, the costliest first."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given
 from cotenant.views.window import add_window_arguments, window
 
-HELP = "What is wrong, for whom, and because of whom: the costliest finding first."
+HELP = "Find problems: each with its victim, its culprit and evidence, the costliest first."
 EXAMPLES = """
 examples:
   cotenant explain
@@ -26,13 +26,13 @@ _INDENT = "   "
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
-    parser.add_argument("--json", action="store_true", help="one object, exact numbers")
+    parser.add_argument("--json", action="store_true", help="print one object, exact numbers")
     add_window_arguments(parser)
     store_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look, print the findings, and say what they rest on."""
+    """Print the findings, and how complete their data is."""
     chosen = window(args)
     tenants = meant(args.store, args.tenant) if args.tenant is not None else None
     with Session(args.store, **(chosen | {"tenant": None})) as session:
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_options(found: Explanation, options: list[str]) -> Explanation:
-    """The same, each next command on the store and in the time that these are of."""
+    """The findings, with the store and window added to each one's next command."""
     findings = (replace(f, next=" ".join([f.next, *options])) for f in found.findings)
     return replace(found, findings=tuple(findings))
 
@@ -68,7 +68,7 @@ def _lines(found: Explanation, tenant: str | None, *, empty: bool) -> list[str]:
     if empty:
         return ["nothing was recorded yet: the store is empty"]
     if found.interval is None or not found.tenants:
-        return ["nothing was recorded in this time"]
+        return ["nothing was recorded in this window"]
     lines = []
     for number, finding in enumerate(found.findings, 1):
         lines += [*_paragraph(number, finding), ""]
@@ -102,7 +102,7 @@ def _paragraph(number: int, finding: Finding) -> list[str]:
 
 
 def _wrapped(words: str, first: str, others: str) -> list[str]:
-    """Lines that fit, with names whole that have hyphens in them."""
+    """Lines that fit; a name with hyphens stays whole."""
     return textwrap.wrap(
         text.cell(words),
         text.width_of_output(),

@@ -1,4 +1,4 @@
-"""``cotenant export``: take what was recorded elsewhere."""
+"""``cotenant export``: writes a recording for other tools."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ from cotenant.views.cli import store_argument
 from cotenant.views.export import FORMATS, export
 from cotenant.views.window import add_window_arguments, window
 
-HELP = "Take what was recorded elsewhere: a Perfetto trace, or every table as a file."
+HELP = "Export a recording: as a Perfetto trace, or as one file per table."
 EXAMPLES = """
 examples:
   cotenant export perfetto --since 1m              # cotenant.pftrace, for ui.perfetto.dev
@@ -31,18 +31,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file for perfetto (default: cotenant.pftrace), a directory for the others "
         "(default: cotenant-FORMAT)",
     )
-    parser.add_argument("--table", action="append", metavar="NAME", help="only this one; repeat it")
-    parser.add_argument("--force", action="store_true", help="replace what is there")
+    parser.add_argument(
+        "--table", action="append", metavar="NAME", help="only this table; repeatable"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing output")
     add_window_arguments(parser)
     store_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write, and say what and how much."""
+    """Write the files, and print how many rows."""
     default = "cotenant.pftrace" if args.format == "perfetto" else f"cotenant-{args.format}"
     output = Path(args.output or default)
     if output.exists() and not args.force:
-        raise CotenantError(f"{output} is there already; --force replaces it")
+        raise CotenantError(f"{output} exists; --force replaces it")
     with Session(args.store, **window(args)) as session:
         try:
             rows = export(session, args.format, output, args.table)
@@ -53,13 +55,13 @@ def run(args: argparse.Namespace) -> int:
     if rows:
         print(f"{text.count(rows)} rows to {output}")
     else:
-        print(f"nothing was recorded in this time; {output} has no rows")
+        print(f"nothing was recorded in this window; {output} has no rows")
     for line in text.incompleteness(standing):
         print(line, file=sys.stderr)
     return 0
 
 
 def _standing(session: Session, tables: list[str] | None) -> Standing:
-    """How complete the tables are that were written: by default, all of them."""
+    """How complete the exported tables are: by default, all event tables."""
     named = tables or [name for name in TABLES if name.endswith("_events")]
     return session.standing(named)

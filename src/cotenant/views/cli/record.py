@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from cotenant.agent.recorder.main import Recorder
     from cotenant.agent.recorder.progress import Progress
 
-HELP = "Record every GPU tenant of this host. Needs root; stops with Ctrl-C."
+HELP = "Record every GPU tenant of this host. Needs root; Ctrl-C stops it."
 EXAMPLES = """
 examples:
   sudo cotenant record                          # until Ctrl-C, into /var/lib/cotenant
   sudo cotenant record --for 30s --store /tmp/s
-  sudo cotenant record --layers driver          # one probe per launch, none in the runtime
+  sudo cotenant record --layers driver          # one probe per launch: the runtime has none
 """
 
 
@@ -32,23 +32,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
     store_argument(parser)
     add = parser.add_argument
-    add("--for", dest="duration", metavar="TIME", help="stop after 30s, 5m, 2h; else on a signal")
-    add("--quiet", action="store_true", help="no summary at the end")
+    add("--for", dest="duration", metavar="TIME", help="stop after 30s, 5m, 2h (default: never)")
+    add("--quiet", action="store_true", help="print no summary at the end")
     add(
         "--group",
         metavar="NAME",
-        help="group that may read the store (default: cotenant, where there is one)",
+        help="group that may read the store (default: cotenant, if it exists)",
     )
     add(
         "--config",
         type=Path,
         metavar="FILE",
-        help="tenants' names and exclusions (default: /etc/cotenant/config.toml, if any)",
+        help="tenant names and exclusions (default: /etc/cotenant/config.toml, if it exists)",
     )
     debug_argument(parser)
-    _add_what(parser.add_argument_group("what becomes a row"))
-    _add_how(parser.add_argument_group("how it is seen"))
-    _add_limits(parser.add_argument_group("how much"))
+    _add_what(parser.add_argument_group("what to record"))
+    _add_how(parser.add_argument_group("how to attach"))
+    _add_limits(parser.add_argument_group("limits"))
 
 
 def _add_what(group: Any) -> None:
@@ -56,25 +56,27 @@ def _add_what(group: Any) -> None:
         "--events",
         default=",".join(FAMILIES),
         metavar="LIST",
-        help=f"which events, of {','.join(FAMILIES)} (default: all)",
+        help=f"families to record, out of {','.join(FAMILIES)} (default: all)",
     )
     group.add_argument(
         "--calls",
         choices=("operations", "all"),
         default="operations",
-        help="GPU operations, or also calls about streams, events, contexts, modules, pools",
+        help="operations: GPU operations only; all: also calls on streams, events, contexts, "
+        "modules and pools (default: operations)",
     )
     group.add_argument(
         "--host-rows",
         choices=("gpu", "all"),
         default="gpu",
-        help="whose every span, wakeup, fork, exec and exit is a row (default: who uses a GPU)",
+        help="record every off-CPU interval, wakeup, fork, exec and exit of processes that use a "
+        "GPU (gpu), or of all processes (all) (default: gpu)",
     )
     group.add_argument(
         "--host-threshold",
         default="10ms",
         metavar="TIME",
-        help="spans off the CPU of everybody else are rows from here on (default: 10ms)",
+        help="of other processes, record off-CPU intervals at least this long (default: 10ms)",
     )
 
 
@@ -82,32 +84,35 @@ def _add_how(group: Any) -> None:
     group.add_argument(
         "--attach",
         choices=("session", "multi", "pair"),
-        help="how probes are attached (default: the best that this kernel has)",
+        help="how to attach probes (default: the best method that this kernel supports)",
     )
     group.add_argument(
         "--probes",
         choices=("auto", "emulated", "any"),
         default="auto",
-        help="whether functions may be single-stepped: where that is cheap, never, or where needed",
+        help="single-step a function that has no emulated site: if a trial shows it to be cheap "
+        "(auto), never (emulated), always (any) (default: auto)",
     )
     group.add_argument(
         "--ucx",
         choices=("expected", "absent"),
         default="expected",
-        help="whether somebody here may use UCX, which hooks memory functions of the driver: "
-        "absent probes them where both would be in each other's way (default: expected)",
+        help="driver memory functions that UCX would patch over a probe: leave them alone "
+        "(expected), or probe them until a process loads UCX (absent) (default: expected)",
     )
     group.add_argument(
         "--layers",
         choices=("auto", "driver", "both"),
         default="auto",
-        help="which libraries are probed at each launch (default: auto)",
+        help="CUDA libraries to probe: the driver only (driver), driver and runtime (both), or "
+        "both until the driver alone proves enough (auto) (default: auto)",
     )
     group.add_argument(
         "--hierarchy",
         default="auto",
         metavar="NAME",
-        help="cgroup hierarchy that names tenants: auto, v2, or a version 1 controller",
+        help="cgroup hierarchy that identifies tenants: auto, v2, or a v1 controller "
+        "(default: auto)",
     )
     group.add_argument(
         "--ring-bytes",
@@ -122,24 +127,26 @@ def _add_limits(group: Any) -> None:
     group.add_argument(
         "--keep",
         metavar="TIME",
-        help="let rows go that are older than this: 90m, 7d (default: never)",
+        help="delete rows older than this: 90m, 7d (default: keep all)",
     )
     group.add_argument(
         "--max-bytes",
         type=size_bytes,
         metavar="SIZE",
-        help="let the oldest rows go when the store outgrows this: 500m, 10g (default: never)",
+        help="delete the oldest rows when the store exceeds this: 500m, 10g (default: no limit)",
     )
     group.add_argument(
         "--budget",
         type=share,
         metavar="PERCENT",
-        help="what probes may cost a thread before its calls are only counted (default: 5%%; off)",
+        help="share of a thread's time that its probes may take; beyond it, calls are counted "
+        "but not recorded until the next second; off: no limit (default: 5%%)",
     )
     group.add_argument(
         "--budget-rest",
         metavar="TIME",
-        help="how long probes stay away that cost everybody too much even so (default: 30s)",
+        help="detach a function that exceeds the budget even when its calls are only counted: for "
+        "this long, then twice as long each time, up to 16 times this (default: 30s)",
     )
 
 
@@ -147,18 +154,18 @@ def _families(text: str) -> tuple[str, ...]:
     """``cuda,host`` as a tuple."""
     chosen = tuple(word.strip() for word in text.split(",") if word.strip())
     if not chosen or not set(chosen) <= set(FAMILIES):
-        raise UsageError(f"--events {text}: choose from {', '.join(FAMILIES)}")
+        raise UsageError(f"--events {text}: unknown family; choose from {', '.join(FAMILIES)}")
     return chosen
 
 
 def _recorder(args: argparse.Namespace) -> "Recorder":
-    """What is to be recorded, and by whom."""
+    """A recorder with these options, and its helper."""
     from cotenant.agent.recorder.helper_client import HelperClient
     from cotenant.confine.capabilities import need_root
 
     chosen = _chosen(args)
     need_root()
-    # Both have much to import: it does so meanwhile.
+    # Both import a lot; the helper starts now so that they do it in parallel.
     helper = HelperClient()
     try:
         from cotenant.agent.config import load_config
@@ -206,7 +213,7 @@ def run(args: argparse.Namespace) -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    began_ns = time.time_ns()  # Before the first row: others may lie in this store already.
+    began_ns = time.time_ns()  # Earlier rows in this store are of other recordings.
     recorder = _recorder(args)
     recorder.attach()
     print(f"recording into {args.store}; stop with Ctrl-C", file=sys.stderr, flush=True)
@@ -233,7 +240,7 @@ class _LiveLine:
         self._trouble: str | None = None
 
     def show(self, progress: "Progress") -> None:
-        """Write the line anew; what is wrong is said wherever we write to."""
+        """Rewrite the line; print a new problem even if this is no terminal."""
         self.tell()
         if progress.trouble != self._trouble:
             self._trouble = progress.trouble
@@ -253,12 +260,12 @@ class _LiveLine:
         )
 
     def end(self) -> None:
-        """Leave the line empty for what comes next."""
+        """Clear the line for the output that follows."""
         self._clear()
         self.tell()
 
     def tell(self) -> None:
-        """Say what is new."""
+        """Print new notices."""
         for notice in self._notices[self._told :]:
             self._clear()
             print(f"cotenant: {notice}", file=sys.stderr, flush=True)

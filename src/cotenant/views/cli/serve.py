@@ -1,4 +1,4 @@
-"""``cotenant serve``: the page, on loopback."""
+"""``cotenant serve``: serves the page, on loopback."""
 
 import argparse
 import re
@@ -10,14 +10,14 @@ from cotenant.store.layout import check_readable
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.amounts import port
 
-HELP = "Serve the page: the tenants' timeline, tables, SQL and /metrics. Needs no privilege."
+HELP = "Serve the page: timeline, tables, SQL and /metrics. Needs no privilege."
 EXAMPLES = """
 examples:
   cotenant serve                              # prints the address to open
   cotenant serve --store /tmp/s --port 0      # any free port
-  cotenant serve --tenant ml/train            # that tenant's rows, and no others
-  cotenant serve --token-file /etc/cotenant/token    # for Prometheus, which scrapes /metrics
-  ssh -L 7411:127.0.0.1:7411 gpu-node         # how to look from your desk
+  cotenant serve --tenant ml/train            # only this tenant's rows
+  cotenant serve --token-file /etc/cotenant/token    # a fixed token, for Prometheus
+  ssh -L 7411:127.0.0.1:7411 gpu-node         # then open the address on your own machine
 """
 _TOKEN = re.compile(r"[\w.~+/=-]{16,256}", re.ASCII)
 
@@ -25,18 +25,25 @@ _TOKEN = re.compile(r"[\w.~+/=-]{16,256}", re.ASCII)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
     store_argument(parser)
-    parser.add_argument("--tenant", metavar="NAME", help="serve what this tenant did, no more")
-    parser.add_argument("--port", type=port, default=7411, help="default: 7411; 0 is any free one")
-    parser.add_argument("--address", default="127.0.0.1", help="default: 127.0.0.1")
+    parser.add_argument("--tenant", metavar="NAME", help="serve only this tenant's rows")
+    parser.add_argument(
+        "--port", type=port, default=7411, help="port; 0 picks a free one (default: 7411)"
+    )
+    parser.add_argument(
+        "--address", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
+    )
     parser.add_argument(
         "--name",
         action="append",
         default=[],
         metavar="HOST",
-        help="another name this server may be asked under",
+        help="another host name to accept in requests; repeatable",
     )
     parser.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="the token; default: a new one each time"
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="file with the access token (default: a new token at each start)",
     )
 
 
@@ -46,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         from cotenant.views.web import server
     except ModuleNotFoundError as error:
         raise CotenantError(
-            f"the page needs {error.name}; install it with pip install 'cotenant[look]'"
+            f"the page needs the package {error.name}; run pip install 'cotenant[look]'"
         ) from error
     settings = server.WebSettings(
         store=Path(args.store).absolute(),
@@ -66,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"nothing to show yet: {error}", file=sys.stderr)
     if not server.is_loopback(args.address):
         print(
-            "anyone on the way can read this: it is not encrypted; an ssh tunnel is better",
+            "warning: the connection is not encrypted; an ssh tunnel is safer",
             file=sys.stderr,
         )
     server.serve(settings, listening)
@@ -77,8 +84,8 @@ def _token(file: Path) -> str:
     try:
         token = file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"cannot read the token in {file}: {why}; name another file") from error
     if not _TOKEN.fullmatch(token):
-        raise UsageError(f"the token in {file} is no word of 16 to 256 letters, digits or -._~+/=")
+        raise UsageError(f"{file}: a token is 16 to 256 letters, digits or -._~+/=; change it")
     return token

@@ -1,4 +1,4 @@
-"""``cotenant sql``: put read-only SQL to a store and print the answer."""
+"""``cotenant sql``: runs read-only SQL on a store and prints the answer."""
 
 import argparse
 import sys
@@ -10,7 +10,7 @@ from cotenant.views import rows, text
 from cotenant.views.cli import store_argument
 from cotenant.views.window import add_window_arguments, window
 
-HELP = "Put read-only SQL to a store; it works while a recording runs, and needs no privilege."
+HELP = "Run read-only SQL on a store, also while it is being recorded. Needs no privilege."
 EXAMPLES = """
 examples:
   cotenant sql "SHOW TABLES"
@@ -26,16 +26,16 @@ TABLE_ROWS = 10_000  # More than anyone reads; the other formats have no limit.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
+    parser.add_argument("sql", metavar="SQL", help="one read-only statement; - reads it from stdin")
     parser.add_argument(
-        "sql", metavar="SQL", help="one statement that reads; - takes it from stdin"
+        "--format", choices=rows.FORMATS, default="table", help="output format (default: table)"
     )
-    parser.add_argument("--format", choices=rows.FORMATS, default="table", help="default: table")
     add_window_arguments(parser)
     store_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask, print, and say on stderr what the answer lacks."""
+    """Print the answer, and on stderr what is missing from it."""
     question = _question(args.sql)
     with Session(args.store, **window(args)) as session:
         if args.format == "table":
@@ -57,7 +57,7 @@ def _question(words: str) -> str:
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
-        raise UsageError("the SQL on stdin is not UTF-8 text") from error
+        raise UsageError("the SQL on stdin is not UTF-8; convert it") from error
 
 
 def _print_table(session: Session, question: str) -> Standing:

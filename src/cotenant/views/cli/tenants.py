@@ -1,4 +1,4 @@
-"""``cotenant tenants``: who is here, and what each did."""
+"""``cotenant tenants``: lists tenants, with their events."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.window import add_window_arguments, window
 
-HELP = "Who is here: every tenant with events, by its container, pod, unit or job."
+HELP = "List every tenant with events, and its container, pod, unit or job."
 EXAMPLES = """
 examples:
   cotenant tenants
@@ -23,14 +23,16 @@ _WHOLE = frozenset({"container", "first", "last"})
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
-    parser.add_argument("--all", action="store_true", help="cgroups without events too")
-    parser.add_argument("--json", action="store_true", help="an array of objects, exact numbers")
+    parser.add_argument("--all", action="store_true", help="also list cgroups without events")
+    parser.add_argument(
+        "--json", action="store_true", help="print an array of objects, exact numbers"
+    )
     add_window_arguments(parser)
     store_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask, print, and say on stderr what the counts lack."""
+    """Print the tenants, and on stderr what is missing from the counts."""
     with Session(args.store, **window(args)) as session:
         answer = tenants(session, everyone=args.all)
         found = answer.rows()
@@ -42,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         print(*_lines(found), sep="\n")
         print(text.summary(len(found), answer.standing))
     if not args.json and not found:
-        print("nobody did anything that was recorded" if not empty else "nothing was recorded yet")
+        print("nothing was recorded yet" if empty else "no tenant has events in this window")
     if silent and not args.json:
         cgroups = "cgroup" if silent == 1 else "cgroups"
         print(f"{text.count(silent)} {cgroups} without events; --all lists them", file=sys.stderr)
@@ -76,13 +78,13 @@ def _lines(found: list[dict[str, Any]]) -> list[str]:
 
 
 def _short(container_id: str) -> str:
-    """The twelve characters that container tools show; a name stays a name."""
+    """An id cut to the twelve characters that container tools show; a name stays whole."""
     is_id = len(container_id) == 64 and all(c in "0123456789abcdef" for c in container_id)
     return container_id[:12] if is_id else container_id
 
 
 def _when(ns: int | None, latest: int) -> str | None:
-    """The time of day; with the date where it is not the day of the latest event."""
+    """The time of day; with the date if that is not the day of the latest event."""
     if ns is None:
         return None
     shown = text.moment(ns)
@@ -90,7 +92,7 @@ def _when(ns: int | None, latest: int) -> str | None:
 
 
 def _where(row: dict[str, Any]) -> str | None:
-    """Pod, job or unit; its name too, where the tenant is not called by it."""
+    """Pod, job or unit; with its name if the tenant is not named after it."""
     pod = f"{row['namespace']}/{row['pod']}" if row["namespace"] else row["pod"]
     for kind, name in (("pod", pod), ("job", row["slurm_job"]), ("unit", row["unit"])):
         if name:

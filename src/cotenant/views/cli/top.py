@@ -1,4 +1,4 @@
-"""``cotenant top``: what each tenant does, live in the terminal."""
+"""``cotenant top``: shows tenants live in the terminal."""
 
 import argparse
 import sys
@@ -9,12 +9,12 @@ from cotenant.query.text.time_syntax import period_ns
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 
-HELP = "What each tenant does, live. Needs no privilege; works on a recording too, at its end."
+HELP = "Show what each tenant does, live; of a finished recording, its end. Needs no privilege."
 EXAMPLES = """
 examples:
   cotenant top
   cotenant top --window 1m --tenant ml/train
-  cotenant top --once               # one look, as text
+  cotenant top --once               # print once, as text
   cotenant top --once --json        # exact numbers, for a program
 """
 
@@ -24,14 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     store_argument(parser)
     parser.add_argument("--tenant", metavar="NAME", help="only this tenant")
     parser.add_argument(
-        "--window", default="10s", metavar="TIME", help="of how long to show rates (default: 10s)"
+        "--window", default="10s", metavar="TIME", help="average rates over this (default: 10s)"
     )
-    parser.add_argument("--once", action="store_true", help="print one look and end")
-    parser.add_argument("--json", action="store_true", help="with --once: an array of objects")
+    parser.add_argument("--once", action="store_true", help="print once and exit")
+    parser.add_argument(
+        "--json", action="store_true", help="with --once: print an array of objects"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show until told to stop."""
+    """Show until stopped."""
     from cotenant.views.tui.sample import SampleSource
 
     source = SampleSource(Path(args.store), args.tenant, period_ns(args.window) / 1e9)
@@ -41,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         from cotenant.views.tui.app import Top
     except ModuleNotFoundError as error:
         raise CotenantError(
-            f"`top` needs {error.name}; install it with pip install 'cotenant[look]'"
+            f"`top` needs the package {error.name}; run pip install 'cotenant[look]'"
         ) from error
     Top(source).run()
     return 0

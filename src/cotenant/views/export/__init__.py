@@ -15,7 +15,7 @@ def export(session: Session, kind: str, output: Path, tables: list[str] | None =
     with ExportProgress() as progress:
         if kind == "perfetto":
             if tables:
-                raise UsageError("a trace has every table that has a time; leave --table out")
+                raise UsageError("--table does not apply to perfetto, which exports every table")
             from cotenant.views.export.perfetto import write_trace
 
             return write_trace(session, output, progress)

@@ -26,7 +26,7 @@ def _protos() -> Any:
         from perfetto.trace_builder import proto_builder
     except ImportError as error:
         raise CotenantError(
-            "a Perfetto trace needs the package perfetto; pip install 'cotenant[export]'"
+            "a Perfetto trace needs the package perfetto; run pip install 'cotenant[export]'"
         ) from error
     return proto_builder
 

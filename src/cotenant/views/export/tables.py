@@ -40,7 +40,7 @@ def _chosen(session: Session, tables: list[str] | None) -> dict[str, int]:
         return {name: there[name] for name in TABLES if name in there}
     for name in tables:
         if name not in TABLES:
-            raise UsageError(f"there is no table {name}; there are {', '.join(TABLES)}")
+            raise UsageError(f"no table {name}; choose from {', '.join(TABLES)}")
     return {name: there.get(name, 0) for name in tables}
 
 

@@ -18,4 +18,4 @@ def opened(
     try:
         return Session(store, tenant=tenant, limits=limits, from_ns=from_ns, to_ns=to_ns)
     except QuestionError as error:
-        raise StoreError(f"nothing was recorded of tenant {tenant} yet") from error
+        raise StoreError(f"no rows of tenant {tenant} yet; see `cotenant tenants`") from error

@@ -64,7 +64,7 @@ class Reader:
         """The lane of this id; QuestionError if there is none."""
         lanes = self.lanes.all
         if not 0 <= number < len(lanes):
-            raise QuestionError(f"there is no lane {number}")
+            raise QuestionError(f"no lane {number}; reload the page")
         return lanes[number]
 
     def tile(self, start_ns: int, cell_ns: int) -> Tile:

@@ -131,7 +131,7 @@ def application(settings: WebSettings, port: int, workers: tuple[Worker, Worker]
 def bound_socket(settings: WebSettings) -> socket.socket:
     """The listening socket; port 0 takes any that is free."""
     if not settings.address:
-        raise UsageError("--address is empty; write 127.0.0.1, or 0.0.0.0 to listen everywhere")
+        raise UsageError("--address is empty; write 127.0.0.1, or 0.0.0.0 for every interface")
     family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

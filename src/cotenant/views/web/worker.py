@@ -57,7 +57,7 @@ class Worker:
     def ask(self, sql: str | None) -> dict[str, Any]:
         """The answer as JSON values; QuestionError in words if there is none."""
         if not self._waiting.acquire(blocking=False):
-            raise QuestionError("other questions are still being answered; ask again in a moment")
+            raise QuestionError("the server is busy with other queries; try again in a moment")
         try:
             with self._lock:
                 return self._ask(sql)
@@ -70,7 +70,7 @@ class Worker:
             pipe.send(sql)
             if not pipe.poll(self._bounds.seconds + _GRACE_S):
                 raise QuestionError(
-                    f"no answer after {self._bounds.seconds:g} s; ask for less time or fewer rows"
+                    f"no answer after {self._bounds.seconds:g} s; query less time or fewer rows"
                 )
             outcome, content = pipe.recv()
         except (EOFError, OSError) as error:
@@ -181,11 +181,13 @@ def _answered(session: Session, sql: str | None, bounds: Bounds) -> dict[str, An
     found = session.ask(sql)
     if found.table.nbytes > bounds.answer_bytes:
         raise QuestionError(
-            f"the answer is larger than {bounds.answer_bytes >> 20} MiB; ask for fewer columns"
+            f"the answer exceeds {bounds.answer_bytes >> 20} MiB; select fewer columns or rows"
         )
     return plain.answer(found)
 
 
 def _too_much(bounds: Bounds) -> str:
     size = bounds.memory_bytes >> 20
-    return f"this needs more than the {size} MiB that a question may have; ask for less"
+    return (
+        f"this needs more than the {size} MiB that a query may use; query less time or fewer rows"
+    )

@@ -82,7 +82,7 @@ def test_an_imitated_pod_stays_unverified_and_carries_its_own_name(serve):
         (fakes.raw(b""), "not HTTP"),
         (fakes.answer(b"{not json"), "JSONDecodeError"),
         (fakes.answer(b"[" * 100_000), "RecursionError"),
-        (fakes.answer({}, status=500), "answered 500"),
+        (fakes.answer({}, status=500), "returned HTTP 500"),
     ],
 )
 def test_a_broken_runtime_costs_a_name_and_nothing_else(serve, reply, error):

@@ -148,14 +148,14 @@ def test_an_answer_is_cut_at_the_row_limit_and_says_so(recorded):
 
 def test_a_question_that_takes_too_long_is_stopped(recorded):
     with Session(recorded.root, limits=QueryLimits(seconds=0.1)) as session:
-        with pytest.raises(QuestionError, match=r"no answer after 0\.1 s; ask for less time"):
+        with pytest.raises(QuestionError, match=r"no answer after 0\.1 s; query less time"):
             session.ask("SELECT count(*) FROM range(1000000000000) WHERE random() < 0")
         assert session.ask("SELECT 1 AS one").rows() == [{"one": 1}]
 
 
 def test_a_question_that_needs_too_much_memory_is_refused_in_one_line(recorded):
     with Session(recorded.root, limits=QueryLimits(memory_bytes=20 << 20)) as session:
-        with pytest.raises(TooLarge, match=r"^this needs more than the 20 MiB .*; ask for less"):
+        with pytest.raises(TooLarge, match=r"^this needs more than the 20 MiB .*; query less"):
             session.ask("SELECT list(a) FROM range(100000000) t(a)")
 
 
@@ -182,7 +182,7 @@ def test_without_a_place_on_disk_what_fits_into_memory_is_answered(recorded, mon
     limits = QueryLimits(memory_bytes=100 << 20, spill=nowhere == "there is no such place")
     with Session(recorded.root, limits=limits) as session:
         assert session.ask("SELECT 1 AS one").rows() == [{"one": 1}]
-        with pytest.raises(TooLarge, match=r"needs more than the 100 MiB .*; ask for less"):
+        with pytest.raises(TooLarge, match=r"needs more than the 100 MiB .*; query less"):
             session.ask("SELECT count(*) FROM (SELECT DISTINCT a FROM range(50000000) t(a))")
 
 

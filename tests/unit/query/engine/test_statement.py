@@ -148,8 +148,8 @@ def test_a_python_variable_is_no_table(session):
         ),
         ("SELECT", "cannot parse this SQL: SELECT clause without selection list"),
         ("SELEC 1", 'cannot parse this SQL: syntax error at or near "SELEC"'),
-        ("SELECT 1; SELECT 2", "2 statements were given; ask one at a time"),
-        ("", "there is no SQL to run; try `SELECT * FROM containers`"),
+        ("SELECT 1; SELECT 2", "2 statements given; run one at a time"),
+        ("", "empty SQL; try `SELECT * FROM containers`"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line_with_a_hint(session, sql, line):
