@@ -72,7 +72,7 @@ PREFIXES = {
     "call_flags": "CALL_",
     "call_shape": "SHAPE_",
     "call_step": "STEP_",
-    "memory_sort": "MEMORY_",
+    "memory_kind": "MEMORY_",
 }
 
 

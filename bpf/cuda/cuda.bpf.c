@@ -19,7 +19,7 @@ RECORDS(cuda_event);
 VALUES(cuda_op);
 VALUES(cuda_direction);
 VALUES(call_step);
-VALUES(memory_sort);
+VALUES(memory_kind);
 
 #define CUDA_NOT_READY 600
 

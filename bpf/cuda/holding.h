@@ -5,7 +5,7 @@
 
 #include "common/layout.h"
 
-enum memory_sort {
+enum memory_kind {
 	MEMORY_DEVICE = 1,
 	MEMORY_HOST = 2,
 	MEMORY_PHYSICAL = 3,	/* by handle, to be mapped */
@@ -14,7 +14,7 @@ enum memory_sort {
 
 struct allocation_key {
 	__u32 pid;
-	__u32 sort;
+	__u32 kind;
 	__u64 address;
 };
 

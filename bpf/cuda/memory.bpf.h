@@ -37,11 +37,11 @@ struct {
 	__type(value, struct holding);
 } holdings SEC(".maps");
 
-static __always_inline struct allocation_key allocation_key(enum memory_sort sort, __u64 address)
+static __always_inline struct allocation_key allocation_key(enum memory_kind kind, __u64 address)
 {
 	return (struct allocation_key){
 		.pid = bpf_get_current_pid_tgid() >> 32,
-		.sort = sort,
+		.kind = kind,
 		.address = address,
 	};
 }
@@ -91,10 +91,10 @@ static __always_inline bool_t holds_too_many(const struct thread *thread)
 	return value && value->allocations >= ALLOCATIONS_OF_PROCESS_MAX;
 }
 
-__noinline int memory_add(struct thread *thread, enum memory_sort sort, __u64 address,
+__noinline int memory_add(struct thread *thread, enum memory_kind kind, __u64 address,
 			  __u64 bytes, __u64 other)
 {
-	struct allocation_key key = allocation_key(sort, address);
+	struct allocation_key key = allocation_key(kind, address);
 	struct allocation value = { .bytes = bytes, .other = other, .references = 1 };
 
 	if (!thread)
@@ -104,20 +104,20 @@ __noinline int memory_add(struct thread *thread, enum memory_sort sort, __u64 ad
 	if (holds_too_many(thread) ||
 	    bpf_map_update_elem(&allocations, &key, &value, BPF_ANY)) {
 		count(COUNTER_MEMORY_FULL);
-		if (sort != MEMORY_HOST)
+		if (kind != MEMORY_HOST)
 			memory_miss(thread);
 		return 0;
 	}
-	if (sort == MEMORY_DEVICE || sort == MEMORY_PHYSICAL)
+	if (kind == MEMORY_DEVICE || kind == MEMORY_PHYSICAL)
 		hold(thread, thread->context, bytes);
 	return 0;
 }
 
 /* Takes the allocation out; whether this very process had it. */
-static __always_inline bool_t memory_take(struct thread *thread, enum memory_sort sort,
+static __always_inline bool_t memory_take(struct thread *thread, enum memory_kind kind,
 					  __u64 address, struct allocation *taken)
 {
-	struct allocation_key key = allocation_key(sort, address);
+	struct allocation_key key = allocation_key(kind, address);
 	struct allocation *value = bpf_map_lookup_elem(&allocations, &key);
 
 	if (!value)
@@ -147,13 +147,13 @@ static __always_inline void memory_refer(struct thread *thread, __u64 handle, __
 static __always_inline void memory_enter(struct thread *thread, struct frame *frame,
 					 const struct call_spec *spec)
 {
-	enum memory_sort sort = spec->flags & CALL_HOST ? MEMORY_HOST : MEMORY_DEVICE;
+	enum memory_kind kind = spec->flags & CALL_HOST ? MEMORY_HOST : MEMORY_DEVICE;
 	struct cuda_event *event = cuda_body(&frame->own);
 	struct allocation taken = {};
 
 	if (spec->step != STEP_FREE || spec->flags & CALL_CALLER)
 		return;
-	if (!memory_take(thread, sort, event->address, &taken))
+	if (!memory_take(thread, kind, event->address, &taken))
 		return;
 	set_bytes(event, taken.bytes);
 	frame->other = taken.context;
@@ -163,7 +163,7 @@ static __always_inline void memory_enter(struct thread *thread, struct frame *fr
 static __always_inline void free_leave(struct thread *thread, struct frame *frame,
 				       const struct call_spec *spec, bool_t succeeded)
 {
-	enum memory_sort sort = spec->flags & CALL_HOST ? MEMORY_HOST : MEMORY_DEVICE;
+	enum memory_kind kind = spec->flags & CALL_HOST ? MEMORY_HOST : MEMORY_DEVICE;
 	struct cuda_event *event = cuda_body(&frame->own);
 	struct allocation taken = {};
 
@@ -171,7 +171,7 @@ static __always_inline void free_leave(struct thread *thread, struct frame *fram
 		/* The driver's own function was probed inside, and has seen to it. */
 		if (!succeeded || frame->operations || frame->quiet)
 			return;
-		if (!memory_take(thread, sort, event->address, &taken))
+		if (!memory_take(thread, kind, event->address, &taken))
 			return;
 		set_bytes(event, taken.bytes);
 		frame->other = taken.context;
@@ -179,14 +179,14 @@ static __always_inline void free_leave(struct thread *thread, struct frame *fram
 		return;
 	}
 	if (!succeeded) {
-		memory_add(thread, sort, event->address, event->bytes, 0);
-		if (sort == MEMORY_DEVICE)
+		memory_add(thread, kind, event->address, event->bytes, 0);
+		if (kind == MEMORY_DEVICE)
 			hold(thread, thread->context, -(__s64)event->bytes);
 		event->known &= ~(1 << CUDA_KNOWN_BYTES);
 		event->bytes = 0;
 		return;
 	}
-	if (sort == MEMORY_DEVICE)
+	if (kind == MEMORY_DEVICE)
 		hold(thread, frame->other, -(__s64)event->bytes);
 }
 

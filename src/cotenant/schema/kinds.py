@@ -1,4 +1,4 @@
-"""Where what lies in a ring says of which kind it is."""
+"""Offset of ``kind`` in ring records."""
 
 from typing import Final
 

@@ -18,7 +18,7 @@ ALLOCATION: Final = np.dtype(
 
 ALLOCATION_KEY: Final = np.dtype(
     {
-        "names": ['pid', 'sort', 'address'],
+        "names": ['pid', 'kind', 'address'],
         "formats": ['<u4', '<u4', '<u8'],
         "offsets": [0, 4, 8],
         "itemsize": 16,

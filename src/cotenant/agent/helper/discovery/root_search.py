@@ -143,13 +143,13 @@ class RootSearch:
     ) -> Steps:
         """Where the process itself was told to look: its libraries, its Python's."""
         prefixes, packages = python_places(pid)
-        for sort, paths, places in (
+        for kind, paths, places in (
             ("ld", library_path(pid), lambda path: (path,)),
             ("prefix", prefixes, search.python),
             ("packages", packages, search.packages),
         ):
             for path in paths:
-                if self.looked.add((here, sort, path)):
+                if self.looked.add((here, kind, path)):
                     yield from self._consider(root, search.within(places(path)), tenant)
 
     def _new_mounts(self, pid: int, here: tuple[int, ...], tenant: str) -> list[Mounted]:

@@ -1,9 +1,9 @@
-"""Drained records as columns: what makers turn into a table's rows.
+"""Drained records as columns, which makers turn into the rows of a table.
 
-Of a record's fields a few differ from each event to the next: times, durations, sizes. All others
-together are one of not so many *sorts*: this thread of this tenant, launching this kernel in this
-shape. The native drain numbers the sorts, so that a record costs one lookup, and whatever a maker
-has to find out it finds out once per sort.
+A few fields of a record differ from event to event: times, durations, sizes. All others together
+are its *signature*: this thread of this tenant, launching this kernel in this shape. There are few
+signatures. The native drain interns them with one lookup per record, and a maker does its work once
+per signature.
 """
 
 from collections.abc import Iterable
@@ -20,11 +20,11 @@ from cotenant.schema.wire import Field, Record
 KNOWN: Final = "known"
 
 Codes = npt.NDArray[np.int32]
-Sorts = npt.NDArray[np.void]
+Signatures = npt.NDArray[np.void]
 
 _TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
-# Fields that differ between events of one sort, besides those whose names end in _ns.
+# Fields that differ between events of one signature, besides those whose names end in _ns.
 _VARYING: Final = frozenset({"bytes", "sector", "address", "group_id"})
 
 
@@ -36,45 +36,49 @@ class Batch:
     """The rows of one kind that were drained together."""
 
     def __init__(
-        self, rows: int, varying: dict[str, npt.NDArray[Any]], codes: Codes, sorts: Sorts
+        self,
+        rows: int,
+        varying: dict[str, npt.NDArray[Any]],
+        codes: Codes,
+        signatures: Signatures,
     ) -> None:
         self.rows = rows
         self._varying = varying
         self._codes = pa.array(codes)
-        self._sorts = sorts
+        self._signatures = signatures
         self._counts: npt.NDArray[np.int64] | None = None
-        self._keys: dict[tuple[str, ...], tuple[Codes, Sorts]] = {}
+        self._keys: dict[tuple[str, ...], tuple[Codes, Signatures]] = {}
         self._valid: dict[int, Any] = {}  # By bit of ``known``.
 
     @property
     def codes(self) -> Codes:
-        """The number of each row's sort."""
+        """The number of each row's signature."""
         return np.asarray(self._codes)
 
     @property
-    def sorts(self) -> int:
-        """How many sorts of rows there are."""
-        return len(self._sorts)
+    def signatures(self) -> int:
+        """How many signatures the rows have."""
+        return len(self._signatures)
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
-        """How many rows each sort has."""
+        """How many rows each signature has."""
         if self._counts is None:
-            self._counts = np.bincount(self.codes, minlength=self.sorts)
+            self._counts = np.bincount(self.codes, minlength=self.signatures)
         return self._counts
 
     def varying(self, name: str) -> npt.NDArray[Any] | None:
-        """A field that differs within a sort, 0 where unknown; None if it does not or is not."""
+        """A field that differs within a signature, 0 where unknown; None for any other field."""
         return self._varying.get(name)
 
     def plain(self, name: str) -> npt.NDArray[Any]:
         """A field's values."""
         if name in self._varying:
             return self._varying[name]
-        return np.asarray(self.each(np.ascontiguousarray(self._sorts[name])))
+        return np.asarray(self.each(np.ascontiguousarray(self._signatures[name])))
 
     def each(self, values: Any) -> Any:
-        """A value per row, from a value per sort; the drain's codes are within bounds."""
+        """A value per row, from a value per signature; the drain's codes are within bounds."""
         return pc.take(pa.array(values), self._codes, boundscheck=False)
 
     def numbers(self, field: Field) -> Any:
@@ -82,8 +86,8 @@ class Batch:
         # SQL engines know signed numbers best; the kernel's unsigned ones fit.
         if field.name in self._varying:
             return pa.array(_signed(self._varying[field.name]), mask=self.unknown(field))
-        values = _signed(np.ascontiguousarray(self._sorts[field.name]))
-        unknown = self._unknown_sorts(field)
+        values = _signed(np.ascontiguousarray(self._signatures[field.name]))
+        unknown = self._unknown_signatures(field)
         if unknown is None or not unknown.any():
             return self.each(values)
         if unknown.all():
@@ -98,7 +102,7 @@ class Batch:
         """Bits that say where a field is known; many columns share theirs."""
         assert field.known is not None
         if field.known not in self._valid:
-            unknown = self._unknown_sorts(field)
+            unknown = self._unknown_signatures(field)
             assert unknown is not None
             self._valid[field.known] = self.each(~unknown).buffers()[1]
         return self._valid[field.known]
@@ -106,9 +110,9 @@ class Batch:
     def words(self, field: Field, texts: list[str | None]) -> Any:
         """Text for each value of a field, NULL where unknown or where there is none."""
         last = len(texts)
-        codes = np.minimum(self._sorts[field.name], last).astype(np.int32)
+        codes = np.minimum(self._signatures[field.name], last).astype(np.int32)
         missing = np.array([text is None for text in texts] + [True])[codes]
-        unknown = self._unknown_sorts(field)
+        unknown = self._unknown_signatures(field)
         if unknown is not None:
             missing |= unknown
         filled = pa.array([text or "" for text in texts], pa.string())
@@ -117,12 +121,14 @@ class Batch:
         indices = self.each(pa.array(codes, mask=missing if missing.any() else None))
         return pa.DictionaryArray.from_arrays(indices, filled, safe=False)
 
-    def key(self, *names: str) -> tuple[Codes, Sorts]:
-        """Each sort's number, and the distinct tuples of these fields by number."""
+    def key(self, *names: str) -> tuple[Codes, Signatures]:
+        """Each signature's number, and the distinct tuples of these fields by number."""
         if names not in self._keys:
-            tuples = np.empty(len(self._sorts), [(n, self._sorts.dtype[n]) for n in names])
+            tuples = np.empty(
+                len(self._signatures), [(n, self._signatures.dtype[n]) for n in names]
+            )
             for name in names:
-                tuples[name] = self._sorts[name]
+                tuples[name] = self._signatures[name]
             width = pa.binary(tuples.dtype.itemsize)
             wires = pa.Array.from_buffers(width, len(tuples), [None, pa.py_buffer(tuples)])
             found = wires.dictionary_encode()
@@ -132,7 +138,7 @@ class Batch:
             self._keys[names] = (found.indices.to_numpy(), distinct)
         return self._keys[names]
 
-    def tally(self, *names: str) -> tuple[Sorts, list[int]]:
+    def tally(self, *names: str) -> tuple[Signatures, list[int]]:
         """The distinct tuples of these fields, and how many rows each has."""
         codes, distinct = self.key(*names)
         counts = np.zeros(len(distinct), np.int64)
@@ -141,19 +147,19 @@ class Batch:
 
     def unknown(self, field: Field) -> npt.NDArray[np.bool_] | None:
         """Where the field's value is not known; None where it always is."""
-        sorts = self._unknown_sorts(field)
-        if sorts is None or not sorts.any():
+        unknown = self._unknown_signatures(field)
+        if unknown is None or not unknown.any():
             return None
-        return np.asarray(self.each(sorts))
+        return np.asarray(self.each(unknown))
 
-    def _unknown_sorts(self, field: Field) -> npt.NDArray[np.bool_] | None:
+    def _unknown_signatures(self, field: Field) -> npt.NDArray[np.bool_] | None:
         if field.known is None:
             return None
-        unknown: npt.NDArray[np.bool_] = (self._sorts[KNOWN] >> field.known) & 1 == 0
+        unknown: npt.NDArray[np.bool_] = (self._signatures[KNOWN] >> field.known) & 1 == 0
         return unknown
 
     def spread(self, codes: Codes, words: Iterable[str | None]) -> Any:
-        """Text per row, from each sort's tuple and text per tuple."""
+        """Text per row, from each signature's tuple and text per tuple."""
         places, texts = _numbered(words)
         if not texts:
             return no_text(self.rows)
@@ -194,9 +200,9 @@ class DrainPlan:
         needed = [fields[name] for name in {**dict.fromkeys(plain), **dict.fromkeys(numbered)}]
         self._varying = [f for f in needed if _varies(f) and f.name not in numbered]
         kept = {f.name for f in self._varying}
-        sorts = sorted((f for f in needed if f.name not in kept), key=lambda f: f.offset)
-        self._parts = _merged(sorts)
-        self._sorts = _layout(sorts, self._parts)
+        interned = sorted((f for f in needed if f.name not in kept), key=lambda f: f.offset)
+        self._parts = _merged(interned)
+        self._signature = _layout(interned, self._parts)
 
     def expect(self, ring: Ring, kind: int) -> None:
         """Tell the drain."""
@@ -205,13 +211,16 @@ class DrainPlan:
 
     def read(self, taken: tuple[int, list[bytes], list[tuple[bytes, bytes]]]) -> Batch:
         """What the drain took, as arrays."""
-        rows, plain, ((codes, sorts),) = taken
+        rows, plain, ((codes, signatures),) = taken
         varying = {
             field.name: np.frombuffer(data, field.type)
             for field, data in zip(self._varying, plain, strict=True)
         }
         return Batch(
-            rows, varying, np.frombuffer(codes, np.int32), np.frombuffer(sorts, self._sorts)
+            rows,
+            varying,
+            np.frombuffer(codes, np.int32),
+            np.frombuffer(signatures, self._signature),
         )
 
 
@@ -228,7 +237,7 @@ def _merged(fields: list[Field]) -> list[tuple[int, int]]:
 
 
 def _layout(fields: list[Field], parts: list[tuple[int, int]]) -> np.dtype[np.void]:
-    """A sort as the drain lays it out: parts end to end, padded to whole words."""
+    """A signature as the drain lays it out: parts end to end, padded to whole words."""
     at = 0
     places: dict[str, int] = {}
     for offset, width in parts:

@@ -126,15 +126,15 @@ class _Groups(NamedTuple):
 
 
 def _grouped(family: str, batch: Batch, rows: Any) -> _Groups:
-    """Rows of one sort; where its handle was given another name meanwhile, of one name."""
+    """Rows by signature; if a handle was renamed meanwhile, by name."""
     groups = _Groups(batch.codes, batch.counts)
     if family not in _NAMES:
         return groups
     names = rows.column(_NAMES[family]).combine_chunks().dictionary_encode()
     places = names.indices.fill_null(len(names.dictionary)).to_numpy()
-    of_sort = np.zeros(batch.sorts, places.dtype)
-    of_sort[batch.codes] = places
-    if (of_sort[batch.codes] == places).all():
+    of_signature = np.zeros(batch.signatures, places.dtype)
+    of_signature[batch.codes] = places
+    if (of_signature[batch.codes] == places).all():
         return groups
     pairs = batch.codes * np.int64(len(names.dictionary) + 1) + places
     _, codes, counts = np.unique(pairs, return_inverse=True, return_counts=True)

@@ -48,10 +48,10 @@ def taken(plan, rows):
     varying = [f.name for f in plan._varying]
     sorts, codes = {}, []
     for row in rows:
-        sort = np.zeros(1, plan._sorts)
-        for name in plan._sorts.names:
-            sort[name] = row[names.index(name)]
-        codes.append(sorts.setdefault(sort.tobytes(), len(sorts)))
+        signature = np.zeros(1, plan._signature)
+        for name in plan._signature.names:
+            signature[name] = row[names.index(name)]
+        codes.append(sorts.setdefault(signature.tobytes(), len(sorts)))
     plain = [
         np.array([row[names.index(n)] for row in rows], FIELDS[n].type).tobytes() for n in varying
     ]
