@@ -46,16 +46,16 @@ def taken(plan, rows):
     """What the native drain hands over for these records."""
     names = list(FIELDS)
     varying = [f.name for f in plan._varying]
-    sorts, codes = {}, []
+    signatures, codes = {}, []
     for row in rows:
         signature = np.zeros(1, plan._signature)
         for name in plan._signature.names:
             signature[name] = row[names.index(name)]
-        codes.append(sorts.setdefault(signature.tobytes(), len(sorts)))
+        codes.append(signatures.setdefault(signature.tobytes(), len(signatures)))
     plain = [
         np.array([row[names.index(n)] for row in rows], FIELDS[n].type).tobytes() for n in varying
     ]
-    return len(rows), plain, [(np.array(codes, np.int32).tobytes(), b"".join(sorts))]
+    return len(rows), plain, [(np.array(codes, np.int32).tobytes(), b"".join(signatures))]
 
 
 def batch_of(rows):
