@@ -108,9 +108,9 @@ struct cuda_event {
 	__u64 handle DOC("the kernel, demangled; [memcpy HtoD], [alloc], ... for the rest")
 		COLUMN("kernel_name") AS("kernel");
 	__u64 duration_ns DOC("the call on the host, from entry to return") KNOWN(CUDA_KNOWN_DURATION);
-	DERIVED(gpu_ns) DOC("device time, where the application's own events timed just this")
+	DERIVED(gpu_ns) DOC("device time, if the application's own CUDA events timed this operation")
 		AS("null:int64");
-	DERIVED(gpu_ns_source) DOC("elapsed, where gpu_ns is known") AS("null:string");
+	DERIVED(gpu_ns_source) DOC("elapsed, if gpu_ns is known") AS("null:string");
 	DERIVED(gpu) DOC("UUID of the GPU, else its device file if only one is open") AS("gpu");
 	__u64 context DOC("CUDA context of the calling thread") KNOWN(CUDA_KNOWN_CONTEXT);
 	__u64 stream DOC("CUDA stream; 0 is the default stream") KNOWN(CUDA_KNOWN_STREAM);
@@ -227,7 +227,7 @@ struct nccl_event {
 	/* The communicator's address in its process. */
 	__u64 communicator DOC("the communicator, the same on every rank") COLUMN("comm_hash")
 		AS("comm:hash") KNOWN(NCCL_KNOWN_COMM);
-	DERIVED(comm_name) DOC("the communicator's name, where the application gave one")
+	DERIVED(comm_name) DOC("the communicator's name, if the application set one")
 		AS("comm:name");
 	DERIVED(rank) DOC("rank in the communicator") AS("comm:rank");
 	DERIVED(nranks) DOC("ranks in the communicator") AS("comm:nranks");

@@ -60,7 +60,7 @@ struct host_event {
 	__u64 peer_v1_id;
 	__u16 state DOC("why it was off the CPU, as ps shows it; R: it was preempted")
 		AS("enum:host_state") KNOWN(HOST_KNOWN_STATE);
-	__u16 attribution DOC("how the owner was told: task, kernel, ...") AS("enum:attribution");
+	__u16 attribution DOC("how the owner was determined: task, kernel, ...") AS("enum:attribution");
 	__u32 weight DOC("how many events this row stands for");
 };
 
@@ -82,11 +82,11 @@ struct io_event {
 	__u32 reserved;
 	__u64 duration_ns DOC("from arrival at the device's queue to completion");
 	__u64 queue_ns DOC("the part before it was handed to the device") KNOWN(IO_KNOWN_QUEUE);
-	__u64 bytes DOC("bytes of the request that are this tenant's");
+	__u64 bytes DOC("bytes of the request that belong to this tenant");
 	char device[16] DOC("the disk");
 	__u64 sector DOC("where on the disk, in units of 512 bytes");
 	__s32 error DOC("0, or the errno it failed with");
-	__u16 attribution DOC("how the owner was told: task, dirtier, memcg, blkcg, kernel, ...")
+	__u16 attribution DOC("how the owner was determined: task, dirtier, memcg, blkcg, kernel, ...")
 		AS("enum:attribution");
 	__u16 reserved_too;
 	__u32 weight DOC("how many events this row stands for");
@@ -127,16 +127,16 @@ struct net_event {
 	__u16 op DOC("send, recv, connect, accept") AS("enum:net_op");
 	__u16 known;
 	__u32 reserved;
-	__u64 duration_ns DOC("connect: until the other side answered; NULL where no start is seen")
+	__u64 duration_ns DOC("connect: until the peer answered; NULL if its start was not seen")
 		KNOWN(NET_KNOWN_DURATION);
-	__u64 bytes DOC("bytes sent or received; peeked bytes count once, when they are taken")
+	__u64 bytes DOC("bytes sent or received; peeked bytes count once, when read")
 		KNOWN(NET_KNOWN_BYTES);
 	__u16 family DOC("tcp, tcp6, udp, udp6, unix, other") AS("enum:net_family");
-	__u8 local[ENDPOINT_BYTES] DOC("our address and port, or path") AS("endpoint")
+	__u8 local[ENDPOINT_BYTES] DOC("local address and port, or path") AS("endpoint")
 		KNOWN(NET_KNOWN_LOCAL);
-	__u8 remote[ENDPOINT_BYTES] DOC("theirs; NULL where the socket does not know it")
+	__u8 remote[ENDPOINT_BYTES] DOC("the peer's; NULL if the socket does not know it")
 		AS("endpoint") KNOWN(NET_KNOWN_REMOTE);
-	__u16 attribution DOC("how the owner was told: task, socket, kernel, ...")
+	__u16 attribution DOC("how the owner was determined: task, socket, kernel, ...")
 		AS("enum:attribution");
 	__u32 weight DOC("how many events this row stands for");
 };
@@ -172,15 +172,15 @@ struct tcp_event {
 	__u16 op DOC("retransmit, reset_sent, reset_received, state") AS("enum:tcp_op");
 	__u16 known;
 	__u32 reserved;
-	__u8 local_ip[16] DOC("our address") AS("address");
-	__u16 local_port DOC("our port");
-	__u8 remote_ip[16] DOC("their address") AS("address");
-	__u16 remote_port DOC("their port");
-	__u16 state DOC("the socket's state; the new one where it changed") AS("enum:tcp_state")
+	__u8 local_ip[16] DOC("local address") AS("address");
+	__u16 local_port DOC("local port");
+	__u8 remote_ip[16] DOC("the peer's address") AS("address");
+	__u16 remote_port DOC("the peer's port");
+	__u16 state DOC("state of the socket; after a change, the new one") AS("enum:tcp_state")
 		KNOWN(TCP_KNOWN_STATE);
 	__u16 reserved_too;
 	__u64 rtt_ns DOC("smoothed round-trip time, as the kernel estimates it") KNOWN(TCP_KNOWN_RTT);
-	__u16 attribution DOC("how the owner was told: socket, kernel, ...") AS("enum:attribution");
+	__u16 attribution DOC("how the owner was determined: socket, kernel, ...") AS("enum:attribution");
 	__u16 reserved_last;
 	__u32 weight DOC("how many events this row stands for");
 };
