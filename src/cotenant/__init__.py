@@ -17,7 +17,7 @@ def open_store(path: "Path | str", **window: Any) -> "Session":
     >>> with open_store("/var/lib/cotenant", tenant="ml/train") as session:  # doctest: +SKIP
     ...     table = session.ask("SELECT count(*) FROM cuda_events").table
     """
-    # Whoever only records should not wait for DuckDB.
+    # Recording must not wait for DuckDB.
     from cotenant.query.engine.session import Session
 
     return Session(path, **window)

@@ -2,7 +2,7 @@
 
 import sys
 
-# `-m` looks for modules first where it was started, which may be anybody's directory.
+# `-m` looks for modules first in the current directory, which another user may own.
 if not sys.flags.safe_path:
     del sys.path[0]
 

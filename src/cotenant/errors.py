@@ -1,12 +1,12 @@
 """Everything this package raises on purpose.
 
-    CotenantError           exit code 1: it was tried and failed
-    ├── UsageError          exit code 2: the command line cannot mean anything
+    CotenantError           exit code 1: the command failed
+    ├── UsageError          exit code 2: the command line is wrong
     ├── Unsupported         exit code 3: this host lacks what recording needs
     ├── ProbeError          a probe could not be loaded or attached
     ├── StoreError          a store could not be written or read
-    └── QuestionError       the question cannot be asked of this store
-        └── TooLarge        its answer needs more memory than a question may have
+    └── QuestionError       the query is refused or failed
+        └── TooLarge        it needs more memory than a query may use
 
 The command line turns any of them into one line on stderr and ``exit_code``;
 anything else that escapes is a bug and keeps its traceback.
@@ -20,7 +20,7 @@ class CotenantError(Exception):
 
 
 class UsageError(CotenantError):
-    """The command line cannot mean anything."""
+    """The command line is wrong."""
 
     exit_code = 2
 
@@ -40,8 +40,8 @@ class StoreError(CotenantError):
 
 
 class QuestionError(CotenantError):
-    """The question cannot be asked of this store."""
+    """The query is refused or failed."""
 
 
 class TooLarge(QuestionError):
-    """The answer needs more memory than a question may have."""
+    """The query needs more memory than a query may use."""

@@ -17,7 +17,7 @@ from tests.kernel.patcher import ANSWER, patcher
 from tests.kernel.script import Script
 
 CHANGED = "a process has changed it in its memory"
-EXPECTED = "UCX would change it in memory (--ucx absent if nobody uses it)"
+EXPECTED = "UCX would change it in memory (if no process uses UCX: --ucx absent)"
 CAME = "UCX changes it in memory, and was loaded here"
 DRIVER = {"framed": SIM / "framed/libcuda.so.1", "tabled": SIM / "libcuda.so.1"}
 PATCHED = ("cuMemAlloc_v2", "cuLaunchKernel")

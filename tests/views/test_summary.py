@@ -40,5 +40,5 @@ def test_a_recording_is_summed_up_without_those_before_it(recorded, store):
 
 def test_a_recording_of_nobody_says_so_whoever_was_there_before(recorded):
     code, out, err = recorded(NOW_NS + 90 * SECOND)
-    assert (code, out.splitlines()[0]) == (0, "nobody called a GPU library meanwhile")
+    assert (code, out.splitlines()[0]) == (0, "no process called a GPU library")
     assert "lost" not in err

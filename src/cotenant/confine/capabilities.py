@@ -37,7 +37,7 @@ class Capability(IntEnum):
 
 
 def allow_descriptors(number: int) -> None:
-    """Have room for so many open files, or for as many as can be had."""
+    """Raise the limit on open files to this, or as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or soft >= number:
         return

@@ -1,4 +1,4 @@
-"""System calls that a recording never makes: refused, whoever gets to run code in it."""
+"""Refuses system calls that a recording never makes, in case an attacker runs code in it."""
 
 import ctypes
 import os

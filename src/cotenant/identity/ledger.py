@@ -37,7 +37,7 @@ class Ledger:
 
     ``v1_hierarchy`` is the kernel's number of the v1 hierarchy whose id the wire header
     carries. Where no cgroup2 file system is mounted, ``preference`` says so, because the v2
-    root then says nothing about anybody.
+    root then identifies no tenant.
     """
 
     def __init__(

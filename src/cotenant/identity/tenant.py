@@ -86,7 +86,7 @@ def trust(identity: Identity, names: Names | None) -> Trust:
 
 
 def pod_stands(identity: Identity, names: Names | None) -> bool:
-    """Whether the pod in the path may be shown: nobody who knows the container denies it."""
+    """Whether the pod in the path may be shown: no source that knows the container denies it."""
     if not identity.layers or identity.layers[0].pod_uid is None:
         return False
     if names is None or not names.confirmed or names.pod_confirmed:

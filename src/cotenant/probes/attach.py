@@ -79,7 +79,7 @@ class Attachment:
         other.links, other.events = [], []
 
     def close(self) -> None:
-        """Remove the probes. Each removal waits for the kernel, so many wait together."""
+        """Remove the probes, in parallel: each removal waits for the kernel."""
         fds = [*self.links, *self.events]
         self.links, self.events = [], []
         with ThreadPoolExecutor(max_workers=min(32, len(fds) or 1)) as pool:

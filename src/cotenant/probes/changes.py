@@ -1,4 +1,4 @@
-"""What processes have changed of a file's code, each in its own memory.
+"""Finds code of a file that a process has changed in its own memory.
 
 Tools that hook functions write a jump over their first bytes. The kernel takes the instruction
 under a probe from the file: where memory has something else, a probe kills the process. So what
@@ -63,7 +63,7 @@ class Code:
             except (FileNotFoundError, ProcessLookupError):
                 continue  # It has ended: there is no memory that a probe could be in.
             except OSError:
-                found.update(self._spans[:, 2].tolist())  # Nobody knows what it has changed.
+                found.update(self._spans[:, 2].tolist())  # What it changed is unknown.
         return frozenset(found)
 
     def _changed_in(self, mapping: np.void) -> set[int]:

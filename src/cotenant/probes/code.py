@@ -29,7 +29,7 @@ _PLAIN: Final = frozenset(
         Mnemonic.TEST, Mnemonic.XOR,
     }
 )  # fmt: skip
-# Registers that hold no argument: for the result, for closures, and for nobody.
+# Registers that hold no argument: the result, the closure pointer, and a scratch register.
 _FREE: Final = frozenset({Register.RAX, Register.R10, Register.R11})
 _CHANGES: Final = frozenset(
     {OpAccess.WRITE, OpAccess.COND_WRITE, OpAccess.READ_WRITE, OpAccess.READ_COND_WRITE}

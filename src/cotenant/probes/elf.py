@@ -1,4 +1,4 @@
-"""ELF files, as far as probes need them, from whoever wrote them.
+"""ELF files, as far as probes need them; a tenant may have written them.
 
 The files belong to tenants: every number in them may be a lie. Reads go through bounds, tables
 are capped, and what does not fit raises ``BadElf``; nothing here trusts a count or an offset.
@@ -83,7 +83,7 @@ class Elf:
     """An open ELF file: where its functions are, and which build it is."""
 
     def __init__(self, fd: int, *, strings_max: int = _MAX_STRINGS) -> None:
-        # Read, never mapped: a file that its owner cuts short would kill whoever has it mapped.
+        # Read, never mapped: truncating a mapped file would kill us.
         self._fd = fd
         self._strings_max = strings_max
         self._size = os.fstat(fd).st_size

@@ -1,4 +1,4 @@
-"""What this kernel can do, found by doing it to ourselves."""
+"""What this kernel can do, tested on ourselves."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from cotenant.probes.stacks import why_unsafe
 from cotenant.schema.constants import FUNCTIONS_MAX
 from cotenant.schema.kinds import EVENT_KIND
 
-# A function of our own native module, which nobody else calls. The programs of its family are the
+# A function of our own native module, which no tenant calls. The programs of its family are the
 # smallest that make rows, with the same steps as all others that do.
 _SITE: Final = "cotenant_probe_here"
 _STEPPED_SITE: Final = "cotenant_step_here"

@@ -1,4 +1,4 @@
-"""Kernel hooks into the kernel: loads a family's programs and places them, as far as it can."""
+"""Loads a family's programs and attaches them to kernel hooks, as far as the kernel allows."""
 
 import os
 from collections.abc import Collection

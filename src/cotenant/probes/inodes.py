@@ -62,8 +62,8 @@ def _mappings_of(program: int, pid: int) -> npt.NDArray[np.void]:
         # Before Linux commit f0d74c4da1f0 ("bpf: Parameterize task iterators.") (v6.1).
         if error.errno not in (errno.E2BIG, errno.EINVAL):
             raise
-    everybody = np.frombuffer(syscalls.run_iterator(program), MAPPING)
-    return np.compress(everybody["pid"] == pid, everybody)
+    mappings = np.frombuffer(syscalls.run_iterator(program), MAPPING)
+    return np.compress(mappings["pid"] == pid, mappings)
 
 
 def all_code_mappings(program: int) -> Iterator[npt.NDArray[np.void]]:

@@ -1,4 +1,4 @@
-"""A file into its probes: what it defines, where each probe sits, what is refused."""
+"""Plans the probes of a file: which functions it defines, which get probes, which are refused."""
 
 import os
 from collections.abc import Collection, Iterable
@@ -35,7 +35,7 @@ class Plan:
 
     @property
     def exposed(self) -> dict[str, str]:
-        """What has no probe unless nobody uses UCX, and why."""
+        """Functions that get no probe while UCX may be used, and why."""
         return {p.function.symbol: EXPECTED for p in self.placed if p.exposed}
 
     @property

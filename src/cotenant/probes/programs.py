@@ -1,4 +1,4 @@
-"""BPF objects into the kernel: which programs, with which maps and constants.
+"""Loads BPF objects: which programs, with which maps and constants.
 
 Which attach method a kernel has is found by trying it on a function of our own, never by its
 version: distributions carry changes back.
@@ -27,7 +27,7 @@ DEBUG: Final = "COTENANT_DEBUG"
 
 EVENTS_RING_BYTES: Final = 16 << 20
 FACTS_RING_BYTES: Final = 4 << 20
-# Eight ranks that load a library of 24,000 kernels at once, while nobody reads for 50 ms.
+# Eight ranks that load a library of 24,000 kernels at once, while the ring is not read for 50 ms.
 NAMES_RING_BYTES: Final = 16 << 20
 UNREAD_RING_BYTES: Final = 8 << 20
 

@@ -1,4 +1,4 @@
-"""Why the kernel does not take a program, in one line out of what libbpf and the verifier said."""
+"""Why the kernel rejects a program, in one line, from the logs of libbpf and the verifier."""
 
 import errno
 import os

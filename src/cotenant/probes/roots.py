@@ -1,4 +1,4 @@
-"""Opening tenants' files without being led astray.
+"""Opens tenants' files without following links out of their root.
 
 A path is resolved below the tenant's own root, as the tenant would see it: an absolute symbolic
 link in a container must not lead into the host. Only plain files are opened, since a pipe or a

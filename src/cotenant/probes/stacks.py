@@ -50,4 +50,4 @@ def _judge(place: bytes | None) -> str | None:
         return "attached, but the program did not run"
     if 0 <= frame - task < _STACK_BYTES:
         return None
-    return "its programs would share a stack with whoever preempts them, which crashes kernels"
+    return "its programs would share a stack with the task that preempts them: kernels crash"

@@ -109,7 +109,7 @@ def run_iterator(program: int, pid: int = 0) -> bytes:
 
 
 def iterate(program: int, size: int) -> Iterator[bytes]:
-    """The same about all processes, so many bytes at a time."""
+    """The same about all processes, in reads of this many bytes."""
     with os.fdopen(_open_iterator(program), "rb") as stream:
         while part := stream.read(size):
             yield part
@@ -128,7 +128,7 @@ def _open_iterator(program: int, pid: int = 0) -> int:
 
 
 def iterator_link(program: int) -> int:
-    """A link from which anybody who holds it can read what the iterator program writes."""
+    """A link from which its holder can read what the iterator program writes."""
     return bpf(
         _LINK_CREATE, struct.pack("IIII", program, 0, ATTACH_TRACE_ITER, 0), "attach an iterator"
     )

@@ -20,13 +20,13 @@ HOOKED: Final = frozenset({
     "cuMemUnmap", "cuMemFreeAsync",
 })  # fmt: skip
 # Why what it would write over is left alone.
-EXPECTED: Final = "UCX would change it in memory (--ucx absent if nobody uses it)"
+EXPECTED: Final = "UCX would change it in memory (if no process uses UCX: --ucx absent)"
 # As it is called where it was built, and with the mark that wheels of others add.
 _FILE: Final = re.compile(r"libucm[-_.\w]*\.so[.0-9]*$")
 
 
 def is_ucx(path: str) -> bool:
-    """Whether a file that somebody maps is the part of UCX that patches."""
+    """Whether a mapped file is the part of UCX that patches."""
     return _FILE.match(os.path.basename(path)) is not None
 
 

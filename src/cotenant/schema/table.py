@@ -1,4 +1,4 @@
-"""What a table is: a name, a sentence, and columns that explain themselves."""
+"""A table: its name, a sentence about it, and documented columns."""
 
 from dataclasses import dataclass
 from typing import Literal

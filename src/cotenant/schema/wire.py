@@ -1,4 +1,4 @@
-"""How an event lies in the ring, as the BPF programs wrote it."""
+"""The layout of an event in the ring, as the BPF programs write it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Whether anybody on this host uses a GPU."""
+"""Whether any process on this host uses a GPU."""
 
 import contextlib
 import re

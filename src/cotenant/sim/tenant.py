@@ -75,7 +75,7 @@ class Shared:
         return self.directory / "truth" / tenant
 
     def prepare(self, tenants: tuple[SimulatedTenant, ...]) -> None:
-        """Make the directories; what somebody else made is refused, for tenants run as root."""
+        """Create the directories; refuse another user's, because tenants run as root."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         _own(self.directory)
         _own(self.device)

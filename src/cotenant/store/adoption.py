@@ -1,4 +1,4 @@
-"""Taking over segments that no manifest names, as in a store whose manifest was lost."""
+"""Adopts segments that no manifest names, as in a store that lost its manifest."""
 
 from dataclasses import replace
 from pathlib import Path

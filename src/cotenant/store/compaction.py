@@ -1,4 +1,4 @@
-"""Small segments become bigger ones, in the background and in order of time.
+"""Merges small segments into bigger ones, in the background and in order of time.
 
 A seal every half second makes small files, and each costs a query something. Files of one level
 are merged, ``FILES_MERGED`` at a time, into one of the next; a file that is big enough stays as
@@ -37,7 +37,7 @@ FILES_MERGED: Final = 32
 BIG_BYTES: Final = 4 << 20  # Merging such a file gains little,
 BIG_ROWS: Final = ROW_GROUP // 2  # and one of which a reader gets its fill.
 MERGED_BYTES: Final = 64 << 20
-FEW_WAIT: Final = 256  # With so many more files to merge, its share is doubled, tripled, ...
+FEW_WAIT: Final = 256  # For each further 256 files to merge, its share grows by as much again.
 TIMES_MOST: Final = 10
 
 

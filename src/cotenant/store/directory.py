@@ -1,4 +1,4 @@
-"""Taking possession of a store: make it or open it, lock it, clear what a crash left behind."""
+"""Opens a store for writing: create or open it, lock it, remove what a crash left behind."""
 
 import contextlib
 import errno
@@ -31,7 +31,7 @@ def _is_ours(name: str) -> bool:
 
 
 def prepare(root: Path, gid: int | None) -> None:
-    """Make the store, or check that what is there is one, and nobody else's."""
+    """Create the store, or check that the directory is one, and is ours."""
     try:
         check_way(root)
         root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def prepare(root: Path, gid: int | None) -> None:
         if not is_store(root):
             _check_empty(root)
             _give_to_group(root, gid)
-            _check_empty(root)  # From now on nobody adds to it.
+            _check_empty(root)  # From now on no other recorder writes to it.
             replace_file(root / MARK, mark(time.time_ns()))
         elif gid is not None and root.stat().st_gid != gid:
             _give_to_group(root, gid)
@@ -62,7 +62,7 @@ def _check_empty(root: Path) -> None:
 def _give_to_group(root: Path, gid: int | None) -> None:
     given = False
     if gid is not None:
-        # Without CAP_CHOWN nobody gives to a group that he is no member of: it stays our own's.
+        # Without CAP_CHOWN a file cannot be given to a group that we are not in: it stays ours.
         with contextlib.suppress(PermissionError):
             os.chown(root, -1, gid)
             given = True

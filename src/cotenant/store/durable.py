@@ -51,7 +51,7 @@ def make_directory(path: Path) -> None:
     except FileExistsError:
         check_directory(path)
         return
-    # The umask of whoever started us must not lock the group out. A chmod that changes nothing
+    # The inherited umask must not lock the group out. A chmod that changes nothing
     # is not made: without privilege it may clear the set-group-id bit that was inherited.
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & DIRECTORY_MODE != DIRECTORY_MODE:

@@ -31,7 +31,7 @@ def graveyard_path(root: Path, node: str) -> Path:
 
 
 def read_graveyard(path: Path) -> list[Grave]:
-    """The list; a damaged one is empty, because the next start removes what nobody names."""
+    """The list; a damaged one is empty, because the next start removes unnamed files."""
     try:
         entries = json.loads(path.read_bytes())
         graves = [Grave(e["due_ns"], tuple(e["remove"]), e["show"]) for e in entries]

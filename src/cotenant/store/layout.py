@@ -1,4 +1,4 @@
-"""Where things lie in a store.
+"""The paths of a store.
 
 STORE/store.json                                            the mark of a store
 STORE/manifest/<node>.json                                  which segments are current

@@ -302,7 +302,7 @@ class StoreWriter:
             return True
 
     def _show(self, path: str) -> str | None:
-        """Give a hidden segment its visible name; the hidden one, if somebody may be reading it."""
+        """Give a hidden segment its visible name; the hidden one, if a query may be reading it."""
         segment = next((s for s in self.segments if s.path == path), None)
         if segment is None:
             remove_quietly((self.root / path,))

@@ -28,6 +28,6 @@ def print_summary(store: Path, from_ns: int) -> None:
     if rows:
         print(*text.table(names, rows, text.width_of_output()), sep="\n")
     else:
-        print("nobody called a GPU library meanwhile")
+        print("no process called a GPU library")
     for line in text.incompleteness(answer.standing):
         print(line, file=sys.stderr)

@@ -89,7 +89,7 @@ def plain(value: Any) -> Any:
 
 
 def lines(text: str) -> str:
-    """Lines for whoever reads standard output: exact for a program, printable on a terminal."""
+    """Lines for standard output: exact for a pipe, printable for a terminal."""
     return printable(text, but="\n\t") if sys.stdout.isatty() else text
 
 

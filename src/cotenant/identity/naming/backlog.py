@@ -43,7 +43,7 @@ class Backlog:
         self._order = 0
         self._size_max = size_max
         self.dropped = 0  # Questions that were pushed out by newer ones.
-        self.given_up = 0  # Questions that nobody answered.
+        self.given_up = 0  # Questions that no source answered.
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -60,7 +60,7 @@ def _id(cursor: Cursor) -> bool:
         return True
     runtime = patterns.PREFIXES.get(prefix)
     if runtime is None:
-        # In a pod's slice any scope with an id is a container, whoever made it.
+        # In a pod's slice any scope with an id is a container, of any runtime.
         if not cursor.pod_uid or stem == component:
             return False
         runtime = "unknown"

@@ -1,7 +1,7 @@
 """Batch schedulers' cgroups: Slurm, PBS, HTCondor, Nomad.
 
 A job counts only where its scheduler puts it, at the top of the host's tree: the same
-names below a user's slice or inside a container are anybody's.
+any user can create such names below a user's slice or inside a container.
 """
 
 import re

@@ -175,7 +175,7 @@ UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmat
 ECS_TASK: Final = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 FARGATE_ID: Final = re.compile(r"([0-9a-f]{32})-[0-9]{1,20}").fullmatch
 
-# Top-level directories that belong to somebody; `/<namespace>/<id>` is containerd's elsewhere.
+# Top-level directories of known owners; elsewhere `/<namespace>/<id>` is containerd's.
 NOT_NAMESPACES: Final = frozenset(
     [
         "docker",

@@ -105,7 +105,7 @@ class DockerSource(Source):
             name=text.removeprefix("/") if text else None,
             image=clean(image),
             labels=labels,
-            # Whoever may use the socket may write these: the kubelet confirms them.
+            # Every user of the socket may set these labels: the kubelet confirms them.
             pod_uid=dict(labels).get("io.kubernetes.pod.uid"),
             confirmed=placed,
         )

@@ -1,6 +1,6 @@
 """Whether a runtime's container really is the cgroup that carries its id.
 
-Anybody who may make a cgroup may call it by another container's id. A runtime's word is
+Any user who may create a cgroup can name it after another container. A runtime's word is
 taken only where it places its container in this very cgroup.
 """
 

@@ -36,7 +36,7 @@ class StorageSource(Source):
         self.where = str(run)
 
     def serves(self, identity: Identity) -> bool:
-        """Containers of CRI-O or podman, or of nobody in particular."""
+        """Containers of CRI-O, of podman, or of an unknown runtime."""
         if not identity.layers or identity.owner in (Owner.JOB, Owner.USER):
             return False
         layer = identity.layers[0]

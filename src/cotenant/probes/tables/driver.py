@@ -221,7 +221,7 @@ def _events() -> tuple[Function, ...]:
     wait: dict[str, Any] = {
         "op": "event", "flags": _ROW | Flag.QUEUES, "stream": 1, "address": 2, "step": "EVENT_WAIT",
     }  # fmt: skip
-    # On all streams of a context: after which operation the event comes is nobody's to say.
+    # On all streams of a context: the operation before the event is unknown.
     everywhere: dict[str, Any] = {
         "op": "event", "flags": _ROW | Flag.QUEUES | Flag.SEVERAL, "address": 2,
     }  # fmt: skip

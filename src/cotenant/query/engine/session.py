@@ -130,7 +130,7 @@ class Session:
         finally:
             deadline.cancel()
             if deadline.ident is not None:
-                # At exit DuckDB complains on stderr of a cursor that somebody still holds.
+                # At exit DuckDB complains on stderr about an open cursor.
                 deadline.join()
             with suppress(duckdb.Error):
                 cursor.close()

@@ -19,7 +19,7 @@ def read_snapshot(root: Path, segments: Sequence[Segment]) -> Any | None:
 
     FileNotFoundError if one is not there any more.
     """
-    # Whoever only wants to see the usage should not wait for Arrow.
+    # `--help` must not wait for Arrow.
     import pyarrow as pa
 
     read = [_read(root / segment.path) for segment in segments]

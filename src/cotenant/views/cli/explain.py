@@ -91,7 +91,7 @@ def _standing(found: Explanation) -> str:
 def _paragraph(number: int, finding: Finding) -> list[str]:
     sure = "high" if finding.confidence >= 0.9 else "fair" if finding.confidence >= 0.7 else "low"
     facts = (
-        f"victim {finding.victim}; culprit {finding.culprit or 'nobody else'}; costs it "
+        f"victim {finding.victim}; culprit {finding.culprit or 'no other tenant'}; costs it "
         f"{100 * finding.share:.3g} %; confidence {sure} ({finding.confidence:.2f})"
     )
     lines = _wrapped(f"{number}. {finding.title}", "", _INDENT)

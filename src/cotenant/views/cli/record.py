@@ -69,14 +69,14 @@ def _add_what(group: Any) -> None:
         "--host-rows",
         choices=("gpu", "all"),
         default="gpu",
-        help="record every off-CPU interval, wakeup, fork, exec and exit of processes that use a "
-        "GPU (gpu), or of all processes (all) (default: gpu)",
+        help="record every off-CPU interval, wakeup, fork, exec and exit: of threads and tenants "
+        "that use a GPU (gpu), or of all (all) (default: gpu)",
     )
     group.add_argument(
         "--host-threshold",
         default="10ms",
         metavar="TIME",
-        help="of other processes, record off-CPU intervals at least this long (default: 10ms)",
+        help="of other threads, record off-CPU intervals at least this long (default: 10ms)",
     )
 
 

@@ -1,10 +1,10 @@
-"""A file that is being written: nobody else's yet, and nobody else reads it."""
+"""A file that is being written: new, and readable by its owner only."""
 
 import os
 from pathlib import Path
 from typing import Final
 
-_MODE: Final = 0o600  # It has every tenant's rows; whoever asked for it decides who may see them.
+_MODE: Final = 0o600  # It has every tenant's rows; its owner decides who may read them.
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

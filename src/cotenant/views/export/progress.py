@@ -1,4 +1,4 @@
-"""How far a long export is: a line on a terminal, nothing anywhere else."""
+"""Progress of a long export: a line on a terminal, nothing elsewhere."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ _EVERY_S: Final = 0.2
 
 
 class ExportProgress:
-    """Counts rows, and shows them on stderr if somebody is watching."""
+    """Counts rows, and shows the count on stderr if that is a terminal."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -16,7 +16,7 @@ class ExportProgress:
         self._shown_at = 0.0
 
     def add(self, rows: int, what: str, expected: int) -> None:
-        """So many more rows of this are done, of about so many."""
+        """Add rows that are done, and show the count against the expected total."""
         self.rows += rows
         now = time.monotonic()
         if self._watched and now - self._shown_at >= _EVERY_S:

@@ -110,7 +110,7 @@ class Reader:
         return time.time() - max(times) if times else None
 
     def live(self) -> bool:
-        """Whether somebody records into it now."""
+        """Whether a recorder is writing to it now."""
         age = self.written_s_ago()
         if age is None or age > _FRESH_S:
             return False

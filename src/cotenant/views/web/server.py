@@ -155,7 +155,7 @@ class _Server(uvicorn.Server):
         self._workers = workers
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal: questions are let go of, so that nobody waits for them."""
+        """On a signal: cancel running queries, so that shutdown does not wait for them."""
         for worker in self._workers:
             worker.stop()
         super().handle_exit(sig, frame)

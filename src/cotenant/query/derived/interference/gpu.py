@@ -84,7 +84,7 @@ class Gpu:
         return self.origin + int(relative)
 
     def busy_besides(self, *tenants: Tenant) -> BusyIntervals:
-        """When anybody else had work here."""
+        """When any other tenant had work here."""
         others = [t.busy for t in self.tenants if t not in tenants]
         none = np.zeros(0)
         starts = np.concatenate([none, *(t.starts for t in others)])

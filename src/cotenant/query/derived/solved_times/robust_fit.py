@@ -15,7 +15,7 @@ _NEGLIGIBLE: Final = 1e-9  # Of the largest eigenvalue: less is a direction with
 _BISQUARE: Final = 4.685  # 95 % as efficient as least squares where there are no outliers.
 _LEAST: Final = 1e-3  # No clock and no host is better than this.
 _ABSOLUTE: Final = 8  # Rounds that minimise absolute errors,
-_ROUNDS: Final = 20  # of so many in all.
+_ROUNDS: Final = 20  # of this many in all.
 
 
 @dataclass(frozen=True, slots=True)
