@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from cotenant.errors import Unsupported
 from cotenant.probes.attach import PROGRAMS, Method
-from cotenant.probes.function import Family
+from cotenant.probes.function import CallFamily
 from cotenant.probes.kernel import HOOKS
 from cotenant.probes.programs import (
     SUFFIXES,
@@ -20,7 +20,7 @@ _SMALL: Final = Sizes(events_bytes=1 << 16, facts_bytes=4096)
 
 def _all() -> Iterator[tuple[str, str, int]]:
     for method in Method:
-        for family in Family:
+        for family in CallFamily:
             for suffix in SUFFIXES[method]:
                 for name, kind in PROGRAMS[method].items():
                     yield f"{family}{suffix}", f"{family}_{name}", kind

@@ -13,7 +13,7 @@ from cotenant.errors import ProbeError
 from cotenant.probes import syscalls
 from cotenant.probes.attach import PROGRAMS, Attacher, Method, Placed
 from cotenant.probes.elf import Elf
-from cotenant.probes.function import Family, Flag, Function, Library
+from cotenant.probes.function import CallFamily, Flag, Function, Library
 from cotenant.query.engine.session import Session
 from cotenant.schema.constants import FUNCTIONS_MAX
 from vm.guest.host import SIM, new_group
@@ -30,7 +30,12 @@ _CANARY_S: Final = 8.0
 _CALLERS: Final = 3
 _SITE: Final = "cotenant_probe_here"
 _HERE: Final = Function(
-    FUNCTIONS_MAX - 1, Library.NCCL, _SITE, op="AllReduce", family=Family.NCCL, flags=Flag.OPERATION
+    FUNCTIONS_MAX - 1,
+    Library.NCCL,
+    _SITE,
+    op="AllReduce",
+    family=CallFamily.NCCL,
+    flags=Flag.OPERATION,
 )
 
 
@@ -55,7 +60,7 @@ def _watch(method: Method, variant: str) -> list[int]:
     path = next(OBJECTS.parent.glob("_drain*.so"))
     with path.open("rb") as file, Elf(file.fileno()) as elf:
         offset = elf.find([_SITE])[_SITE]
-    programs = {f"{Family.NCCL}_{name}": loaded[variant] for name in kinds}
+    programs = {f"{CallFamily.NCCL}_{name}": loaded[variant] for name in kinds}
     attachment = Attacher(method, programs).attach(str(path), [Placed(_HERE, offset)])
     callers = [
         subprocess.Popen([sys.executable, "-c", _CALL], stdout=subprocess.PIPE)

@@ -24,7 +24,7 @@ class Chars:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class MaxItems:
     """Of a list or mapping: at most so many."""
 
     most: int

@@ -19,7 +19,7 @@ from typing import Final
 
 from cotenant.errors import ProbeError
 from cotenant.probes import syscalls
-from cotenant.probes.function import Family, Flag, Function
+from cotenant.probes.function import CallFamily, Flag, Function
 from cotenant.schema.constants import COOKIE_FUNCTION_BITS, MAPS
 
 
@@ -101,7 +101,7 @@ class Attacher:
         """Probe these functions of the file at ``path``, in one process or in all."""
         done = Attachment(number=next(self._numbers))
         try:
-            for family in Family:
+            for family in CallFamily:
                 # Where a record is seen, so is what is queued before and after it: it comes last.
                 mine = sorted(
                     (p for p in placed if p.function.family == family),

@@ -12,7 +12,7 @@ from cotenant._native import OBJECTS, Ring, probe_here, step_here
 from cotenant.errors import Unsupported, UsageError
 from cotenant.probes.attach import Attacher, Method, Placed
 from cotenant.probes.elf import Elf
-from cotenant.probes.function import Family, Flag, Function, Library
+from cotenant.probes.function import CallFamily, Flag, Function, Library
 from cotenant.probes.library import held_path
 from cotenant.probes.programs import Sizes, load_function
 from cotenant.probes.sites import Stepping
@@ -25,7 +25,12 @@ from cotenant.schema.kinds import EVENT_KIND
 _SITE: Final = "cotenant_probe_here"
 _STEPPED_SITE: Final = "cotenant_step_here"
 _ITSELF: Final = Function(
-    FUNCTIONS_MAX - 1, Library.NCCL, _SITE, op="AllReduce", family=Family.NCCL, flags=Flag.OPERATION
+    FUNCTIONS_MAX - 1,
+    Library.NCCL,
+    _SITE,
+    op="AllReduce",
+    family=CallFamily.NCCL,
+    flags=Flag.OPERATION,
 )
 _SMALL: Final = Sizes(events_bytes=1 << 16, facts_bytes=4096)
 _OLDEST: Final = (5, 15)

@@ -16,7 +16,7 @@ from cotenant.schema.constants import CallFlags as Flag
 from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import CALL_SPEC
 
-__all__ = ["STRUCT", "Family", "Flag", "Function", "Library", "encode"]
+__all__ = ["STRUCT", "CallFamily", "Flag", "Function", "Library", "encode"]
 
 # Operations of the driver that are queued on a stream, the default one if they name none.
 _QUEUED: Final = frozenset(
@@ -34,7 +34,7 @@ class Library(StrEnum):
     NCCL = "nccl"
 
 
-class Family(StrEnum):
+class CallFamily(StrEnum):
     """Which BPF programs serve a function; also the stem of the table it fills."""
 
     CUDA = "cuda"
@@ -50,7 +50,7 @@ class Function:
     library: Library
     symbol: str
     op: str = ""
-    family: Family = Family.CUDA
+    family: CallFamily = CallFamily.CUDA
     flags: Flag = Flag(0)
     shape: str = "NONE"
     stack: bool = False  # Whether any argument is read from the stack.

@@ -18,7 +18,7 @@ from cotenant._native import OBJECTS, load
 from cotenant.errors import Unsupported
 from cotenant.probes import syscalls
 from cotenant.probes.attach import PROGRAMS, Method
-from cotenant.probes.function import Family, Function, encode
+from cotenant.probes.function import CallFamily, Function, encode
 from cotenant.probes.rejection import read_rejection
 from cotenant.schema.constants import MAPS
 
@@ -192,7 +192,7 @@ def _tell_functions(loaded: Programs, functions: Iterable[Function]) -> None:
         syscalls.map_update(loaded.maps["functions"], key, encode(function))
 
 
-def _of_family(method: Method, family: Family) -> dict[str, int]:
+def _of_family(method: Method, family: CallFamily) -> dict[str, int]:
     return {f"{family}_{name}": kind for name, kind in PROGRAMS[method].items()}
 
 
@@ -205,7 +205,7 @@ _OBJECTS: Final = {
 
 def _load_all(
     into: Programs,
-    families: Collection[Family],
+    families: Collection[CallFamily],
     optional: Mapping[str, dict[str, int]],
     sizes: Sizes,
     constants: Constants,
@@ -222,7 +222,7 @@ def _load_all(
 
     with ThreadPoolExecutor(1, thread_name_prefix="load") as beside:
         done = beside.submit(load_optional)
-        for family in Family:
+        for family in CallFamily:
             # Of a family that is not recorded, the maps.
             programs = _of_family(into.method, family) if family in families else {}
             load_family(into, family, programs, sizes, constants)

@@ -10,11 +10,11 @@ import pytest
 from cotenant.errors import ProbeError
 from cotenant.probes import attach, syscalls
 from cotenant.probes.attach import PROGRAMS, Attacher, Attachment, Method, Placed
-from cotenant.probes.function import Family, Flag, Function, Library
+from cotenant.probes.function import CallFamily, Flag, Function, Library
 from cotenant.probes.tables import FUNCTIONS
 from tests.unit.probes.c_values import evaluate, header
 
-NAMES = {f"{family}_{end}": 100 for family in Family for end in ("session", "enter", "return")}
+NAMES = {f"{family}_{end}": 100 for family in CallFamily for end in ("session", "enter", "return")}
 
 
 def placed(number: int, **more: Any) -> Placed:
@@ -69,7 +69,7 @@ def test_programs_read_the_cookie_as_it_is_written(tmp_path: Path) -> None:
 
 def test_a_session_is_one_link_a_family_with_what_records_events_last(kernel: Kernel) -> None:
     functions = [
-        placed(1, step="EVENT_RECORD"), placed(2), placed(3, family=Family.NCCL), placed(4),
+        placed(1, step="EVENT_RECORD"), placed(2), placed(3, family=CallFamily.NCCL), placed(4),
     ]  # fmt: skip
     done = Attacher(Method.SESSION, NAMES).attach("/lib", functions)
     assert kernel.asked == [([2, 4, 1], False), ([3], False)]
@@ -90,7 +90,7 @@ def test_each_attachment_has_a_number_of_its_own(kernel: Kernel) -> None:
 
 def test_a_link_that_is_refused_takes_the_others_of_its_file_with_it(kernel: Kernel) -> None:
     kernel._refuses = 2
-    functions = [placed(1), placed(2, family=Family.NCCL)]
+    functions = [placed(1), placed(2, family=CallFamily.NCCL)]
     with pytest.raises(ProbeError, match="cannot probe /lib: Invalid argument"):
         Attacher(Method.MULTI, NAMES).attach("/lib", functions)
     assert len(kernel.links) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from cotenant._native import OBJECTS
 from cotenant.probes.attach import Method
-from cotenant.probes.function import Family
+from cotenant.probes.function import CallFamily
 from cotenant.probes.hooks import together
 from cotenant.probes.kernel import HOOKS, KernelFamily, counted, hooks_of
 from cotenant.probes.programs import _OBJECTS, SUFFIXES, TASK_PROGRAMS, _of_family
@@ -54,8 +54,8 @@ def test_programs_that_stand_in_are_not_loaded_together_with_the_first() -> None
 
 
 @pytest.mark.parametrize("method", Method)
-@pytest.mark.parametrize("family", Family)
-def test_the_objects_of_a_method_have_its_programs(method: Method, family: Family) -> None:
+@pytest.mark.parametrize("family", CallFamily)
+def test_the_objects_of_a_method_have_its_programs(method: Method, family: CallFamily) -> None:
     for suffix in SUFFIXES[method]:
         assert sections(f"{family}{suffix}").keys() >= _of_family(method, family).keys()
 

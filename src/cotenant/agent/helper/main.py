@@ -62,7 +62,7 @@ from cotenant.identity.text import path_text
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
 from cotenant.probes.features import attempt, choose_method, choose_stepping
-from cotenant.probes.function import Family, Function, Library
+from cotenant.probes.function import CallFamily, Function, Library
 from cotenant.probes.hooks import place, together
 from cotenant.probes.library import plan
 from cotenant.probes.perf import Ticks, open_ticks
@@ -89,7 +89,7 @@ SHARED_MAPS: Final = (
 NCCL: Final = "nccl"
 
 _RUNTIME: Final = frozenset(
-    f.id for f in FUNCTIONS if f.library is Library.CUDART and f.family is Family.CUDA
+    f.id for f in FUNCTIONS if f.library is Library.CUDART and f.family is CallFamily.CUDA
 )
 
 _POINTERS_AT_ONCE: Final = 64

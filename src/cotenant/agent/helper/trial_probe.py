@@ -8,7 +8,7 @@ from cotenant._native import OBJECTS
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Placed
 from cotenant.probes.elf import Elf
-from cotenant.probes.function import Family, Flag, Function, Library, encode
+from cotenant.probes.function import CallFamily, Flag, Function, Library, encode
 from cotenant.probes.library import held_path
 from cotenant.probes.programs import Programs
 from cotenant.schema.constants import FUNCTIONS_MAX, MAPS
@@ -17,14 +17,19 @@ _SITE: Final = "cotenant_probe_here"
 # In no table: a total of theirs is nobody's.
 FUNCTIONS: Final = (
     Function(
-        FUNCTIONS_MAX - 3, Library.CUDA, _SITE, op="sync", family=Family.CUDA, flags=Flag.OPERATION
+        FUNCTIONS_MAX - 3,
+        Library.CUDA,
+        _SITE,
+        op="sync",
+        family=CallFamily.CUDA,
+        flags=Flag.OPERATION,
     ),
     Function(
         FUNCTIONS_MAX - 2,
         Library.NCCL,
         _SITE,
         op="AllReduce",
-        family=Family.NCCL,
+        family=CallFamily.NCCL,
         flags=Flag.OPERATION,
     ),
 )
@@ -34,7 +39,7 @@ class TrialProbe:
     """Probes on a function of the native module, by the programs of this recording."""
 
     def __init__(
-        self, attacher: Attacher, programs: Programs, families: Collection[Family]
+        self, attacher: Attacher, programs: Programs, families: Collection[CallFamily]
     ) -> None:
         self._maps = programs.maps
         mine = [function for function in FUNCTIONS if function.family in families]

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from cotenant.agent.bounds import Chars, Items, Range
+from cotenant.agent.bounds import Chars, MaxItems, Range
 from cotenant.errors import CotenantError
 
 Column = Sequence[Any]
@@ -35,9 +35,11 @@ def check_of(hint: Any, bounds: _Bounds | None = None) -> Check:
         (other,) = (arg for arg in args if arg is not NoneType)
         return _optional(check_of(other, within))
     if origin is Mapping:
-        return _mapping(check_of(args[0], within), check_of(args[1], within), _bound(Items, within))
+        return _mapping(
+            check_of(args[0], within), check_of(args[1], within), _bound(MaxItems, within)
+        )
     if origin is tuple and args[-1] is Ellipsis:
-        return _list(check_of(args[0], within), _bound(Items, within))
+        return _list(check_of(args[0], within), _bound(MaxItems, within))
     if origin is tuple:
         return _row(tuple, dict(enumerate(args)), within)
     if is_dataclass(hint) and isinstance(hint, type):
@@ -117,12 +119,12 @@ def _optional(inner: Check) -> Check:
     return check
 
 
-def _few(kind: type, bound: Items, column: Column) -> None:
+def _few(kind: type, bound: MaxItems, column: Column) -> None:
     if max(map(len, _of(kind, column)), default=0) > bound.most:
         raise Malformed(f"has more than {bound.most} items")
 
 
-def _list(inner: Check, bound: Items) -> Check:
+def _list(inner: Check, bound: MaxItems) -> Check:
     def check(column: Column) -> Column:
         _few(list, bound, column)
         items = iter(inner(list(chain.from_iterable(column))))
@@ -131,7 +133,7 @@ def _list(inner: Check, bound: Items) -> Check:
     return check
 
 
-def _mapping(key: Check, value: Check, bound: Items) -> Check:
+def _mapping(key: Check, value: Check, bound: MaxItems) -> Check:
     def check(column: Column) -> Column:
         _few(dict, bound, column)
         key(list(chain.from_iterable(column)))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, NamedTuple, Self
 
-from cotenant.agent.bounds import Chars, HalfWord, Items, Range, Signed, Word
+from cotenant.agent.bounds import Chars, HalfWord, MaxItems, Range, Signed, Word
 from cotenant.agent.process import Process
 from cotenant.identity.naming.names import LABELS_MAX, Names
 
@@ -23,14 +23,14 @@ _KernelName = Annotated[str, Chars(NAME_MAX)]
 _Count = Annotated[int, Range(0, (1 << 63) - 1)]
 _Cost = Annotated[float, Range(0, 1e12)]
 Where = Literal["channel", "discovery", "inspector", "naming"]
-_Several = Items(1 << 14)  # More than fit into one part of a long list.
+_Several = MaxItems(1 << 14)  # More than fit into one part of a long list.
 
 
 @dataclass(frozen=True, slots=True)
 class MapsShared:
     """Programs are in the kernel; with it come descriptors of these maps, in their order."""
 
-    names: Annotated[tuple[_Short, ...], Items(64)]
+    names: Annotated[tuple[_Short, ...], MaxItems(64)]
     method: _Short
     cost_ns: _Cost  # Of a recorded call.
     stepped_ns: _Cost  # Of one whose probe is single-stepped.
@@ -40,14 +40,14 @@ class MapsShared:
 class HooksRefused:
     """Programs that could not be placed in the kernel: what is lost, and why."""
 
-    reasons: Annotated[Mapping[_Short, _Line], Items(256)]
+    reasons: Annotated[Mapping[_Short, _Line], MaxItems(256)]
 
 
 @dataclass(frozen=True, slots=True)
 class TrialReady:
     """A function of our own is probed, by programs of these families."""
 
-    families: Annotated[tuple[_Short, ...], Items(64)]
+    families: Annotated[tuple[_Short, ...], MaxItems(64)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class WorkPassedOver:
     """How much was not looked at so far, because a tenant brought too much: by kind and tenant."""
 
     counts: Annotated[
-        Mapping[_Short, Annotated[Mapping[_Path, _Count], Items(256)]],
-        Items(64),
+        Mapping[_Short, Annotated[Mapping[_Path, _Count], MaxItems(256)]],
+        MaxItems(64),
     ]
 
 
@@ -91,7 +91,7 @@ class WorkPassedOver:
 class RunsMissed:
     """Programs that the kernel did not run when it should have, and how often."""
 
-    programs: Annotated[Mapping[_Short, _Count], Items(1024)]
+    programs: Annotated[Mapping[_Short, _Count], MaxItems(1024)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class LibraryReport:
 
     path: _Line
     attached: _Count
-    refused: Annotated[Mapping[_Short, _Line], Items(4096)] = field(default_factory=dict)
-    kinds: Annotated[tuple[_Short, ...], Items(16)] = ()
+    refused: Annotated[Mapping[_Short, _Line], MaxItems(4096)] = field(default_factory=dict)
+    kinds: Annotated[tuple[_Short, ...], MaxItems(16)] = ()
     build_id: Annotated[str, Chars(4096)] | None = None
     stepped: _Count = 0
     blind: bool = False  # A driver whose launches go unseen.
@@ -137,7 +137,7 @@ class Named:
     """Names of the container, job or user whose cgroup is at this path."""
 
     key: _Path
-    names: Annotated[Names, Chars(4096), Items(LABELS_MAX)]
+    names: Annotated[Names, Chars(4096), MaxItems(LABELS_MAX)]
     named_ns: _Count
 
 
@@ -146,8 +146,8 @@ class DevicesFound:
     """GPUs and MIG instances that a process has open, and whether it speaks to MPS."""
 
     process: Process
-    files: Annotated[tuple[str, ...], Items(4096), Chars(256)]
-    instances: Annotated[tuple[str, ...], Items(4096), Chars(256)]
+    files: Annotated[tuple[str, ...], MaxItems(4096), Chars(256)]
+    instances: Annotated[tuple[str, ...], MaxItems(4096), Chars(256)]
     mps: bool
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple
 
-from cotenant.agent.bounds import Chars, HalfWord, Items, Range, Signed, Word
+from cotenant.agent.bounds import Chars, HalfWord, MaxItems, Range, Signed, Word
 from cotenant.agent.config import Config
 from cotenant.agent.process import Nameless, Process
 
@@ -17,7 +17,7 @@ UcxChoice = Literal["expected", "absent"]
 LayersChoice = Literal["auto", "driver", "both"]
 
 _Short = Annotated[str, Chars(32)]
-_Several = Items(1 << 14)  # More than fit into one part of a long list.
+_Several = MaxItems(1 << 14)  # More than fit into one part of a long list.
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class HelperSettings:
     """One recording, as far as it is the helper's."""
 
     events_bytes: Annotated[int, Range(1, 1 << 62)]
-    config: Annotated[Config, Chars(1 << 14), Items(1 << 12)]
-    events: Annotated[tuple[_Short, ...], Items(64)]
-    constants: Annotated[Mapping[Annotated[str, Chars(64)], Signed], Items(64)] = field(
+    config: Annotated[Config, Chars(1 << 14), MaxItems(1 << 12)]
+    events: Annotated[tuple[_Short, ...], MaxItems(64)]
+    constants: Annotated[Mapping[Annotated[str, Chars(64)], Signed], MaxItems(64)] = field(
         default_factory=dict
     )
     attach: _Short | None = None

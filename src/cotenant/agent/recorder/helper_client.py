@@ -28,7 +28,7 @@ _EXIT_S: Final = 2.0
 _R = TypeVar("_R", MapsShared, TrialReady, Ready, Stopped)
 
 
-class _Failed(CotenantError):
+class _HelperFailed(CotenantError):
     """What the helper said before it gave up; it chose the exit code."""
 
 
@@ -92,7 +92,7 @@ class HelperClient:
                 raise Unsupported(f"the helper did not answer for {seconds:.0f} s; try --debug")
             message, fds = received
             if isinstance(message, Failed):
-                error = _Failed(message.text)
+                error = _HelperFailed(message.text)
                 error.exit_code = message.exit_code
                 raise error
             if isinstance(message, wanted):

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from cotenant.probes.function import Family, Flag, Function, Library
+from cotenant.probes.function import CallFamily, Flag, Function, Library
 
 
 def _name(id: int, library: Library, symbol: str, **facts: Any) -> Function:
-    return Function(id, library, symbol, family=Family.NAMES, **facts)
+    return Function(id, library, symbol, family=CallFamily.NAMES, **facts)
 
 
 _CUDA, _CUDART = Library.CUDA, Library.CUDART

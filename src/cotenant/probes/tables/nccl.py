@@ -6,7 +6,7 @@ twin ``pnccl...``, usually at the same address, where it is probed once.
 
 from typing import Any, Final
 
-from cotenant.probes.function import Family, Flag, Function, Library
+from cotenant.probes.function import CallFamily, Flag, Function, Library
 
 _OP: Final = Flag.OPERATION
 
@@ -15,7 +15,7 @@ def _each(id: int, symbol: str, *more: str, **facts: Any) -> tuple[Function, ...
     """A function, its other forms, and the twin of each, numbered on from ``id``."""
     symbols = [name for form in (symbol, *more) for name in (f"nccl{form}", f"pnccl{form}")]
     return tuple(
-        Function(id + index, Library.NCCL, name, family=Family.NCCL, **facts)
+        Function(id + index, Library.NCCL, name, family=CallFamily.NCCL, **facts)
         for index, name in enumerate(symbols)
     )
 

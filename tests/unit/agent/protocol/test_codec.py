@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.agent.bounds import Chars, HalfWord, Items
+from cotenant.agent.bounds import Chars, HalfWord, MaxItems
 from cotenant.agent.config import Config
 from cotenant.agent.process import Nameless, Process
 from cotenant.agent.protocol.checks import Malformed, check_of
@@ -321,9 +321,9 @@ def test_a_message_leaves_nothing_without_bound() -> None:
         int,
         float,
         tuple[bool, ...],
-        Annotated[tuple[str, ...], Items(3)],
+        Annotated[tuple[str, ...], MaxItems(3)],
         Annotated[Mapping[str, bool], Chars(3)],
-        Annotated[Mapping[str, bytes], Chars(3), Items(3)],
+        Annotated[Mapping[str, bytes], Chars(3), MaxItems(3)],
     ):
         with pytest.raises(TypeError, match=r"declare its|no message can hold"):
             check_of(hint)

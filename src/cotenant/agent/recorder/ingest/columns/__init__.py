@@ -1,7 +1,7 @@
 """Column makers: each makes one kind of column, for any family of events.
 
-A column is a time, a tenant, a kernel's name, and so on. bpf/common/event.h alone declares which event has
-which columns, and names the maker of each.
+A column is a time, a tenant, a kernel's name, and so on. bpf/common/event.h alone declares which
+event has which columns, and names the maker of each.
 """
 
 from collections.abc import Mapping
