@@ -62,7 +62,7 @@ def test_programs_read_the_cookie_as_it_is_written(tmp_path: Path) -> None:
         for number, function in cases
         for reader in ("attachment_of", "function_of")
     ]
-    preamble = f"#define __always_inline inline\n{functions}"
+    preamble = f'#include "common/call.h"\n{functions}'
     found = list(evaluate(tmp_path, preamble, wanted).values())
     assert list(zip(found[::2], found[1::2], strict=True)) == cases
 
@@ -91,7 +91,7 @@ def test_each_attachment_has_a_number_of_its_own(kernel: Kernel) -> None:
 def test_a_link_that_is_refused_takes_the_others_of_its_file_with_it(kernel: Kernel) -> None:
     kernel._refuses = 2
     functions = [placed(1), placed(2, family=CallFamily.NCCL)]
-    with pytest.raises(ProbeError, match="cannot probe /lib: Invalid argument"):
+    with pytest.raises(ProbeError, match="cannot attach to /lib: Invalid argument"):
         Attacher(Method.MULTI, NAMES).attach("/lib", functions)
     assert len(kernel.links) == 2
     assert not any(is_open(fd) for fd in kernel.links)

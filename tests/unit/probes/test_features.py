@@ -54,9 +54,9 @@ def test_a_method_that_was_asked_for_is_used_or_refused_with_its_reason(
 ) -> None:
     works(monkeypatch, Method.SESSION, Method.PAIR)
     assert choose_method("pair") is Method.PAIR
-    with pytest.raises(Unsupported, match="this kernel cannot attach by multi: no multi"):
+    with pytest.raises(Unsupported, match="--attach multi does not work on this kernel: no multi"):
         choose_method("multi")
-    with pytest.raises(UsageError, match="--attach ptrace: is session, multi or pair"):
+    with pytest.raises(UsageError, match="--attach ptrace: unknown; choose session, multi or pair"):
         choose_method("ptrace")
 
 

@@ -10,9 +10,10 @@ from cotenant._native import OBJECTS
 from cotenant.probes.attach import Method
 from cotenant.probes.function import CallFamily
 from cotenant.probes.hooks import together
-from cotenant.probes.kernel import HOOKS, KernelFamily, counted, hooks_of
+from cotenant.probes.kernel import HOOKS, counted, hooks_of
 from cotenant.probes.programs import _OBJECTS, SUFFIXES, TASK_PROGRAMS, _of_family
 from cotenant.probes.tables import FUNCTIONS
+from cotenant.schema.families import KERNEL_FAMILIES
 from tests.unit.probes.c_values import evaluate, header
 
 
@@ -27,11 +28,11 @@ def sections(stem: str) -> dict[str, str]:
     return {name: names[at] for at, name in functions if names[at] != ".text"}
 
 
-@pytest.mark.parametrize("family", KernelFamily)
+@pytest.mark.parametrize("family", KERNEL_FAMILIES)
 def test_each_program_of_a_family_has_its_hook_and_each_hook_its_program(
-    family: KernelFamily,
+    family: str,
 ) -> None:
-    kinds = {"tick": "?perf_event", "stop": "?iter/task"}
+    kinds = {"tick": "?perf_event", "start": "?iter/task_file", "stop": "?iter/task"}
     expected = {h.program: kinds.get(h.at, f"?tp_btf/{h.at}") for h in hooks_of(family)}
     assert sections(family) == expected
 
@@ -47,10 +48,10 @@ def test_a_program_that_stands_in_belongs_to_the_same_place() -> None:
 
 
 def test_programs_that_stand_in_are_not_loaded_together_with_the_first() -> None:
-    assert together([KernelFamily.TCP]) == {
-        "tcp": {h.program: -1 for h in hooks_of(KernelFamily.TCP) if not h.instead_of}
+    assert together(["tcp"]) == {
+        "tcp": {h.program: -1 for h in hooks_of("tcp") if not h.instead_of}
     }
-    assert "tcp_retransmit_sent" not in together(list(KernelFamily))["tcp"]
+    assert "tcp_retransmit_sent" not in together(KERNEL_FAMILIES)["tcp"]
 
 
 @pytest.mark.parametrize("method", Method)

@@ -173,7 +173,7 @@ def test_it_is_documented(checkout: Checkout) -> None:
     assert "| `drops` | int64, never NULL | drops that fell |" in page
     assert "| `family` | string, never NULL | cuda, nccl, host, io, net, tcp or weather |" in tables
     commands = (checkout.root / "docs/reference/commands.md").read_text()
-    assert "which events, of cuda,nccl,host,io,net,tcp,weather" in commands
+    assert "families to record, out of cuda,nccl,host,io,net,tcp,weather" in commands
 
 
 def test_events_without_a_family_say_which_module_is_missing(tmp_path: Path) -> None:
