@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The Python face of the native module: converts arguments and errors, holds no logic. */
+/* The functions of the Python module: converts arguments and errors, holds no logic. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "faces.h"
+#include "bindings.h"
 
 /* Places to try a probe on: one that the kernel emulates, one that it steps out of line. */
 __attribute__((naked, noinline, visibility("default")))
@@ -35,7 +35,7 @@ static PyObject *probe_here(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-	{"load", (PyCFunction)(void (*)(void))face_load, METH_VARARGS | METH_KEYWORDS,
+	{"load", (PyCFunction)(void (*)(void))binding_load, METH_VARARGS | METH_KEYWORDS,
 	 "load(path, programs, shared, sizes, constants) -> (program fds, map fds)"},
 	{"probe_here", probe_here, METH_NOARGS, "call the function that exists to be probed"},
 	{"step_here", step_here, METH_NOARGS, "call the function that exists to be single-stepped"},
@@ -56,7 +56,7 @@ PyMODINIT_FUNC PyInit__drain(void)
 
 	if (!module)
 		return NULL;
-	if (face_add_types(module)) {
+	if (binding_add_types(module)) {
 		Py_DECREF(module);
 		return NULL;
 	}

@@ -15,7 +15,7 @@ import pytest
 
 from cotenant.probes.elf import Elf
 from cotenant.probes.function import Library
-from cotenant.probes.library import plan
+from cotenant.probes.plan import plan
 from cotenant.probes.tables import FUNCTIONS
 from tests.kernel.compiler import CLIENTS, compile_c
 from tests.kernel.conftest import COTENANT, ROOT, SIM, Cgroup, Recording, record, sim_environment

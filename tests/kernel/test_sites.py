@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cotenant.probes.elf import Elf
-from cotenant.probes.library import Plan, plan
+from cotenant.probes.plan import Plan, plan
 from cotenant.probes.sites import Kind, Stepping
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.probes.ucx import HOOKED

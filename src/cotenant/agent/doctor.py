@@ -30,7 +30,7 @@ from cotenant.identity.naming.resolver import default_resolver
 from cotenant.identity.walk import mounts, walk
 from cotenant.probes.attach import Method
 from cotenant.probes.features import attempt, choose_stepping, why_not
-from cotenant.probes.library import Plan, plan
+from cotenant.probes.plan import Plan, plan
 from cotenant.probes.roots import open_file, open_root
 from cotenant.probes.sites import Stepping
 from cotenant.probes.tables import FUNCTIONS

@@ -13,7 +13,7 @@ from cotenant.errors import Unsupported, UsageError
 from cotenant.probes.attach import Attacher, Method, Placed
 from cotenant.probes.elf import Elf
 from cotenant.probes.function import CallFamily, Flag, Function, Library
-from cotenant.probes.library import held_path
+from cotenant.probes.plan import held_path
 from cotenant.probes.programs import Sizes, load_function
 from cotenant.probes.sites import Stepping
 from cotenant.probes.stacks import why_unsafe

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotenant.probes.elf import BadElf, Elf
-from cotenant.probes.library import plan
+from cotenant.probes.plan import plan
 from cotenant.probes.sites import choose_site
 from cotenant.probes.tables import FUNCTIONS
 from tests.kernel.compiler import compile_c

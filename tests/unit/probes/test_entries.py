@@ -8,7 +8,7 @@ import pytest
 from cotenant.agent import doctor
 from cotenant.probes.elf import Elf
 from cotenant.probes.entries import behind
-from cotenant.probes.library import plan
+from cotenant.probes.plan import plan
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.probes.ucx import EXPECTED
 

@@ -9,7 +9,7 @@ import pytest
 
 from cotenant.probes.elf import Elf, Extent
 from cotenant.probes.function import Library
-from cotenant.probes.library import plan
+from cotenant.probes.plan import plan
 from cotenant.probes.sites import Kind, Site, Stepping, choose_site
 from cotenant.probes.tables import FUNCTIONS
 from tests.kernel.beginnings import BEGINNINGS, SYMBOLS, build_assembly, build_beginnings

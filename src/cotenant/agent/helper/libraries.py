@@ -17,7 +17,7 @@ from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attachment, Placed
 from cotenant.probes.changes import TooMany
 from cotenant.probes.inodes import Inode, real_inode
-from cotenant.probes.library import Plan
+from cotenant.probes.plan import Plan
 
 # Files that are no library of ours, remembered so that each is read once.
 _STRANGERS_MAX: Final = 65536

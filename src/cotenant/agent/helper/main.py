@@ -64,8 +64,8 @@ from cotenant.probes.attach import Attacher, Method
 from cotenant.probes.features import attempt, choose_method, choose_stepping
 from cotenant.probes.function import CallFamily, Function, Library
 from cotenant.probes.hooks import place, together
-from cotenant.probes.library import plan
 from cotenant.probes.perf import Ticks, open_ticks
+from cotenant.probes.plan import plan
 from cotenant.probes.programs import (
     TASK_PROGRAMS,
     UNREAD_RING_BYTES,

@@ -22,7 +22,7 @@ from cotenant.probes.changes import Code
 from cotenant.probes.elf import BadElf, Elf, Extent
 from cotenant.probes.function import Function, Library
 from cotenant.probes.inodes import Inode, code_mappings
-from cotenant.probes.library import held_path
+from cotenant.probes.plan import held_path
 from cotenant.probes.sites import choose_site
 
 _LOOK_S: Final = 1.0

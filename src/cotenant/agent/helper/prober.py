@@ -9,7 +9,7 @@ from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attacher, Attachment, Placed
 from cotenant.probes.changes import Code
 from cotenant.probes.inodes import Inode, mappings_of
-from cotenant.probes.library import held_path
+from cotenant.probes.plan import held_path
 from cotenant.probes.ucx import EXPECTED
 
 _CHANGED: Final = "a process has changed it in its memory"

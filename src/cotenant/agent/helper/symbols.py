@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cotenant.agent.helper.big_file import read_variables
-from cotenant.agent.helper.mapped import (
+from cotenant.agent.helper.process_memory import (
     PAGE,
     TEXT_MAX,
     Mapping,

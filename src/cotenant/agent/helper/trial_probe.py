@@ -9,7 +9,7 @@ from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Placed
 from cotenant.probes.elf import Elf
 from cotenant.probes.function import CallFamily, Flag, Function, Library, encode
-from cotenant.probes.library import held_path
+from cotenant.probes.plan import held_path
 from cotenant.probes.programs import Programs
 from cotenant.schema.constants import FUNCTIONS_MAX, MAPS
 

@@ -15,11 +15,11 @@ from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.columns import Columns
 from cotenant.agent.recorder.ingest.intake import Intake
-from cotenant.agent.recorder.load.cost_control import CallCost
+from cotenant.agent.recorder.overhead.cost_control import CallCost
 from cotenant.agent.recorder.processes import demangle
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.progress import Progress
-from cotenant.agent.recorder.reports import Handlers, dispatch, report_handlers
+from cotenant.agent.recorder.report_handlers import Handlers, dispatch, report_handlers
 from cotenant.agent.recorder.sampling import Sampling
 from cotenant.agent.recorder.sandbox import enter_sandbox
 from cotenant.agent.recorder.session_row import SessionRow

@@ -8,8 +8,8 @@ from typing import Final
 from cotenant.agent.protocol.requests import Request
 from cotenant.agent.recorder.ingest.columns.owner import owners
 from cotenant.agent.recorder.ingest.rollups import Rollups
-from cotenant.agent.recorder.load.control_page import ControlPage
-from cotenant.agent.recorder.load.cost_control import CallCost, CostControl
+from cotenant.agent.recorder.overhead.control_page import ControlPage
+from cotenant.agent.recorder.overhead.cost_control import CallCost, CostControl
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.program_counters import ProgramCounters, orphans
 from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits

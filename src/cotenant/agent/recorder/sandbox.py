@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.agent.recorder.load.control_page import capabilities_to_read
+from cotenant.agent.recorder.overhead.control_page import capabilities_to_read
 from cotenant.confine.capabilities import drop_capabilities
 from cotenant.confine.landlock import confine_writes
 from cotenant.confine.seccomp import refuse_calls

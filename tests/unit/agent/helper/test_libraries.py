@@ -14,7 +14,7 @@ from cotenant.agent.protocol.reports import LibraryReport, WorkPassedOver
 from cotenant.errors import ProbeError
 from cotenant.probes.changes import TooMany
 from cotenant.probes.inodes import Inode
-from cotenant.probes.library import Plan
+from cotenant.probes.plan import Plan
 
 
 class Attached:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cotenant.agent.helper import mapped, symbols
+from cotenant.agent.helper import process_memory, symbols
 from cotenant.agent.helper.symbols import Symbols
 from cotenant.agent.process import Nameless, Process
 from cotenant.probes.elf import BadElf
@@ -36,7 +36,7 @@ def us(monkeypatch: pytest.MonkeyPatch) -> Process:
         return os.open(path_of(start, end), os.O_RDONLY)
 
     monkeypatch.setattr(symbols, "open_mapping", open_mapping)
-    monkeypatch.setattr(mapped, "open_mapping", open_mapping)
+    monkeypatch.setattr(process_memory, "open_mapping", open_mapping)
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return Process(os.getpid(), ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK")))
 

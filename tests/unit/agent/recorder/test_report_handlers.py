@@ -25,7 +25,7 @@ from cotenant.agent.protocol.reports import (
     Trouble,
     WorkPassedOver,
 )
-from cotenant.agent.recorder.reports import dispatch, report_handlers
+from cotenant.agent.recorder.report_handlers import dispatch, report_handlers
 from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.refusals import Notices
 from cotenant.identity import Ledger, Names

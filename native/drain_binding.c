@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "drain.h"
-#include "faces.h"
+#include "bindings.h"
 
 struct ring_object {
 	PyObject_HEAD
@@ -291,7 +291,7 @@ static PyType_Spec spec = {
 	.slots = slots,
 };
 
-int face_add_types(PyObject *module)
+int binding_add_types(PyObject *module)
 {
 	PyObject *type = PyType_FromSpec(&spec);
 	int error = type ? PyModule_AddObjectRef(module, "Ring", type) : -1;

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cotenant.probes.function import Flag, Library
-from cotenant.probes.library import Plan, plan
+from cotenant.probes.plan import Plan, plan
 from cotenant.probes.sites import Kind, Stepping
 from cotenant.probes.tables import FUNCTIONS
 from tests.kernel.beginnings import RESERVE, build_assembly, build_beginnings

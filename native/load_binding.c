@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "faces.h"
+#include "bindings.h"
 #include "object.h"
 
 typedef int (*each_fn)(struct bpf_object *object, const char *name, long long value);
@@ -88,7 +88,7 @@ failed:
 	return NULL;
 }
 
-PyObject *face_load(PyObject *self, PyObject *args, PyObject *kwargs)
+PyObject *binding_load(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = {"path",  "programs",  "shared",
 				"sizes", "constants", "preallocate", NULL};

@@ -1,6 +1,6 @@
 """When probes go, and when they come back."""
 
-from cotenant.agent.recorder.load.budget import Budget
+from cotenant.agent.recorder.overhead.budget import Budget
 from cotenant.agent.recorder.samplers.losses import Tally
 
 LOUD = Tally("cuda", 1, 0, 0)

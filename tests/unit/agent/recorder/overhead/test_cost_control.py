@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from cotenant.agent.recorder.load.cost_control import CallCost, CostControl
+from cotenant.agent.recorder.overhead.cost_control import CallCost, CostControl
 from cotenant.agent.recorder.samplers.losses import Tally
 from cotenant.agent.settings import Settings
 

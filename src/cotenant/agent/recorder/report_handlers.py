@@ -18,7 +18,7 @@ from cotenant.agent.protocol.reports import (
     Trouble,
     WorkPassedOver,
 )
-from cotenant.agent.recorder.load.control_page import ControlPage
+from cotenant.agent.recorder.overhead.control_page import ControlPage
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.refusals import Notices

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cotenant.agent.protocol.requests import Request
-from cotenant.agent.recorder.load.budget import Budget, Calls
-from cotenant.agent.recorder.load.control_page import ControlPage
+from cotenant.agent.recorder.overhead.budget import Budget, Calls
+from cotenant.agent.recorder.overhead.control_page import ControlPage
 from cotenant.agent.settings import Settings
 
 
