@@ -38,6 +38,11 @@ def _kept() -> dict[str, Any]:
     return kept
 
 
+def held(cell: str) -> bool:
+    """Whether a cell was right when it was last run."""
+    return bool(_kept().get(cell, {}).get("good"))
+
+
 def page() -> str:
     """docs/kernels.md, out of everything that is kept."""
     kept = _kept()

@@ -1,6 +1,6 @@
 """Boot other kernels and see whether the recorder is exact there: ``make kernels``.
 
-usage: run.py [--quick] [--storms SECONDS] [--only TEXT]
+usage: run.py [--quick] [--storms SECONDS] [--only TEXT] [--again]
 """
 
 import argparse
@@ -68,6 +68,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="objects everywhere, one recording")
     parser.add_argument("--storms", type=float, metavar="SECONDS", help="threads without end")
     parser.add_argument("--only", default="", metavar="TEXT", help="cells whose name contains this")
+    parser.add_argument("--again", action="store_true", help="cells that did not hold last time")
     args = parser.parse_args()
     began = time.monotonic()
     if args.storms:
@@ -75,6 +76,8 @@ def main() -> int:
     else:
         chosen = cells.quick() if args.quick else cells.matrix()
     wanted = [cell for cell in chosen if args.only in cell.name]
+    if args.again:
+        wanted = [cell for cell in wanted if not report.held(cell.name)]
     verdicts = []
     for verdict in _run(wanted):
         verdicts.append(verdict)
