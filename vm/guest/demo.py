@@ -36,15 +36,16 @@ def _compare(
     kernels: list[dict[str, Any]], nccl: list[dict[str, Any]], truth: Path
 ) -> Iterator[dict[str, Any]]:
     for tenant in sorted(truth.iterdir()):
+        cgroup = f"/{tenant.name}.demo"
         calls = [json.loads(line) for log in tenant.glob("*.jsonl") for line in log.open()]
         launched = demangled(Counter(c["kernel"] for c in calls if c["op"] == "launch"))
         told = Counter({
             row["kernel_name"]: row["launches"]
             for row in kernels
-            if row["container_id"].endswith(tenant.name) and not row["kernel_name"].startswith("[")
+            if row["container_id"].endswith(cgroup) and not row["kernel_name"].startswith("[")
         })  # fmt: skip
         yield compared("promises", f"launches of {tenant.name}", launched, demangled(told))
         done = Counter(c["nccl"] for c in calls if c["op"] == "nccl" and c["nccl"] not in _NO_ROW)
-        stored = {r["op"]: r["calls"] for r in nccl if r["container_id"].endswith(tenant.name)}
+        stored = {r["op"]: r["calls"] for r in nccl if r["container_id"].endswith(cgroup)}
         yield compared("promises", f"NCCL calls of {tenant.name}", dict(sorted(done.items())),
                        dict(sorted(stored.items())))  # fmt: skip
