@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from cotenant.schema import TABLES
 from cotenant.store.manifest import Segment
 from cotenant.store.ownership import is_behind_link
+from cotenant.store.plain_file import is_plain
 from cotenant.store.segment import TIME, span
 from cotenant.store.snapshot import page_key, snapshot_key, written_at
 
@@ -21,7 +22,7 @@ def adopt(root: Path, segments: list[Segment]) -> tuple[Segment, ...]:
     """
     adopted = []
     for segment in segments:
-        if is_behind_link(root, segment.path):
+        if is_behind_link(root, segment.path) or not is_plain(root / segment.path):
             continue
         try:
             file = pq.ParquetFile(root / segment.path)

@@ -30,6 +30,7 @@ from cotenant.store.durable import (
 )
 from cotenant.store.graveyard import hidden, is_hidden
 from cotenant.store.manifest import Segment, schema_id
+from cotenant.store.plain_file import check_plain
 from cotenant.store.segment import ROW_GROUP, TIME, conform, write_rows, writer
 from cotenant.store.writer import StoreWriter
 
@@ -103,6 +104,7 @@ def _merge(root: Path, old: list[Segment], sink: Path) -> int:
     with writer(table, str(sink)) as parquet:
         for segment in old:
             try:
+                check_plain(root / segment.path)
                 rows = pq.ParquetFile(root / segment.path, read_dictionary=strings).read()
                 waiting.append(conform(table, rows))
             except (OSError, pa.ArrowInvalid, StoreError) as error:

@@ -11,6 +11,7 @@ from typing import Final
 
 from cotenant.store.durable import replace_file
 from cotenant.store.layout import MANIFESTS, is_segment, node_name
+from cotenant.store.plain_file import parse_json, read_plain
 
 GRACE_NS: Final = 600 * 1_000_000_000
 _HIDDEN: Final = ".merged"
@@ -33,11 +34,11 @@ def graveyard_path(root: Path, node: str) -> Path:
 def read_graveyard(path: Path) -> list[Grave]:
     """The list; a damaged one is empty, because the next start removes unnamed files."""
     try:
-        entries = json.loads(path.read_bytes())
-        graves = [Grave(e["due_ns"], tuple(e["remove"]), e["show"]) for e in entries]
+        entries = parse_json(read_plain(path))
+        graves = [Grave(int(e["due_ns"]), tuple(e["remove"]), e["show"]) for e in entries]
         paths = [path for g in graves for path in (*g.remove, *([g.show] if g.show else []))]
         return graves if all(map(is_segment, paths)) else []
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return []
 
 

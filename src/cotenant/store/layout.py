@@ -15,11 +15,16 @@ from urllib.parse import quote, unquote
 from cotenant.errors import StoreError
 from cotenant.schema import TABLES
 from cotenant.store.durable import store_error
+from cotenant.store.plain_file import parse_json, read_plain
 
 FORMAT: Final = 1  # Readers accept this and every older one.
 MARK: Final = "store.json"
 MANIFESTS: Final = "manifest"
-_SEGMENT: Final = re.compile(r"[a-z0-9_]+/date=[^/]+/node=[^/]+/[^/]+\.(parquet|merged)")
+_MARK_BYTES: Final = 1 << 20
+# No more than we write: a path is shown, given to DuckDB, where * has a meaning, and opened.
+_SEGMENT: Final = re.compile(
+    r"[a-z0-9_]+/date=[0-9-]+/node=[\w.~%-]+/[\w.~%-]+\.(parquet|merged)", re.ASCII
+)
 
 
 def node_name(node: str) -> str:
@@ -52,14 +57,14 @@ def mark(created_ns: int) -> bytes:
 def is_store(root: Path) -> bool:
     """Whether this directory bears the mark; a newer format is refused, not guessed at."""
     try:
-        text = (root / MARK).read_text()
+        text = read_plain(root / MARK, _MARK_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         raise store_error("read", root / MARK, error) from error
     try:
-        version = int(json.loads(text)["format"])
-    except (ValueError, KeyError, TypeError) as error:
+        version = int(parse_json(text)["format"])
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise StoreError(
             f"{root / MARK} is damaged; restore it from a copy of the store"
         ) from error

@@ -16,6 +16,7 @@ from cotenant.errors import StoreError
 from cotenant.schema import TABLES, Table
 from cotenant.store.durable import replace_file, store_error
 from cotenant.store.layout import FORMAT, MANIFESTS, is_segment, node_name, node_of
+from cotenant.store.plain_file import is_plain, parse_json, read_plain
 
 
 @cache
@@ -79,26 +80,43 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 def _segment(entry: dict[str, Any]) -> Segment:
     if not is_segment(entry["path"]):
         raise ValueError("the path of a segment leads out of its store")
+    min_ns, max_ns = entry.get("min_ns"), entry.get("max_ns")
+    schema, key = entry.get("schema"), entry.get("key")
     return Segment(
-        table=entry["table"],
+        table=_word(entry["table"]),
         path=entry["path"],
-        rows=entry["rows"],
-        min_ns=entry.get("min_ns"),
-        max_ns=entry.get("max_ns"),
-        bytes=entry["bytes"],
-        schema=entry.get("schema"),
-        level=entry.get("level", 0),
-        key=entry.get("key"),
+        rows=_number(entry["rows"]),
+        min_ns=None if min_ns is None else _number(min_ns),
+        max_ns=None if max_ns is None else _number(max_ns),
+        bytes=_number(entry["bytes"]),
+        schema=None if schema is None else _word(schema),
+        level=_number(entry.get("level", 0)),
+        key=None if key is None else _word(key),
     )
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError("no number that we write")
+    return value
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
 
 
 def read_manifest(path: Path) -> Manifest | None:
     """The node's manifest; None if there is none."""
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(read_plain(path))
         if content["format"] > FORMAT:
             raise StoreError(f"{path} was written by a newer cotenant; upgrade this one")
-        return Manifest(content["next"], tuple(_segment(e) for e in content["segments"]))
+        following, entries = _number(content["next"]), content["segments"]
+        if not isinstance(entries, list):
+            raise TypeError("segments are a list")
+        return Manifest(following, tuple(_segment(e) for e in entries))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -141,10 +159,15 @@ def walk(root: Path, skip: frozenset[str] = frozenset()) -> list[Segment]:
 def _segments_in(root: Path, folder: str) -> list[Segment]:
     table = folder.partition("/")[0]
     return [
-        Segment(table, f"{folder}/{name}", 0, None, None, (root / folder / name).stat().st_size)
+        Segment(table, f"{folder}/{name}", 0, None, None, _size(root / folder / name))
         for name in _folders(root / folder, "")
-        if name.endswith(".parquet") and not name.startswith(".")
+        if name.endswith(".parquet") and not name.startswith(".") and is_segment(f"{folder}/{name}")
     ]
+
+
+def _size(file: Path) -> int:
+    """Of what can be read there."""
+    return file.stat().st_size if is_plain(file) else 0
 
 
 def stamp(root: Path) -> tuple[tuple[str, int, int], ...]:

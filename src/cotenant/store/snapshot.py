@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from cotenant.errors import StoreError
 from cotenant.schema import Table
 from cotenant.store.manifest import Segment
+from cotenant.store.plain_file import check_plain
 from cotenant.store.segment import conform
 
 PAGE_ROWS: Final = 1024
@@ -39,6 +40,7 @@ def merged_snapshot(table: Table, file: Path, rows: Any) -> Any | None:
     knew them; the events that name them are still there.
     """
     try:
+        check_plain(file)
         before = pq.ParquetFile(file).read()
     except (OSError, pa.ArrowInvalid):
         return None
@@ -68,6 +70,7 @@ def without_paged(rows: Any, pages: Iterable[Path]) -> Any:
         return rows
     for page in pages:
         try:
+            check_plain(page)
             ids = pq.ParquetFile(page).read(columns=["cgroup_id"]).column("cgroup_id")
         except (OSError, pa.ArrowInvalid):
             continue

@@ -1,6 +1,5 @@
 """How complete an answer is: what was lost, or never recorded, of the tables it reads."""
 
-import json
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -8,6 +7,7 @@ from cotenant.query.engine.answer import Interval, Loss
 from cotenant.query.engine.tables import Window
 from cotenant.schema import TABLES
 from cotenant.store.manifest import Segment
+from cotenant.store.plain_file import parse_json
 
 _EVENTS: Final = "_events"
 # Computed from a family's rows, so a lost row is missing here too. `totals` are exact.
@@ -48,11 +48,20 @@ def unrecorded_of(connection: Any, tables: Iterable[str], window: Window) -> tup
     ).fetchall()
     found: dict[str, None] = {}  # An ordered set.
     for (notes,) in rows:
-        for program, text in json.loads(notes or "{}").get("hooks_refused", {}).items():
+        for program, text in _hooks_refused(notes).items():
             if program.partition("_")[0] in families:
                 # The reason, in brackets, is for those who record.
                 found[text.partition(" (")[0]] = None
     return tuple(found)
+
+
+def _hooks_refused(notes: str | None) -> dict[str, str]:
+    """What a recording's notes say; nothing where they are not as we write them."""
+    try:
+        told = parse_json(notes or "{}")["hooks_refused"]
+        return {str(program): str(text) for program, text in told.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def interval_of(

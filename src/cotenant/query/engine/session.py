@@ -26,6 +26,7 @@ from cotenant.query.engine.tables import Window, create_views
 from cotenant.query.engine.tenant_filter import select_tenant
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import Segment, current_segments, stamp
+from cotenant.store.plain_file import is_plain
 
 _TRIES: Final = 7
 # Lists tables, so derived ones must exist.
@@ -211,7 +212,7 @@ class Session:
         for _ in range(_TRIES):
             now = stamp(self.store)
             named = current_segments(self.store)
-            there = [s for s in named if (self.store / s.path).exists()]
+            there = [s for s in named if is_plain(self.store / s.path)]
             if len(there) < len(named) and stamp(self.store) != now:
                 continue  # A missing segment may have been merged into another meanwhile.
             try:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from cotenant.errors import StoreError
 from cotenant.store.manifest import Segment
+from cotenant.store.plain_file import check_plain
 
 RESTORE: Final = "restore that file, or move it away and do without its rows"
 
@@ -31,6 +32,7 @@ def _read(file: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
+        check_plain(file)
         with pq.ParquetFile(file) as parquet:
             return parquet.read()
     except FileNotFoundError:

@@ -98,7 +98,10 @@ def _explained(connection: Any, sql: str) -> Statement:
 
 def _tree(connection: Any, sql: str, kind: str) -> Any:
     ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
-    tree = json.loads(text)
+    try:
+        tree = json.loads(text)
+    except RecursionError:
+        raise QuestionError("this SQL is nested too deep; write it flatter") from None
     if tree["error"]:
         if kind == "MULTI":
             raise QuestionError("PIVOT needs a list of values: PIVOT ... ON column IN ('a', 'b')")
