@@ -125,7 +125,7 @@ def test_a_name_that_would_end_a_label_or_a_line_stays_within_it(tmp_path):
         for sample in family.samples
         if sample.name == "cotenant_launches_total"
     ]
-    assert launches == [({"tenant": name}, 3)]
+    assert launches == [({"tenant": name.replace("\n", "\\x0a")}, 3)]
 
 
 def check_metrics(body):

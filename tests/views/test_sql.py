@@ -72,11 +72,12 @@ def test_null_and_empty_text_can_be_told_apart_in_every_format(cotenant):
 
 def test_csv_is_read_back_by_an_ordinary_reader(cotenant):
     sql = "SELECT 'a \"b\", c' || chr(10) || 'd' AS t, 1.5 AS f, [1, 2] AS l, true AS b"
-    _, out, _ = cotenant("sql", sql, "--format", "csv")
-    assert list(csv.reader(io.StringIO(out))) == [
-        ["t", "f", "l", "b"],
-        ['a "b", c\nd', "1.5", "[1, 2]", "true"],
-    ]
+    for raw, line in ((("--raw",), "\n"), ((), "\\x0a")):
+        _, out, _ = cotenant("sql", sql, "--format", "csv", *raw)
+        assert list(csv.reader(io.StringIO(out))) == [
+            ["t", "f", "l", "b"],
+            [f'a "b", c{line}d', "1.5", "[1, 2]", "true"],
+        ]
 
 
 def test_values_that_json_does_not_know_are_text_or_null(cotenant):

@@ -2,7 +2,8 @@
 
 Counters add up what was written since they were last asked, so that they never fall when old
 rows expire. Series are bounded: a tenant is a label, a process or a cgroup never is, and tenants
-beyond the first few hundred share one name.
+beyond the first few hundred share one name. A name's control characters are spelled out, so that
+it is safe to look at, and two names stay two.
 """
 
 import threading
@@ -18,6 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from cotenant.printable import escaped
 from cotenant.query.engine.session import Session
 from cotenant.query.screens import counters
 
@@ -36,7 +38,8 @@ _FUNCTION: Final = ("tenant", "family", "function")
 class Metrics:
     """Counters over one store, for as long as the server runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, raw: bool = False) -> None:
+        self._shown: Callable[[str], str] = str if raw else escaped
         self._lock = threading.Lock()
         self._tenants: dict[str, str] = {}
         self._read = counters.CounterCursor()
@@ -58,13 +61,13 @@ class Metrics:
     def _tenant(self, name: str) -> str:
         if name not in self._tenants:
             full = len(self._tenants) >= MOST_TENANTS
-            self._tenants[name] = EVERYONE_ELSE if full else name
+            self._tenants[name] = EVERYONE_ELSE if full else self._shown(name)
         return self._tenants[name]
 
     def _add(self, news: counters.News) -> None:
         for row in news.totals:
             place = self._place(row)
-            labels = (*place, row["function"])
+            labels = (*place, self._shown(row["function"]))
             self._calls[labels] += row["count"]
             self._ns[labels] += row["sum_ns"]
             self._bytes[labels] += row["bytes"] or 0
@@ -79,7 +82,7 @@ class Metrics:
                 series[self._place(row)] += row[name]
 
     def _place(self, row: Mapping[str, str]) -> Labels:
-        return self._tenant(row["tenant"]), row["family"]
+        return self._tenant(row["tenant"]), self._shown(row["family"])
 
     def _counted(self) -> Iterator[Metric]:
         yield _counter(
@@ -123,13 +126,15 @@ class Metrics:
         held: Counter[Labels] = Counter()
         for row in session.ask(counters.MEMORY).rows():
             if row["bytes"] is not None:
-                held[self._tenant(row["tenant"]), row["gpu"] or "unknown"] += row["bytes"]
+                held[self._tenant(row["tenant"]), self._shown(row["gpu"] or "unknown")] += row[
+                    "bytes"
+                ]
         doc = "Device memory that a tenant holds."
         yield _gauge("cotenant_gpu_memory_bytes", doc, ("tenant", "gpu"), held)
-        known = {name for name, shown in self._tenants.items() if shown == name}
+        known = {name for name, shown in self._tenants.items() if shown != EVERYONE_ELSE}
         answer = session.ask(counters.INFO)
         info = {
-            tuple(str(value or "") for value in row.values()): 1
+            tuple(self._shown(str(value or "")) for value in row.values()): 1
             for row in answer.rows()
             if row["tenant"] in known
         }

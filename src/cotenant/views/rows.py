@@ -1,16 +1,21 @@
 """Answers for programs: JSON, CSV, Arrow and Parquet, written as the rows come."""
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, Final, Protocol, TextIO
 
 from cotenant.errors import UsageError
-from cotenant.printable import printable
+from cotenant.printable import escaped, escaped_json
 from cotenant.query.engine.batches import Batches
 from cotenant.views.text import plain
 
 BINARY: Final = ("arrow", "parquet")
+RAW: Final = ("csv", "json")  # Formats that have a tenant's text as it is, if asked.
 FORMATS: Final = ("table", "json", "csv", *BINARY)
+# What a spreadsheet begins to compute at, in the wide forms of East Asia too.
+_FORMULA: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 
 
 class Sink(Protocol):
@@ -18,16 +23,6 @@ class Sink(Protocol):
 
     def write(self, text: str, /) -> object:
         """Add to what was written before."""
-
-
-class _Screen:
-    """A terminal, on which a tenant's names must not move our cursor; lines stay lines."""
-
-    def __init__(self, out: Sink) -> None:
-        self._out = out
-
-    def write(self, text: str, /) -> object:
-        return self._out.write(printable(text, but="\n\t"))
 
 
 def unique(names: Iterable[str]) -> list[str]:
@@ -41,40 +36,51 @@ def unique(names: Iterable[str]) -> list[str]:
     return found
 
 
-def write_json(batches: Batches, out: Sink) -> None:
-    """An array of objects, one on each line."""
+def write_json(batches: Batches, out: Sink, *, raw: bool = False) -> None:
+    """An array of objects, one on each line; what cannot be printed is escaped, unless raw."""
     names = unique(batches.schema.names)
     before = "["
     for batch in batches:
         columns = [column.to_pylist() for column in batch.columns]
         for row in zip(*columns, strict=True):
             line = json.dumps(dict(zip(names, map(plain, row), strict=True)), ensure_ascii=False)
-            out.write(f"{before}\n{line}")
+            out.write(f"{before}\n{line if raw else escaped_json(line)}")
             before = ","
     out.write("[]\n" if before == "[" else "\n]\n")
 
 
-def write_csv(batches: Batches, out: Sink) -> None:
-    """A header and rows; text is quoted, so that NULL, which is nothing at all, stays apart."""
-    out.write(",".join(map(_quoted, unique(batches.schema.names))) + "\n")
+def write_csv(batches: Batches, out: Sink, *, raw: bool = False) -> None:
+    """A header and rows; text is quoted, so that NULL, which is nothing at all, stays apart.
+
+    A tenant's text moves no cursor, begins no row, and is no formula to a spreadsheet, unless raw.
+    """
+    text = _quoted if raw else _harmless
+    out.write(",".join(map(text, unique(batches.schema.names))) + "\n")
     for batch in batches:
         columns = [column.to_pylist() for column in batch.columns]
         for row in zip(*columns, strict=True):
-            out.write(",".join(map(_csv_cell, row)) + "\n")
+            out.write(",".join([_csv_cell(value, text) for value in row]) + "\n")
 
 
 def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _csv_cell(value: Any) -> str:
+def _harmless(text: str) -> str:
+    text = escaped(text)
+    if text.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(text):
+        text = f"'{text}"  # A spreadsheet takes what follows for text, and shows it without this.
+    return _quoted(text)
+
+
+def _csv_cell(value: Any, text: Callable[[str], str]) -> str:
     value = plain(value)
     if value is None:
         return ""
     if isinstance(value, str):
-        return _quoted(value)
+        return text(value)
     if isinstance(value, list | dict):
-        return _quoted(json.dumps(value, ensure_ascii=False))
+        return text(json.dumps(value, ensure_ascii=False))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -97,7 +103,7 @@ def write_binary(batches: Batches, out: BinaryIO, kind: str) -> None:
             file.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
 
 
-def write(batches: Batches, kind: str, out: TextIO) -> None:
+def write(batches: Batches, kind: str, out: TextIO, *, raw: bool = False) -> None:
     """All rows in one of the formats for programs."""
     if kind in BINARY:
         if out.isatty():
@@ -105,9 +111,8 @@ def write(batches: Batches, kind: str, out: TextIO) -> None:
         write_binary(batches, out.buffer, kind)
         out.flush()
         return
-    sink = _Screen(out) if out.isatty() else out
     if kind == "json":
-        write_json(batches, sink)
+        write_json(batches, out, raw=raw)
     else:
-        write_csv(batches, sink)
+        write_csv(batches, out, raw=raw)
     out.flush()

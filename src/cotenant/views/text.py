@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 
-from cotenant.printable import printable
+from cotenant.printable import escaped_json, printable
 from cotenant.query.engine.answer import Interval, Standing
 
 PLAIN_WIDTH: Final = 80
@@ -89,13 +89,13 @@ def plain(value: Any) -> Any:
 
 
 def lines(text: str) -> str:
-    """Lines for standard output: exact for a pipe, printable for a terminal."""
-    return printable(text, but="\n\t") if sys.stdout.isatty() else text
+    """Lines that move no cursor."""
+    return printable(text, but="\n")
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON, likewise."""
-    return lines(json.dumps(value, ensure_ascii=False, indent=1))
+    """A value as JSON: exact, and of characters that can be printed."""
+    return escaped_json(json.dumps(value, ensure_ascii=False, indent=1))
 
 
 def cell(value: Any) -> str:
@@ -145,7 +145,7 @@ def table(
     Columns named in ``whole`` are never elided, those in ``right`` hold numbers with units. What
     does not fit even so is left out from the right, and the last line says so.
     """
-    rows = [list(row) for row in rows]
+    names, rows = [cell(name) for name in names], [list(row) for row in rows]
     numeric = [n in right or _numeric(row[i] for row in rows) for i, n in enumerate(names)]
     cells = [[cell(value) for value in row] for row in rows]
     widths = [max([len(n), *(len(row[i]) for row in cells)]) for i, n in enumerate(names)]

@@ -112,7 +112,7 @@ def _print(check: "Check") -> None:
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     room = text.width_of_output() - _INDENT
-    said = [text.cell(check.found), *map(text.cell, check.more), check.advice]
+    said = [text.cell(check.found), *map(text.cell, check.more), text.cell(check.advice)]
     lines = [line for part in said for line in textwrap.wrap(part, room)] or [""]
     print(f"{mark:3} {check.name:{_INDENT - 5}} {lines[0]}")
     for line in lines[1:]:

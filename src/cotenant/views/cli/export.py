@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--table", action="append", metavar="NAME", help="only this table; repeatable"
     )
+    parser.add_argument(
+        "--raw", action="store_true", help="keep tenants' text as it is, in csv and traces"
+    )
     parser.add_argument("--force", action="store_true", help="replace an existing output")
     add_window_arguments(parser)
     store_argument(parser)
@@ -47,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         raise CotenantError(f"{output} exists; --force replaces it")
     with Session(args.store, **window(args)) as session:
         try:
-            rows = export(session, args.format, output, args.table)
+            rows = export(session, args.format, output, args.table, raw=args.raw)
             standing = _standing(session, args.table)
         except OSError as error:
             why = error.strerror or error

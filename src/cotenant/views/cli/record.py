@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import UsageError
+from cotenant.printable import printable
 from cotenant.query.text.shell import option
 from cotenant.schema.families import FAMILIES
 from cotenant.views.cli import apply_debug, debug_argument, store_argument
@@ -244,8 +245,8 @@ class _LiveLine:
         self.tell()
         if progress.trouble != self._trouble:
             self._trouble = progress.trouble
-            text = progress.trouble or "rows are written again"
-            print(f"cotenant: {text}", file=sys.stderr, flush=True)
+            said = progress.trouble or "rows are written again"
+            print(f"cotenant: {printable(said)}", file=sys.stderr, flush=True)
         if not self._live:
             return
         now = time.monotonic()
@@ -268,7 +269,7 @@ class _LiveLine:
         """Print new notices."""
         for notice in self._notices[self._told :]:
             self._clear()
-            print(f"cotenant: {notice}", file=sys.stderr, flush=True)
+            print(f"cotenant: {printable(notice)}", file=sys.stderr, flush=True)
         self._told = len(self._notices)
 
     def _clear(self) -> None:

@@ -30,19 +30,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=rows.FORMATS, default="table", help="output format (default: table)"
     )
+    parser.add_argument(
+        "--raw", action="store_true", help="keep tenants' text as it is, in csv and json"
+    )
     add_window_arguments(parser)
     store_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the answer, and on stderr what is missing from it."""
+    if args.raw and args.format not in rows.RAW:
+        raise UsageError("--raw applies to --format csv and json")
     question = _question(args.sql)
     with Session(args.store, **window(args)) as session:
         if args.format == "table":
             standing = _print_table(session, question)
         else:
             with session.stream(question) as (batches, standing):
-                rows.write(batches, args.format, sys.stdout)
+                rows.write(batches, args.format, sys.stdout, raw=args.raw)
         empty = not session.segments
     for line in text.incompleteness(standing):
         print(line, file=sys.stderr)

@@ -4,11 +4,12 @@ Slices on one track must nest. Where they cross, as requests to a disk do, the l
 further track of the same name.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from cotenant.errors import CotenantError
+from cotenant.printable import escaped
 from cotenant.query.engine.session import Session
 from cotenant.query.screens.trace import expected, slices
 from cotenant.views.export.part import make_part
@@ -52,8 +53,9 @@ class _TrackLanes:
 class Trace:
     """Writes packets; remembers the tracks and names it has already told of."""
 
-    def __init__(self, out: Any) -> None:
+    def __init__(self, out: Any, text: Callable[[str], str]) -> None:
         protos = _protos()
+        self._text = text  # How a tenant's text is written.
         self._builder = protos.StreamingTraceProtoBuilder(out)
         events = protos.TracePacket.DESCRIPTOR.fields_by_name["track_event"].message_type
         kinds = events.enum_types_by_name["Type"].values_by_name
@@ -89,7 +91,7 @@ class Trace:
             packet = self._packet()
             packet.track_descriptor.uuid = self._tracks[key]
             packet.track_descriptor.process.pid = self._tracks[key]
-            packet.track_descriptor.process.process_name = tenant
+            packet.track_descriptor.process.process_name = self._text(tenant)
             self._builder.write_packet(packet)
         return self._tracks[key]
 
@@ -101,7 +103,7 @@ class Trace:
             packet = self._packet()
             packet.track_descriptor.uuid = self._tracks[key]
             packet.track_descriptor.parent_uuid = parent
-            packet.track_descriptor.name = name
+            packet.track_descriptor.name = self._text(name)
             if counter:
                 packet.track_descriptor.counter.SetInParent()
             self._builder.write_packet(packet)
@@ -111,7 +113,7 @@ class Trace:
         if name not in self._names:
             self._names[name] = len(self._names) + 1
             told = packet.interned_data.event_names.add()
-            told.iid, told.name = self._names[name], name
+            told.iid, told.name = self._names[name], self._text(name)
         return self._names[name]
 
     def _say(self, packet: Any, more: dict[str, Any]) -> None:
@@ -129,7 +131,7 @@ class Trace:
             elif isinstance(value, int):
                 note.int_value = value
             else:
-                note.string_value = str(plain(value))
+                note.string_value = self._text(str(plain(value)))
 
     def level(self, tenant: str, track: str, at: int, value: int) -> None:
         """A value over time."""
@@ -167,7 +169,7 @@ def _rows(batch: Any) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, values, strict=True))
 
 
-def write_trace(session: Session, output: Path, progress: ExportProgress) -> int:
+def write_trace(session: Session, output: Path, progress: ExportProgress, *, raw: bool = False) -> int:
     """All slices of the session to one file, whole or not at all."""
     part = output.with_name(f".{output.name}.part")
     starts = [s.min_ns for s in session.segments if s.min_ns is not None]
@@ -175,7 +177,7 @@ def write_trace(session: Session, output: Path, progress: ExportProgress) -> int
     output.parent.mkdir(parents=True, exist_ok=True)
     try:
         with open(make_part(part), "wb") as out:
-            trace = Trace(out)
+            trace = Trace(out, str if raw else escaped)
             trace.clock(min(starts, default=0))
             for batch in slices(session):
                 for row in _rows(batch):

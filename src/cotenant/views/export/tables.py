@@ -45,7 +45,13 @@ def _chosen(session: Session, tables: list[str] | None) -> dict[str, int]:
 
 
 def write_tables(
-    session: Session, kind: str, output: Path, tables: list[str] | None, progress: ExportProgress
+    session: Session,
+    kind: str,
+    output: Path,
+    tables: list[str] | None,
+    progress: ExportProgress,
+    *,
+    raw: bool = False,
 ) -> int:
     """One file per table, whole or not at all."""
     chosen = _chosen(session, tables)
@@ -58,9 +64,9 @@ def write_tables(
             counted: Any = _Counted(batches, table, expected, progress)
             if kind == "csv":
                 with open(make_part(part), "w", encoding="utf-8", newline="") as out:
-                    write_csv(counted, out)
+                    write_csv(counted, out, raw=raw)
             else:
-                with open(make_part(part), "wb") as raw:
-                    write_binary(counted, raw, kind)
+                with open(make_part(part), "wb") as binary:
+                    write_binary(counted, binary, kind)
         part.replace(file)
     return progress.rows

@@ -27,10 +27,15 @@ export class Refused extends Error {
   }
 }
 
+// A tenant chooses its names: what would turn the reading direction or hide is spelled out.
+const HIDDEN = /[\p{C}\p{Zl}\p{Zp}]/gu;
+const spelled = (mark) => mark === "\n" || mark === "\t" ? mark : `\\u{${mark.codePointAt(0).toString(16)}}`;
+const shown = (_, value) => typeof value === "string" ? value.replace(HIDDEN, spelled) : value;
+
 async function answer(response) {
   let content = null;
   try {
-    content = await response.json();
+    content = JSON.parse(await response.text(), shown);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused(response.status, "the server's answer cannot be read");
