@@ -106,7 +106,7 @@ def test_raw_csv_and_json_have_every_byte(capsys, store):
 
 def test_raw_is_for_programs(capsys, store):
     assert main(["sql", "SELECT 1", "--raw", "--store", str(store)]) == 2
-    assert capsys.readouterr().err == "cotenant: --raw goes with --format csv or json\n"
+    assert capsys.readouterr().err == "cotenant: --raw applies to --format csv and json\n"
 
 
 def test_json_is_exact_and_harmless(capsys, store):

@@ -1,6 +1,7 @@
 """Whoever knocks: hostile requests are refused in words, and the server lives on."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -349,6 +350,25 @@ def test_sql_on_a_bound_page_reaches_no_other_tenant(bound, sql):
     else:
         assert reply.status == 400
         assert reply.error
+
+
+@pytest.mark.parametrize("place", ["", "duckdb_views()", "information_schema.views", "pg_views"])
+def test_a_bound_page_tells_no_definition_and_no_path(bound, store, place):
+    sql = f"SELECT * FROM {place}" if place else "SELECT pg_get_viewdef(r) FROM range(3000) t(r)"
+    reply = bound.sql(sql)
+    assert reply.status == 400
+    assert "is not among the tables of ml/train" in reply.error
+    assert str(store) not in reply.body.decode()
+
+
+def test_a_bound_page_does_not_say_where_its_store_was(tmp_path):
+    root = three_tenants(tmp_path / "store")
+    with serving(root, "--tenant", "ml/train") as served:
+        shutil.move(root, tmp_path / "elsewhere")
+        for reply in (served.request("/api/status"), served.sql("FROM cuda_events"),
+                      served.request("/metrics")):  # fmt: skip
+            assert reply.status in (400, 503)
+            assert str(tmp_path) not in reply.body.decode()
 
 
 def test_a_bound_page_has_every_row_of_its_tenant(bound):

@@ -5,17 +5,52 @@ error message then reveals a value of another tenant's row. So columns of such r
 NULL below anything that a question can reach.
 """
 
+import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 from cotenant.errors import QuestionError
 from cotenant.query.derived.registry import DERIVED, in_order
 from cotenant.query.engine.statement import Statement
+from cotenant.schema import TABLES
 
-# The definition of a view lists every segment, those of other tenants included.
-_DEFINITIONS: Final = frozenset(
-    {"duckdb_views", "pg_views", "sqlite_master", "sqlite_schema", "sqlite_temp_master", "views"}
+# The definition of a view lists every segment, those of other tenants included, so a page of one
+# tenant has no catalog: it names our tables, and functions that make rows of nothing.
+_TABLES: Final = frozenset({*TABLES, *DERIVED, "cgroups"})
+_TABLE_FUNCTIONS: Final = frozenset(
+    {"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest"}
 )
+_SETTINGS: Final = frozenset({"current_setting"})
+_SHOWN: Final = _TABLES | {"tables"}
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDBNames:
+    """What DuckDB brings along: views of its catalog, and functions that look into it."""
+
+    views: frozenset[str]
+    functions: frozenset[str]
+
+
+def own_names(connection: Any) -> DuckDBNames:
+    """Ask DuckDB itself: each version has others."""
+    views = connection.execute("SELECT view_name FROM duckdb_views() WHERE internal").fetchall()
+    functions = connection.execute(
+        "SELECT function_name FROM duckdb_functions() WHERE function_type LIKE 'table%' "
+        "OR regexp_matches(macro_definition, '\\bfrom\\b', 'i')"
+    ).fetchall()
+    return DuckDBNames(_lower(views), _lower(functions))
+
+
+def _lower(rows: Iterable[tuple[str]]) -> frozenset[str]:
+    return frozenset(name.lower() for (name,) in rows)
+
+
+def without_paths(text: str, store: Path) -> str:
+    """The words of an error, but for where the store and its segments lie."""
+    return re.sub(rf"{re.escape(str(store))}[^\s'\",;:]*", "the store", text)
 
 
 def about_others(names: Iterable[str]) -> str | None:
@@ -24,13 +59,21 @@ def about_others(names: Iterable[str]) -> str | None:
     return next((n for n in derived if any(t.about_others for t in in_order([n]))), None)
 
 
-def check(statement: Statement, tenant: str) -> None:
+def check(statement: Statement, tenant: str, own: DuckDBNames) -> None:
     """QuestionError if the answer would reveal other tenants."""
     if statement.explained:
         raise QuestionError("EXPLAIN is refused here: a plan reveals other tenants' rows")
-    table = about_others(statement.tables) or min(statement.tables & _DEFINITIONS, default=None)
-    if table:
+    if table := about_others(statement.tables):
         raise QuestionError(f"{table} covers other tenants, and this page serves only {tenant}")
+    strangers = [
+        *(statement.tables - _TABLES - (statement.queries - own.views)),
+        *(statement.functions & (own.functions | _SETTINGS) - _TABLE_FUNCTIONS),
+        *(statement.shown - _SHOWN),
+    ]
+    if strangers:
+        raise QuestionError(
+            f"{min(strangers)} is not among the tables of {tenant}; see SHOW TABLES"
+        )
 
 
 def blanked(select: str, columns: Sequence[str], cgroups: Sequence[int]) -> str:

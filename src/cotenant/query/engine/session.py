@@ -19,7 +19,7 @@ from cotenant.query.engine.catalog import Catalog
 from cotenant.query.engine.changelog_tables import create_changelog_views
 from cotenant.query.engine.completeness import interval_of, losses_of, unrecorded_of
 from cotenant.query.engine.connection import connect, memory_share
-from cotenant.query.engine.guard import check
+from cotenant.query.engine.guard import check, own_names, without_paths
 from cotenant.query.engine.snapshots import RESTORE
 from cotenant.query.engine.statement import Statement, one_line, read_only
 from cotenant.query.engine.tables import Window, create_views
@@ -77,6 +77,7 @@ class Session:
         check_readable(self.store)
         self._memory_bytes = self.limits.memory_bytes or memory_share()
         self._connection = connect(self.store, self._memory_bytes, spill=self.limits.spill)
+        self._own = own_names(self._connection) if self._guarded else None
         self._catalog = Catalog(self._connection, self._ask_all, tenant is not None)
         try:
             self._refresh()
@@ -122,8 +123,8 @@ class Session:
         deadline.daemon = True
         try:
             statement = read_only(cursor, sql)
-            if self._guarded:
-                check(statement, str(self._tenant))
+            if self._own:
+                check(statement, str(self._tenant), self._own)
             self._derive(statement)
             deadline.start()
             batches = self._run(cursor, statement.sql, dict(params) if params else None)
@@ -167,7 +168,7 @@ class Session:
         try:
             return Batches(cursor, sql, params, self._translated)
         except FileGone as error:
-            raise StoreError(f"cannot read {self.store}: {error}") from error
+            raise StoreError(self._words(f"cannot read {self.store}: {error}")) from error
 
     def _translated(self, error: Exception) -> Exception:
         """DuckDB's error as one of ours; a stream's errors come wrapped by Arrow."""
@@ -180,7 +181,10 @@ class Session:
                 f"this needs more than the {self._memory_bytes >> 20} MiB of memory that a "
                 "query may use; query less time or fewer rows"
             )
-        return QuestionError(one_line(error))
+        return QuestionError(self._words(one_line(error)))
+
+    def _words(self, text: str) -> str:
+        return without_paths(text, self.store) if self._guarded else text
 
     def _standing(self, sql: str, named: Iterable[str]) -> Standing:
         cursor = self._connection.cursor()
@@ -221,9 +225,8 @@ class Session:
                 continue
             self._stamp = now
             return named, there
-        raise StoreError(
-            f"cannot read {self.store}: files were removed during the query; try again"
-        )
+        what = f"cannot read {self.store}: files were removed during the query; try again"
+        raise StoreError(self._words(what))
 
     def _create(self, segments: list[Segment]) -> None:
         connection = self._connection
@@ -242,7 +245,7 @@ class Session:
             what = f"cannot read {self.store}: {one_line(error)}"
             if ".parquet" in what:
                 what += f"; {RESTORE}"
-            raise StoreError(what) from error
+            raise StoreError(self._words(what)) from error
         except BaseException:
             connection.execute("ROLLBACK")
             raise

@@ -8,7 +8,7 @@ and a string in place of a table), so the whole parse tree is checked, not its f
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import duckdb
@@ -43,6 +43,8 @@ _TABLE_FUNCTIONS: Final = frozenset(
 _REFUSED_FUNCTIONS: Final = frozenset(
     {"nextval", "pg_sleep", "setval", "sleep_ms", "stats", "write_log"}
 )
+# Kinds of SHOW that have a query of their own below them.
+_DESCRIBES: Final = frozenset({"DESCRIBE", "SUMMARY"})
 _TABLE_NAME: Final = re.compile(r"\w+")
 _EXPLAIN: Final = re.compile(r"\s*(explain\s+(?:analyze\s+|\(\s*format\s+\w+\s*\)\s*)?)", re.I)
 _COMMENT: Final = re.compile(r"\s*(--[^\n]*(\n|$)|/\*.*?\*/)", re.DOTALL)
@@ -50,10 +52,13 @@ _COMMENT: Final = re.compile(r"\s*(--[^\n]*(\n|$)|/\*.*?\*/)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL that may run, and the tables that it names."""
+    """SQL that may run, and what it names, in lower case."""
 
     sql: str
     tables: frozenset[str]
+    queries: frozenset[str] = frozenset()  # Of its WITH clauses; these are tables to the rest.
+    functions: frozenset[str] = frozenset()
+    shown: frozenset[str] = frozenset()  # By SHOW, which also takes settings.
     explained: bool = False
 
 
@@ -90,10 +95,10 @@ def _explained(connection: Any, sql: str) -> Statement:
         raise QuestionError("this EXPLAIN is refused; write EXPLAIN or EXPLAIN ANALYZE")
     body = sql[found.end() :]
     tree = _tree(connection, body, _kind(connection, body))
-    tables = _check(tree)
+    named = _check(tree)
     looked_at = json.dumps({"error": False, "statements": tree})
     ((plain,),) = connection.execute("SELECT json_deserialize_sql(?)", [looked_at]).fetchall()
-    return Statement(f"{found[1]}{plain}", tables, explained=True)
+    return replace(named, sql=f"{found[1]}{plain}", explained=True)
 
 
 def _tree(connection: Any, sql: str, kind: str) -> Any:
@@ -120,32 +125,46 @@ def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(node)
 
 
-def _check_function(node: dict[str, Any]) -> None:
-    name = str(node["function"]["function_name"]).lower()
+def _check_function(name: str) -> None:
     if name not in _TABLE_FUNCTIONS:
         raise QuestionError(
             f"{name}() is refused: only the store's tables can be read; see SHOW TABLES"
         )
 
 
-def _check(tree: Any) -> frozenset[str]:
-    """The tables that the tree names; QuestionError if it does more than read them."""
-    tables = set()
+def _check(tree: Any) -> Statement:
+    """What the tree names; QuestionError if it does more than read tables."""
+    tables: set[str] = set()
+    queries: set[str] = set()
+    functions: set[str] = set()
+    shown: set[str] = set()
     for node in _dicts(tree):
         kind = str(node.get("type", ""))
         if kind.endswith("_NODE") and kind not in _QUERY_NODES:
             word = kind.removesuffix("_NODE").removesuffix("_QUERY")
             raise QuestionError(f"{word} is refused; {ALLOWED}")
+        queries.update(str(entry["key"]).lower() for entry in _with_clauses(node))
+        if kind == "SHOW_REF" and node["show_type"] not in _DESCRIBES:
+            shown.add(f"{node['schema_name']}{node['table_name']}".strip('"').lower())
         if kind == "TABLE_FUNCTION":
-            _check_function(node)
+            _check_function(str(node["function"]["function_name"]).lower())
         elif kind == "BASE_TABLE":
             name = str(node["table_name"])
             if not _TABLE_NAME.fullmatch(name):
                 raise QuestionError(f"{name!r} is not a table of the store; see SHOW TABLES")
             tables.add(name.lower())
-        elif str(node.get("function_name", "")).lower() in _REFUSED_FUNCTIONS:
-            raise QuestionError(f"{node['function_name']}() is refused; {ALLOWED}")
-    return frozenset(tables)
+        elif name := str(node.get("function_name", "")).lower():
+            if name in _REFUSED_FUNCTIONS:
+                raise QuestionError(f"{node['function_name']}() is refused; {ALLOWED}")
+            functions.add(name)
+    return Statement(
+        "", frozenset(tables), frozenset(queries), frozenset(functions), frozenset(shown)
+    )
+
+
+def _with_clauses(node: dict[str, Any]) -> list[dict[str, Any]]:
+    clauses = node.get("cte_map")
+    return list(clauses.get("map", ())) if isinstance(clauses, dict) else []
 
 
 def read_only(connection: Any, sql: str) -> Statement:
@@ -153,4 +172,4 @@ def read_only(connection: Any, sql: str) -> Statement:
     kind = _kind(connection, sql)
     if kind == "EXPLAIN":
         return _explained(connection, sql)
-    return Statement(sql.strip().rstrip(";"), _check(_tree(connection, sql, kind)))
+    return replace(_check(_tree(connection, sql, kind)), sql=sql.strip().rstrip(";"))

@@ -51,7 +51,7 @@ class Api:
             "findings": lambda _: self._insight.findings(),
         }
         found: dict[str, tuple[str, Endpoint]] = {
-            f"/api/{name}": ("GET", _answering(read)) for name, read in reads.items()
+            f"/api/{name}": ("GET", self._answering(read)) for name, read in reads.items()
         }
         found["/api/sql"] = ("POST", self._sql)
         return found
@@ -129,7 +129,21 @@ class Api:
             sql = None
         if not isinstance(sql, str):
             return JSONResponse({"error": 'send {"sql": "..."}'}, 400)
-        return await _answering(lambda _: self._worker.ask(sql))(request)
+        return await self._answering(lambda _: self._worker.ask(sql))(request)
+
+    def _answering(self, read: Callable[[Request], Any]) -> Endpoint:
+        """The endpoint of a function that may wait: run in a thread, its errors told in words."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                content = await run_in_threadpool(read, request)
+            except StoreError as error:
+                return JSONResponse({"error": self._reader.words(error), "store": False}, 503)
+            except (QuestionError, BadRequest) as error:
+                return JSONResponse({"error": self._reader.words(error)}, 400)
+            return JSONResponse(content)
+
+        return endpoint
 
 
 def _family(family: Family) -> dict[str, Any]:
@@ -157,18 +171,3 @@ def _period(request: Request) -> tuple[int, int]:
     if end <= start:
         raise BadRequest("to is after from")
     return start, end
-
-
-def _answering(read: Callable[[Request], Any]) -> Endpoint:
-    """The endpoint of a function that may wait: run in a thread, its errors told in words."""
-
-    async def endpoint(request: Request) -> Response:
-        try:
-            content = await run_in_threadpool(read, request)
-        except StoreError as error:
-            return JSONResponse({"error": str(error), "store": False}, 503)
-        except (QuestionError, BadRequest) as error:
-            return JSONResponse({"error": str(error)}, 400)
-        return JSONResponse(content)
-
-    return endpoint

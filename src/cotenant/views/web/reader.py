@@ -7,7 +7,8 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.errors import QuestionError, StoreError
+from cotenant.errors import CotenantError, QuestionError, StoreError
+from cotenant.query.engine.guard import without_paths
 from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.screens.timeline import status
 from cotenant.query.screens.timeline.busy import busy_cells, too_many
@@ -33,6 +34,10 @@ class Reader:
         self._lanes = Lanes()
         self._lock = threading.Lock()
         self._tiles: OrderedDict[tuple[Any, ...], Tile] = OrderedDict()
+
+    def words(self, error: CotenantError) -> str:
+        """What an error says; to a tenant, not where the store lies."""
+        return str(error) if self.tenant is None else without_paths(str(error), self.store)
 
     def session(self) -> Session:
         """The open store; StoreError in words if there is none."""

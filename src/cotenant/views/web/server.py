@@ -100,7 +100,7 @@ def _metrics(reader: Reader) -> Any:
         try:
             lines = await run_in_threadpool(counters.scrape, reader.session)
         except CotenantError as error:
-            return PlainTextResponse(f"{error}\n", 503)
+            return PlainTextResponse(f"{reader.words(error)}\n", 503)
         return Response(lines, headers={"content-type": metrics.CONTENT_TYPE})
 
     return endpoint

@@ -1,9 +1,10 @@
 """Somebody who may know of one tenant learns nothing of others, however he asks."""
 
+import duckdb
 import pyarrow as pa
 import pytest
 
-from cotenant.errors import QuestionError
+from cotenant.errors import QuestionError, StoreError
 from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.schema import TABLES
 
@@ -83,3 +84,138 @@ def test_the_columns_are_those_of_an_unguarded_session(crowded, guarded):
 def test_a_question_about_every_tenant_is_refused(guarded, sql):
     with pytest.raises(QuestionError):
         guarded.ask(sql)
+
+
+@pytest.fixture(scope="module")
+def duckdb_says():
+    """Everything that DuckDB itself knows by name: views, and functions by their kind."""
+    with duckdb.connect() as connection:
+        views = connection.execute(
+            "SELECT schema_name, view_name FROM duckdb_views() WHERE internal"
+        ).fetchall()
+        functions = connection.execute(
+            "SELECT DISTINCT function_type, function_name FROM duckdb_functions()"
+        ).fetchall()
+    assert {"duckdb_views", "pg_views", "views"} <= {name for _, name in views}
+    return views, functions
+
+
+def told(session, sql):
+    """What comes back, as text; an error is what it says."""
+    try:
+        return str(session.ask(sql).table.to_pylist())
+    except (QuestionError, StoreError) as error:
+        return str(error)
+
+
+def reveals(crowded, text):
+    """Definitions name every segment by its path, and the node; plans name the tenants' ids."""
+    signs = (
+        ".parquet",
+        "read_parquet(",
+        "CREATE VIEW",
+        "CASE WHEN own",
+        str(crowded.root),
+        "secret",
+        "date=",
+    )
+    return [sign for sign in signs if sign in text]
+
+
+def test_no_view_of_the_catalog_tells_a_definition(crowded, guarded, duckdb_says):
+    views, _ = duckdb_says
+    for schema, name in views:
+        for asked in (
+            f'FROM {schema}."{name}"',
+            f'FROM "{name}"',
+            f'FROM system.{schema}."{name}"',
+            f'SELECT (FROM "{name}" SELECT count(*))',
+            f'WITH x AS (FROM "{name}") FROM x',
+            f'WITH "{name}" AS (FROM "{name}") FROM "{name}"',
+            f'FROM (WITH "{name}" AS (SELECT 1) FROM "{name}"), {schema}."{name}"',
+            f'DESCRIBE (FROM "{name}")',
+            f'SUMMARIZE "{name}"',
+            f'SHOW "{name}"',
+        ):
+            if asked in ('SHOW "tables"', 'SUMMARIZE "tables"'):  # Names alone.
+                continue
+            answer = told(guarded, asked)
+            assert "is not among the tables of train" in answer, asked
+            assert not reveals(crowded, answer), asked
+
+
+HARMLESS = {"generate_series", "range", "repeat", "repeat_row", "unnest", "json_each", "json_tree"}
+
+
+def test_no_table_function_tells_a_definition(guarded, duckdb_says):
+    _, functions = duckdb_says
+    kinds = ("table", "table_macro", "pragma")
+    names = {name for kind, name in functions if kind in kinds} - HARMLESS
+    assert {"duckdb_views", "duckdb_tables", "duckdb_settings", "duckdb_secrets"} <= names
+    for name in sorted(names):
+        for given in ("", "'cuda_events'", "'main', 'cuda_events'", "1"):
+            with pytest.raises(QuestionError, match=r"."):
+                guarded.ask(f'FROM "{name}"({given})')
+
+
+def test_no_scalar_function_tells_a_definition(crowded, guarded, duckdb_says):
+    _, functions = duckdb_says
+    kinds = ("scalar", "macro")
+    named = [(k, n) for k, n in functions if k in kinds and n.replace("_", "").isalnum()]
+    assert {("macro", "pg_get_viewdef"), ("scalar", "current_setting")} <= set(named)
+    asked = [f"SELECT \"{name}\"('allowed_directories')" for _, name in named]
+    asked += [
+        f'SELECT string_agg("{name}"({given})::VARCHAR) FROM range(3000) t(r)'
+        for kind, name in named
+        for given in ("", "r")
+        if kind == "macro"
+    ]
+    for sql in asked:
+        assert not reveals(crowded, told(guarded, sql)), sql
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SHOW ALL TABLES",
+        "SHOW TABLES FROM pg_catalog",
+        "SHOW DATABASES",
+        "SHOW SCHEMAS",
+        "SHOW allowed_directories",
+        "DESCRIBE",
+        "FROM cuda_events, tenant.cgroups",
+        "SELECT cuda_events FROM cuda_events WHERE no_such_column",
+        "SELECT * FROM no_such_table",
+        "SELECT no_such_function(1)",
+        "SELECT kernel_name::INTEGER FROM cuda_events",
+        "SELECT COLUMNS('.*')::INTEGER FROM cuda_events",
+        "SELECT filename FROM cuda_events",
+        "SELECT file_row_number FROM cuda_events",
+        "SELECT rowid FROM cuda_events",
+        "SELECT * FROM whole.losses WHERE error(node)",
+        "SELECT getvariable('x'), current_query(), current_schemas(true)",
+        "FROM json_execute_serialized_sql(json_serialize_sql('FROM duckdb_views()'))",
+        "SELECT current_setting('allowed_directories')",
+        "SELECT $allowed_directories",
+        "SELECT @@allowed_directories",
+        "SELECT kernel_name.typeof() FROM cuda_events",
+        "SELECT 'x'.current_setting()",
+        "FROM cuda_events TABLESAMPLE 1% (system)",
+    ],
+)
+def test_no_roundabout_way_tells_a_definition(crowded, guarded, sql):
+    assert not reveals(crowded, told(guarded, sql))
+
+
+def test_what_a_page_needs_is_still_answered(guarded):
+    for sql in (
+        "SHOW TABLES",
+        "DESCRIBE cuda_events",
+        "SUMMARIZE cuda_events",
+        "WITH mine AS (FROM cuda_events) SELECT count(*) FROM mine",
+        "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 5) FROM n",
+        "SELECT * FROM range(3) a, unnest([1, 2]) b",
+        "SELECT * FROM spans",
+        "PIVOT (SELECT op, kernel_name FROM cuda_events) ON op IN ('launch') USING count(*)",
+    ):
+        assert guarded.ask(sql).table.num_columns
