@@ -9,6 +9,8 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
+from cotenant.views.web.connections import KNOWN
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -95,9 +97,10 @@ class Guard:
         if len(given) != 1:
             return False
         scheme, _, token = given[0].partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(
+        scope[KNOWN] = scheme.lower() == "bearer" and hmac.compare_digest(
             token.strip().encode("utf-8", "replace"), self._token
         )
+        return bool(scope[KNOWN])
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:

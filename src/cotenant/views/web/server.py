@@ -1,8 +1,10 @@
 """The server: the page, its JSON and /metrics, on loopback unless told otherwise."""
 
 import errno
+import functools
 import ipaddress
 import os
+import resource
 import secrets
 import socket
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from starlette.routing import Route
 from cotenant.errors import CotenantError, UsageError
 from cotenant.views import metrics
 from cotenant.views.web.api import Api
+from cotenant.views.web.connections import ACCEPTED_AT_ONCE, QUEUE, Connection, Connections
 from cotenant.views.web.guard import App, Guard
 from cotenant.views.web.reader import Reader
 from cotenant.views.web.worker import Bounds, Worker
@@ -32,6 +35,7 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 _ANALYST: Final = Bounds(seconds=60.0, rows=1_000, memory_bytes=1 << 30)
+_MOST_FILES: Final = 8192  # Segments under question, and connections.
 _BELOW_RECORDERS: Final = 5  # Niceness: looking never takes a CPU from what is looked at.
 
 
@@ -160,24 +164,42 @@ class _Server(uvicorn.Server):
             worker.stop()
         super().handle_exit(sig, frame)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; more may wait in the kernel than are accepted at a turn."""
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(QUEUE)
 
-def serve(settings: WebSettings, listening: socket.socket) -> None:
-    """Answer until told to stop."""
-    os.nice(_BELOW_RECORDERS)
-    workers = (
-        Worker(settings.store, settings.tenant, settings.bounds),
-        Worker(settings.store, settings.tenant, _ANALYST),
-    )
+
+def new_server(
+    settings: WebSettings, listening: socket.socket, workers: tuple[Worker, Worker]
+) -> uvicorn.Server:
+    """A server that answers on this socket once it runs."""
+    connection: Any = functools.partial(Connection, Connections())
     config = uvicorn.Config(
         application(settings, listening.getsockname()[1], workers),
+        http=connection,
+        backlog=ACCEPTED_AT_ONCE,
+        proxy_headers=False,
         log_level="warning",
         access_log=False,
         server_header=False,
         date_header=False,
         lifespan="off",
         ws="none",
-        limit_concurrency=64,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=10,
     )
-    _Server(config, workers).run(sockets=[listening])
+    return _Server(config, workers)
+
+
+def serve(settings: Settings, listening: socket.socket) -> None:
+    """Answer until told to stop."""
+    os.nice(_BELOW_RECORDERS)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, _MOST_FILES), hard))
+    workers = (
+        Worker(settings.store, settings.tenant, settings.bounds),
+        Worker(settings.store, settings.tenant, _ANALYST),
+    )
+    new_server(settings, listening, workers).run(sockets=[listening])
