@@ -3,7 +3,9 @@
 import http.client
 import json
 import os
+import re
 import signal
+import socket as socket_module
 import subprocess
 import sys
 import time
@@ -129,6 +131,8 @@ class Served:
     port: int
     token: str
     process: "subprocess.Popen[str]"
+    said: str = ""
+    socket: Path | None = None
 
     @property
     def url(self) -> str:
@@ -144,10 +148,12 @@ class Served:
         token: str | None = "",
     ) -> Reply:
         """One request, as hostile as wanted; ``token`` None leaves it out."""
-        sent = {"Host": f"127.0.0.1:{self.port}"}
+        sent = {"Host": f"127.0.0.1:{self.port}"} if self.socket is None else {"Host": "localhost"}
         if token is not None:
             sent["Authorization"] = f"Bearer {token or self.token}"
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        if self.socket is not None:
+            connection.sock = _connected(self.socket)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in (sent | (headers or {})).items():
@@ -171,18 +177,40 @@ class Served:
         return self.process.poll() is None
 
 
+def _connected(path: Path) -> socket_module.socket:
+    one = socket_module.socket(socket_module.AF_UNIX)
+    one.settimeout(60)
+    try:
+        one.connect(str(path))
+    except OSError:
+        one.close()
+        raise
+    return one
+
+
 @contextmanager
-def serving(store: Path, *options: str) -> Iterator[Served]:
+def serving(
+    store: Path,
+    *options: str,
+    token: str = "",
+    socket: Path | None = None,
+    environment: dict[str, str] | None = None,
+) -> Iterator[Served]:
     """`cotenant serve` on any free port, until the test is done with it."""
     command = [sys.executable, "-m", "cotenant", "serve", "--store", str(store), "--port", "0"]
+    # The interpreter may lie where only root may look.
+    command += ["--as-root"] if os.geteuid() == 0 else []
     process = subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | (environment or {}),
     )
     try:
         line = process.stdout.readline() if process.stdout else ""
-        assert " at http://" in line, line
-        address, _, token = line.split(" at ")[1].strip().partition("/#token=")
-        served = Served(int(address.rpartition(":")[2]), token, process)
+        found = re.search(r"http://[^ /]*:(\d+)/(?:#token=(\S+))?", line)
+        assert found, line
+        served = Served(int(found[1]), found[2] or token, process, line, socket)
         _wait(served)
         yield served
     finally:

@@ -5,6 +5,7 @@ sudo .venv/bin/cotenant demo --store /tmp/d --for 60s &
 """
 
 import asyncio
+import os
 import re
 import shutil
 import subprocess
@@ -91,6 +92,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     asyncio.run(top_shot(store, folder / "top.svg"))
     command = [sys.executable, "-m", "cotenant", "serve", "--store", str(store), "--port", "0"]
+    command += ["--as-root"] if os.geteuid() == 0 else []
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         line = server.stdout.readline() if server.stdout else ""

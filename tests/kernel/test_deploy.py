@@ -17,6 +17,8 @@ from tests.kernel.conftest import COTENANT, ROOT, Cgroup, Recording
 from tests.kernel.test_overload import warm
 
 UNIT = ROOT / "deploy" / "systemd" / "cotenant.service"
+SERVE_UNIT = ROOT / "deploy" / "systemd" / "cotenant-serve.service"
+SYSUSERS = ROOT / "deploy" / "systemd" / "cotenant.sysusers"
 README = ROOT / "deploy" / "README.md"
 DOCKERFILE = ROOT / "deploy" / "container" / "Dockerfile"
 
@@ -64,15 +66,23 @@ def test_it_records_with_the_capabilities_of_the_unit_and_tells_the_manager(
     assert process.returncode == 0, errors.read_text()
 
 
-def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", [UNIT, SERVE_UNIT], ids=["record", "serve"])
+def test_the_unit_is_one_that_systemd_takes(unit: Path, tmp_path: Path) -> None:
     tool = shutil.which("systemd-analyze")
     if tool is None:
         pytest.skip("no systemd-analyze")
-    here = tmp_path / "cotenant.service"
-    here.write_text(UNIT.read_text().replace("/usr/bin/cotenant", "/bin/true"))
+    here = tmp_path / unit.name
+    here.write_text(unit.read_text().replace("/usr/bin/cotenant", "/bin/true"))
     done = subprocess.run([tool, "verify", here], capture_output=True, text=True, check=False)
-    complaints = [line for line in done.stderr.splitlines() if "cotenant.service" in line]
+    complaints = [line for line in done.stderr.splitlines() if unit.name in line]
     assert complaints == []
+
+
+def test_the_page_is_served_by_nobody_who_is_root() -> None:
+    lines = SERVE_UNIT.read_text().splitlines()
+    assert {"User=cotenant", "Group=cotenant", "CapabilityBoundingSet="} <= set(lines)
+    assert "--as-root" not in SERVE_UNIT.read_text()
+    assert re.search(r"^u cotenant ", SYSUSERS.read_text(), re.M)
 
 
 def test_the_daemonset_asks_for_no_more_than_it_needs(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_core_install_records_and_answers(tmp_path, words, said):
 def test_a_verb_that_needs_an_extra_names_it(tmp_path):
     where = str(three_tenants(tmp_path / "store"))
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, "serve", "--store", where],
+        [sys.executable, "-c", WITHOUT, "serve", "--as-root", "--store", where],
         capture_output=True,
         text=True,
         check=False,

@@ -33,6 +33,7 @@ def store(tmp_path):
 def token_file(tmp_path):
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
+    file.chmod(0o600)
     return file
 
 
@@ -159,7 +160,7 @@ def _ask(port, query):
 
 
 def test_a_real_prometheus_scrapes_every_tenant(store, token_file, tmp_path):
-    with serving(store, "--token-file", str(token_file)) as served:
+    with serving(store, "--token-file", str(token_file), token=TOKEN) as served:
         config = tmp_path / "prometheus.yml"
         config.write_text(CONFIG.format(token=token_file, port=served.port))
         port = _free_port()

@@ -1,11 +1,21 @@
 """The server of the page: what it says of a store in any state, and to whom."""
 
+import os
 import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from cotenant.errors import UsageError
 from cotenant.store.writer import StoreWriter
 from tests.serving import COLLECTIVES, KERNELS, LAUNCHES, NOW_NS, TENANTS, serving, three_tenants
+
+NOBODY = 65534
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +148,129 @@ def test_a_store_that_disappears_is_missed_in_words_and_found_again(tmp_path):
         shutil.move(tmp_path / "elsewhere", root)
         assert get(served, "status")["state"] == "recorded"
         assert served.sql("SELECT count(*) FROM cuda_events").json["rows"] == [[365]]
+
+
+GIVEN = "a-token-of-the-tests"
+
+
+def said_by_serve(*words, environment=None):
+    """What `cotenant serve` prints before it listens, or why it does not."""
+    command = [sys.executable, "-m", "cotenant", "serve", "--port", "0", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
+                          env=os.environ | (environment or {}))  # fmt: skip
+
+
+@pytest.fixture
+def token_file(tmp_path):
+    file = tmp_path / "token"
+    file.write_text(f"{GIVEN}\n")
+    file.chmod(0o600)
+    return file
+
+
+def test_a_given_token_is_used_and_never_printed(store, token_file):
+    for options, environment in (
+        (("--token-file", str(token_file)), {}),
+        ((), {"COTENANT_TOKEN": GIVEN}),
+    ):
+        with serving(store, *options, token=GIVEN, environment=environment) as served:
+            assert GIVEN not in served.said
+            assert served.said.startswith(f"serving {store} at http://127.0.0.1:{served.port}/ ")
+            assert served.request("/api/questions").status == 200
+            environ = Path(f"/proc/{served.process.pid}/cmdline").read_text()
+            assert GIVEN not in environ
+
+
+def test_a_token_of_its_own_is_printed_and_new_each_time(store):
+    with serving(store) as first, serving(store) as second:
+        assert len({first.token, second.token}) == 2
+        assert f"#token={first.token}\n" in first.said
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o644, 0o602, 0o620, 0o666, 0o640, 0o600, 0o400])
+def test_a_token_that_others_can_read_or_change_is_refused(store, token_file, monkeypatch, mode):
+    from cotenant.views.cli import serve
+
+    token_file.chmod(mode)
+    if mode & 0o026:
+        with pytest.raises(UsageError) as refused:
+            serve.given_token(token_file)
+        assert "chmod 640" in str(refused.value)
+        assert GIVEN not in str(refused.value)
+    else:
+        assert serve.given_token(token_file) == (GIVEN, str(token_file))
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory", "device", "none", "long", "short", "odd"])
+def test_a_token_file_that_is_none_is_refused_at_once(store, tmp_path, kind):
+    file = tmp_path / "token"
+    if kind == "fifo":
+        os.mkfifo(file, 0o600)
+    elif kind == "directory":
+        file.mkdir()
+    elif kind == "device":
+        file = Path("/dev/zero")
+    elif kind != "none":
+        file.write_text({"long": "x" * 9_000_000, "short": "x", "odd": "x y" * 9}[kind])
+        file.chmod(0o600)
+    done = said_by_serve("--store", store, "--token-file", file, "--as-root")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert str(file) in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is root")
+def test_root_serves_only_if_told_to(store):
+    done = said_by_serve("--store", store)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--as-root" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def short():
+    """A directory whose path is short enough for a socket's."""
+    with tempfile.TemporaryDirectory(prefix="cotenant-") as name:
+        yield Path(name)
+
+
+def test_a_unix_socket_is_for_the_group_of_the_store(short):
+    root = three_tenants(short / "store", gid=NOBODY if os.geteuid() == 0 else None)
+    path = short / "page.sock"
+    with serving(root, "--socket", str(path), socket=path) as served:
+        about = path.stat()
+        assert stat.S_IMODE(about.st_mode) == 0o660
+        assert about.st_gid == root.stat().st_gid
+        assert served.request("/api/status").json["state"] == "recorded"
+        assert served.request("/metrics").status == 200
+        for host in ("localhost", "localhost:7411", "127.0.0.1:9", "[::1]:80"):
+            assert served.request("/api/status", headers={"Host": host}).status == 200
+            own = {"Host": host, "Origin": f"http://{host}"}
+            assert served.request("/api/status", headers=own).status == 200
+        for host in ("evil.example", "evil.example:7411", "localhost.evil.example", "localhost:x"):
+            assert served.request("/api/status", headers={"Host": host}).status == 403
+        other = {"Host": "localhost:7411", "Origin": "http://localhost:7412"}
+        assert served.request("/api/status", headers=other).status == 403
+        assert served.request("/api/status", token=None).status == 401
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.connect(str(path))
+            assert served.request("/").status == 200
+    assert not path.exists()
+
+
+def test_a_socket_that_was_left_behind_is_replaced_and_nothing_else(store, short):
+    path = short / "page.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    with serving(store, "--socket", str(path), socket=path) as served:
+        assert served.request("/").status == 200
+        done = said_by_serve("--store", store, "--socket", path, "--as-root")
+        assert done.returncode == 2
+        assert "somebody listens" in done.stderr
+        assert served.request("/").status == 200
+    path.write_text("precious")
+    done = said_by_serve("--store", store, "--socket", path, "--as-root")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert path.read_text() == "precious"

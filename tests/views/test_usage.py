@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
         ("serve --port 70000", "70000 is not a port; write one from 0 to 65535"),
         ("serve --port -1", "-1 is not a port"),
         (f"serve --port {MANY}", "is not a port"),
-        ("serve --address=", "--address is empty"),
+        ("serve --as-root --address=", "--address is empty"),
         ("serve --token-file /nowhere/token", "No such file or directory; name another file"),
         ("top --once --window 0s", "'0s' is zero; write 90s, 5m or 2h"),
         (f"top --once --window {MANY}s", "is longer than 292 years"),
@@ -150,6 +150,6 @@ def test_a_file_that_is_torn_is_named_with_what_to_do(cotenant, store, table):
 def test_a_store_that_cannot_be_shown_yet_is_said_at_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(server, "serve", lambda settings, listening: listening.close())
     (tmp_path / "file").write_text("no store")
-    assert main(["serve", "--port", "0", "--store", str(tmp_path / "file")]) == 0
+    assert main(["serve", "--as-root", "--port", "0", "--store", str(tmp_path / "file")]) == 0
     said = f"nothing to show yet: {tmp_path / 'file'} is a file, not a store; "
     assert capsys.readouterr().err == said + "name a directory with --store\n"

@@ -1,12 +1,16 @@
 """``cotenant serve``: serves the page, on loopback."""
 
 import argparse
+import os
 import re
+import socket
+import stat
 import sys
 from pathlib import Path
 
 from cotenant.errors import CotenantError, UsageError
 from cotenant.store.layout import check_readable
+from cotenant.store.plain_file import read_plain
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.amounts import port
 
@@ -17,8 +21,13 @@ examples:
   cotenant serve --store /tmp/s --port 0      # any free port
   cotenant serve --tenant ml/train            # only this tenant's rows
   cotenant serve --token-file /etc/cotenant/token    # a fixed token, for Prometheus
+  cotenant serve --socket /run/cotenant/page.sock    # for members of the store's group
   ssh -L 7411:127.0.0.1:7411 gpu-node         # then open the address on your own machine
 """
+_VARIABLE = "COTENANT_TOKEN"
+_MOST_BYTES = 4096
+# Its group may read it: that is how whoever scrapes gets it.
+_TOO_OPEN = stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 _TOKEN = re.compile(r"[\w.~+/=-]{16,256}", re.ASCII)
 
 
@@ -40,11 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="another host name to accept in requests; repeatable",
     )
     parser.add_argument(
+        "--socket", type=Path, metavar="PATH", help="listen on this socket instead of a port"
+    )
+    parser.add_argument(
         "--token-file",
         type=Path,
         metavar="FILE",
-        help="file with the access token (default: a new token at each start)",
+        help="file with the access token (default: $COTENANT_TOKEN, else a new one at each start)",
     )
+    parser.add_argument("--raw", action="store_true", help="keep tenants' names as they are in /metrics")
+    parser.add_argument("--as-root", action="store_true", help="serve although you are root")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,23 +69,26 @@ def run(args: argparse.Namespace) -> int:
         raise CotenantError(
             f"the page needs the package {error.name}; run pip install 'cotenant[look]'"
         ) from error
+    token, told_by = given_token(args.token_file)
+    _check_user(args.as_root)
     settings = server.WebSettings(
         store=Path(args.store).absolute(),
         tenant=args.tenant,
-        address=args.address,
+        address=args.address if args.socket is None else "localhost",
         port=args.port,
-        token=_token(args.token_file) if args.token_file else server.new_token(),
+        token=token or server.new_token(),
         names=tuple(args.name),
+        socket=args.socket,
+        raw=args.raw,
     )
     listening = server.bound_socket(settings)
-    host = f"[{args.address}]" if ":" in args.address else args.address
-    at = f"http://{host}:{listening.getsockname()[1]}/#token={settings.token}"
-    print(f"serving {args.store} at {at}", flush=True)
+    rest = f" with the token in {told_by}" if token else f"#token={settings.token}"
+    print(f"serving {args.store} {_place(args, listening)}{rest}", flush=True)
     try:
         check_readable(settings.store)
     except CotenantError as error:
         print(f"nothing to show yet: {error}", file=sys.stderr)
-    if not server.is_loopback(args.address):
+    if not server.is_loopback(settings.address):
         print(
             "warning: the connection is not encrypted; an ssh tunnel is safer",
             file=sys.stderr,
@@ -80,12 +97,38 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _token(file: Path) -> str:
+def _check_user(as_root: bool) -> None:
+    if os.geteuid() == 0 and not as_root:
+        raise UsageError(
+            "serve answers whoever connects and needs no privilege; start it as a user who may "
+            "read the store, such as `sudo -u cotenant cotenant serve`, or say --as-root"
+        )
+
+
+def _place(args: argparse.Namespace, listening: socket.socket) -> str:
+    if args.socket is not None:
+        tunnel = f"ssh -L 7411:{args.socket.absolute()} {os.uname().nodename}"
+        return f"on {args.socket}; from your desk `{tunnel}`, then http://localhost:7411/"
+    host = f"[{args.address}]" if ":" in args.address else args.address
+    return f"at http://{host}:{listening.getsockname()[1]}/"
+
+
+def given_token(file: Path | None) -> tuple[str | None, str]:
+    """The token that somebody chose, if any, and where they wrote it; it is never shown."""
+    # Not to be inherited by processes that answer questions.
+    token, place = os.environ.pop(_VARIABLE, None), f"${_VARIABLE}"
+    if file is not None:
+        token, place = _read(file), str(file)
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise UsageError(f"the token in {place} is no word of 16 to 256 letters, digits or -._~+/=")
+    return token, place
+
+
+def _read(file: Path) -> str:
     try:
-        token = file.read_text().strip()
+        if stat.S_IMODE(file.stat().st_mode) & _TOO_OPEN:
+            raise UsageError(f"others may read or change {file}; `chmod 640 {file}`")
+        return read_plain(file, _MOST_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"cannot read the token in {file}: {why}; name another file") from error
-    if not _TOKEN.fullmatch(token):
-        raise UsageError(f"{file}: a token is 16 to 256 letters, digits or -._~+/=; change it")
-    return token

@@ -6,6 +6,7 @@ A page from elsewhere can make a browser send requests to this port, under a nam
 
 import hmac
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ HEADERS: Final = (
 )
 # The page itself tells nothing; what it shows it has to ask for.
 _GUARDED: Final = ("/api/", "/metrics")
+_PORT: Final = re.compile(r":\d+$", re.ASCII)
 _READS: Final = frozenset({"GET", "HEAD"})
 _WRITES: Final = {"/api/sql": "POST"}
 
@@ -48,10 +50,12 @@ _WRITES: Final = {"/api/sql": "POST"}
 class Guard:
     """Refuses what does not come from our page or with our token; hardens every answer."""
 
-    def __init__(self, app: App, *, hosts: Iterable[str], token: str) -> None:
+    def __init__(
+        self, app: App, *, hosts: Iterable[str], token: str, any_port: bool = False
+    ) -> None:
         self._app = app
         self._hosts = frozenset(hosts)
-        self._origins = frozenset(f"http://{host}" for host in self._hosts)
+        self._any_port = any_port
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,9 +82,9 @@ class Guard:
         """Status and reason; None if the request may pass."""
         path, method = str(scope["path"]), str(scope["method"])
         hosts = _values(scope, b"host")
-        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+        if len(hosts) != 1 or not self._is_ours(hosts[0].lower()):
             return 403, "this server answers only under its own name; use the address it printed"
-        if any(origin not in self._origins for origin in _values(scope, b"origin")):
+        if not all(self._is_origin(origin, hosts[0]) for origin in _values(scope, b"origin")):
             return 403, "requests of other sites are refused"
         if any(site in ("cross-site", "same-site") for site in _values(scope, b"sec-fetch-site")):
             navigates = _values(scope, b"sec-fetch-mode") == ["navigate"] and path == "/"
@@ -91,6 +95,14 @@ class Guard:
         if path.startswith(_GUARDED) and not self._knows(scope):
             return 401, "the token is missing or wrong; open the address that the server printed"
         return None
+
+    def _is_ours(self, host: str) -> bool:
+        return (_PORT.sub("", host) if self._any_port else host) in self._hosts
+
+    def _is_origin(self, origin: str, host: str) -> bool:
+        scheme, _, place = origin.partition("://")
+        ours = place == host.lower() if self._any_port else place in self._hosts
+        return ours and scheme == "http"
 
     def _knows(self, scope: Scope) -> bool:
         given = _values(scope, b"authorization")

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from cotenant.errors import CotenantError, UsageError
 from cotenant.views import metrics
+from cotenant.views.web import unix_socket
 from cotenant.views.web.api import Api
 from cotenant.views.web.connections import ACCEPTED_AT_ONCE, QUEUE, Connection, Connections
 from cotenant.views.web.guard import App, Guard
@@ -49,13 +50,17 @@ class WebSettings:
     port: int = 7411
     token: str = ""
     names: tuple[str, ...] = ()  # Under which it may be asked, besides its address.
+    socket: Path | None = None  # Where it listens instead of an address.
+    raw: bool = False  # Whether /metrics has tenants' names as they are.
     bounds: Bounds = field(default_factory=Bounds)
 
-    def hosts(self, port: int) -> list[str]:
-        """The Host headers that are ours."""
+    def hosts(self, port: int | None) -> list[str]:
+        """The Host headers that are ours; port None is any, which a tunnel chose."""
         names = {_bracketed(self.address), *self.names}
         if is_loopback(self.address):
             names |= {"localhost", "127.0.0.1", "[::1]"}
+        if port is None:
+            return [name.lower() for name in names]
         return [f"{name.lower()}:{port}" for name in names] + (
             [name.lower() for name in names] if port == 80 else []
         )
@@ -97,8 +102,8 @@ def _page(kind: str, content: bytes) -> Any:
     return endpoint
 
 
-def _metrics(reader: Reader) -> Any:
-    counters = metrics.Metrics()
+def _metrics(reader: Reader, *, raw: bool) -> Any:
+    counters = metrics.Metrics(raw=raw)
 
     async def endpoint(_: Request) -> Response:
         try:
@@ -118,7 +123,7 @@ async def _broken(_: Request, __: Exception) -> Response:
     return JSONResponse({"error": "the server failed on this; its log says why"}, 500)
 
 
-def application(settings: WebSettings, port: int, workers: tuple[Worker, Worker]) -> App:
+def application(settings: WebSettings, port: int | None, workers: tuple[Worker, Worker]) -> App:
     """The whole thing, guarded."""
     reader = Reader(settings.store, settings.tenant)
     api = Api(reader, *workers)
@@ -127,13 +132,15 @@ def application(settings: WebSettings, port: int, workers: tuple[Worker, Worker]
         Route(path, endpoint, methods=[method])
         for path, (method, endpoint) in api.endpoints().items()
     ]
-    routes.append(Route("/metrics", _metrics(reader)))
+    routes.append(Route("/metrics", _metrics(reader, raw=settings.raw)))
     app = Starlette(routes=routes, exception_handlers={404: _unknown, Exception: _broken})
-    return Guard(app, hosts=settings.hosts(port), token=settings.token)
+    return Guard(app, hosts=settings.hosts(port), token=settings.token, any_port=port is None)
 
 
 def bound_socket(settings: WebSettings) -> socket.socket:
     """The listening socket; port 0 takes any that is free."""
+    if settings.socket is not None:
+        return unix_socket.bound(settings.socket, settings.store)
     if not settings.address:
         raise UsageError("--address is empty; write 127.0.0.1, or 0.0.0.0 for every interface")
     family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
@@ -154,9 +161,11 @@ def bound_socket(settings: WebSettings) -> socket.socket:
 class _Server(uvicorn.Server):
     """Ends what is under way when it is told to end."""
 
-    def __init__(self, config: uvicorn.Config, workers: tuple[Worker, Worker]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, workers: tuple[Worker, Worker], path: Path | None
+    ) -> None:
         super().__init__(config)
-        self._workers = workers
+        self._workers, self._path = workers, path
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """On a signal: cancel running queries, so that shutdown does not wait for them."""
@@ -170,14 +179,21 @@ class _Server(uvicorn.Server):
         for listening in sockets or ():
             listening.listen(QUEUE)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Nothing is left of a socket with a path: a signal ends the process right afterwards."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+        await super().shutdown(sockets)
+
 
 def new_server(
     settings: WebSettings, listening: socket.socket, workers: tuple[Worker, Worker]
 ) -> uvicorn.Server:
     """A server that answers on this socket once it runs."""
+    port = None if settings.socket is not None else listening.getsockname()[1]
     connection: Any = functools.partial(Connection, Connections())
     config = uvicorn.Config(
-        application(settings, listening.getsockname()[1], workers),
+        application(settings, port, workers),
         http=connection,
         backlog=ACCEPTED_AT_ONCE,
         proxy_headers=False,
@@ -190,7 +206,7 @@ def new_server(
         timeout_keep_alive=30,
         timeout_graceful_shutdown=10,
     )
-    return _Server(config, workers)
+    return _Server(config, workers, settings.socket)
 
 
 def serve(settings: Settings, listening: socket.socket) -> None:
