@@ -18,8 +18,10 @@ from cotenant.identity.rows import (
     Cgroup,
     Row,
     Subject,
+    above,
     blank_row,
     excluded,
+    given_row,
     known_row,
     owner_is_plain,
 )
@@ -197,9 +199,13 @@ class Ledger:
         return self._row(cgroup) if cgroup else None
 
     def excludes(self, hierarchy: int, kernel_id: int, patterns: Sequence[str]) -> bool:
-        """Whether an ``exclude`` pattern covers this cgroup."""
-        row = self.row(hierarchy, kernel_id)
-        return row is not None and excluded(row, patterns)
+        """Whether an ``exclude`` pattern covers this cgroup, by what its tenant cannot choose."""
+        cgroup = self._cgroups.get((hierarchy, kernel_id))
+        if cgroup is None or cgroup.path is None:
+            return False
+        subject, claimed_by = self._subject_of.get(cgroup.cgroup_id), self._claimed_by(cgroup)
+        given = [path for path in above(cgroup.path) if self._owner_uid(hierarchy, path)]
+        return excluded(given_row(cgroup, subject, self._rules, claimed_by, given), patterns)
 
     def forget(self, before_ns: int) -> list[Row]:
         """Drop cgroups removed before this time; their last rows, for the caller to keep.
@@ -336,13 +342,12 @@ class Ledger:
         identity = cgroup.identity
         if identity is None or not owner_is_plain(identity) or self._confirmed(cgroup):
             return None
-        above = identity.owner_path.rpartition("/")[0]
-        while above:
-            parent = self._by_path.get(above, {}).get(cgroup.hierarchy)
-            if parent and parent.owner_uid:
-                return parent.owner_uid
-            above = above.rpartition("/")[0]
-        return None
+        owners = (self._owner_uid(cgroup.hierarchy, path) for path in above(identity.owner_path))
+        return next((owner for owner in reversed(list(owners)) if owner), None)
+
+    def _owner_uid(self, hierarchy: int, path: str) -> int | None:
+        there = self._by_path.get(path, {}).get(hierarchy)
+        return there.owner_uid if there else None
 
     def _pseudo(self, cgroup_id: int, tenant: str) -> Row:
         return blank_row(cgroup_id, tenant, self.node, self.boot_id)

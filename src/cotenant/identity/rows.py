@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -137,6 +137,34 @@ def _named(names: Names) -> Row:
 def owner_is_plain(identity: Identity) -> bool:
     """Whether the owner is one that a user with a directory of their own could imitate."""
     return identity.owner in (Owner.CONTAINER, Owner.PATH)
+
+
+def above(path: str) -> list[str]:
+    """The paths of all directories above this one but the root, outermost first."""
+    return [path[:i] for i, letter in enumerate(path) if letter == "/" and i]
+
+
+def given_row(
+    cgroup: Cgroup,
+    subject: Subject | None,
+    rules: Sequence[TenantRule],
+    claimed_by: int | None,
+    given: Sequence[str],
+) -> Row:
+    """The row with what the operator and the host's runtimes and schedulers call its owner.
+
+    Left out is what tenants call themselves: labels, tenants made of them, names of containers
+    that run within a user's slice or a job, and what of the path lies below the owner's, or below
+    a directory that was ``given`` to a user.
+    """
+    path = cgroup.identity.owner_path if cgroup.identity else "/"
+    cgroup = replace(cgroup, path=next((p for p in above(path) if p in given), path))
+    names = subject.names if subject else None
+    if subject and names:
+        own = cgroup.identity is not None and cgroup.identity.owner in (Owner.USER, Owner.JOB)
+        names = replace(names, labels=(), name=None if own else names.name)
+        subject = replace(subject, names=names)
+    return known_row({}, cgroup, subject, rules=rules, claimed_by=claimed_by)
 
 
 def excluded(row: Mapping[str, object], patterns: Sequence[str]) -> bool:

@@ -1,6 +1,7 @@
 """Tenants that asked to be left alone: told to the programs as soon as they can be recognised.
 
-By path when the cgroup is made, before anything runs in it; by name when the runtime answers.
+By path when the cgroup is made, before anything runs in it; by name when the runtime answers. What
+a tenant calls itself does not count: nobody asks to be left alone but the operator.
 """
 
 import mmap
@@ -43,6 +44,7 @@ class Exclusion:
         np.frombuffer(page, CONTROL, count=1)["excludes"] = 1
         self._page = page
         there = mounts()
+        self._mounts = {mount.hierarchy: mount for mount in there}
         survey(self._ledger, there)
         for mount in there:
             for found in walk(mount):
@@ -81,5 +83,20 @@ class Exclusion:
                 self._judge(*cgroup)
 
     def _judge(self, hierarchy: int, kernel_id: int) -> None:
+        if not self._ledger.excludes(hierarchy, kernel_id, self._patterns):
+            return
+        self._learn_owners(hierarchy, kernel_id)
         if self._ledger.excludes(hierarchy, kernel_id, self._patterns):
             syscalls.map_update(self._fd, _entry(hierarchy, kernel_id), b"\1")
+
+    def _learn_owners(self, hierarchy: int, kernel_id: int) -> None:
+        """Who was given the directories above: below these, users make and name what they like."""
+        row, mount = self._ledger.row(hierarchy, kernel_id), self._mounts.get(hierarchy)
+        if row is None or mount is None:
+            return
+        for above in Path(str(row["cgroup_path"])).parents[:-1]:
+            try:
+                status = os.stat(mount.directory / str(above).lstrip("/"), follow_symlinks=False)
+            except (OSError, ValueError):
+                continue
+            self._ledger.born(hierarchy, status.st_ino, str(above), owner_uid=status.st_uid)
