@@ -16,6 +16,11 @@ setup: ## install what is missing, build what changed
 setup-tests: setup
 	@tools/setup.sh tests
 
+.PHONY: pins
+pins: ## pin the newest versions of what is installed, with hashes
+	@mkdir -p build
+	@tools/pins.sh
+
 .PHONY: build
 build: ## BPF objects, native module, stand-in libraries
 	@$(MAKE) --no-print-directory --silent -C bpf

@@ -82,25 +82,26 @@ unpack() {
 	touch "$stamp"
 }
 
-# install_python STAMP EXTRAS: the package itself, in place, with these extras.
+# install_python STAMP FILE: what is pinned there, then the package itself, in place.
 install_python() {
-	local stamp=build/.stamp-$1
-	[ "$stamp" -nt pyproject.toml ] && [ -x .venv/bin/cotenant ] && return
+	local stamp=build/.stamp-$1 pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
+	[ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt "$2" ] && [ -x .venv/bin/cotenant ] && return
 	say "installing Python packages ($2)"
 	[ -x .venv/bin/python ] || python3 -m venv .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$2]"
+	"${pip[@]}" --require-hashes --requirement "$2"
+	"${pip[@]}" --no-deps --no-build-isolation --editable .
 	touch "$stamp"
 }
 
 case "${1:-}" in
 "")
 	install packages "${packages[@]}"
-	install_python python look,export
+	install_python python requirements.txt
 	;;
 tests)
 	install test-packages "${test_packages[@]}"
 	unpack test-tools "${unpacked_packages[@]}"
-	install_python test-python look,export,dev
+	install_python test-python requirements-dev.txt
 	;;
 kernels)
 	install kernel-packages "${kernel_packages[@]}"

@@ -13,13 +13,8 @@ wheels=build/wheels
 
 mkdir -p "$wheels"
 # For the interpreter of Debian 12, whichever runs here.
-"${PYTHON:-.venv/bin/python}" - pyproject.toml <<'P' >build/wheels.txt
-import sys, tomllib
-project = tomllib.load(open(sys.argv[1], "rb"))
-print(*project["build-system"]["requires"], *project["project"]["dependencies"], sep="\n")
-P
 "${PYTHON:-.venv/bin/python}" -m pip download --quiet --disable-pip-version-check \
-	--only-binary=:all: --implementation cp --python-version 3.11 \
-	--dest "$wheels" --requirement build/wheels.txt
+	--only-binary=:all: --implementation cp --python-version 3.11 --no-deps --require-hashes \
+	--dest "$wheels" --requirement requirements.txt
 exec docker build --file deploy/container/Dockerfile --tag cotenant \
 	--build-arg PIP_OPTIONS="--no-index --find-links=/source/$wheels" "$@" .
