@@ -57,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file with the access token (default: $COTENANT_TOKEN, else a new one at each start)",
     )
-    parser.add_argument("--raw", action="store_true", help="keep tenants' names as they are in /metrics")
+    parser.add_argument(
+        "--raw", action="store_true", help="keep tenants' names as they are in /metrics"
+    )
     parser.add_argument("--as-root", action="store_true", help="serve although you are root")
 
 

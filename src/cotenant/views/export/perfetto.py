@@ -169,7 +169,9 @@ def _rows(batch: Any) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, values, strict=True))
 
 
-def write_trace(session: Session, output: Path, progress: ExportProgress, *, raw: bool = False) -> int:
+def write_trace(
+    session: Session, output: Path, progress: ExportProgress, *, raw: bool = False
+) -> int:
     """All slices of the session to one file, whole or not at all."""
     part = output.with_name(f".{output.name}.part")
     starts = [s.min_ns for s in session.segments if s.min_ns is not None]

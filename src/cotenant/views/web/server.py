@@ -209,7 +209,7 @@ def new_server(
     return _Server(config, workers, settings.socket)
 
 
-def serve(settings: Settings, listening: socket.socket) -> None:
+def serve(settings: WebSettings, listening: socket.socket) -> None:
     """Answer until told to stop."""
     os.nice(_BELOW_RECORDERS)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
