@@ -145,7 +145,7 @@ def hasty(store, monkeypatch):
 
     monkeypatch.setattr(connections, "REQUEST_S", 1.0)
     monkeypatch.setattr(connections, "STALLED_S", 1.0)
-    settings = server.Settings(store, port=0, token="a-token-of-the-tests")
+    settings = server.WebSettings(store, port=0, token="a-token-of-the-tests")
     listening = server.bound_socket(settings)
     listening.listen()
     running = server.new_server(settings, listening, _NO_WORKERS)
