@@ -1,12 +1,11 @@
 """The recorder: drain, name, identify, append, seal; one loop until told to stop."""
 
 import os
-import threading
 import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from cotenant.agent.channel import Closed
 from cotenant.agent.protocol.reports import Report
@@ -39,6 +38,13 @@ from cotenant.store.writer import StoreWriter
 
 _SAMPLE_EVERY_S: Final = 1.0
 _END_NS: Final = 1 << 62
+
+
+class Waiter(Protocol):
+    """Says when to stop."""
+
+    def wait(self, seconds: float, /) -> bool:
+        """Sleep for so long, or until it is time to stop; whether it is."""
 
 
 class Recorder:
@@ -133,8 +139,8 @@ class Recorder:
             self._session.clock_set(time.time_ns(), step)
             self._maintenance.clock_was_set()
 
-    def run(self, stop: threading.Event, show: Callable[[Progress], None]) -> None:
-        """Record until ``stop`` is set, the time is up, or the helper is gone."""
+    def run(self, stop: Waiter, show: Callable[[Progress], None]) -> None:
+        """Record until ``stop`` says so, the time is up, or the helper is gone."""
         deadline = time.monotonic() + (self._settings.seconds or float("inf"))
         next_sample = time.monotonic() + _SAMPLE_EVERY_S
         try:

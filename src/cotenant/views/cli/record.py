@@ -3,7 +3,6 @@
 import argparse
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from cotenant.query.text.shell import option
 from cotenant.schema.families import FAMILIES
 from cotenant.views.cli import apply_debug, debug_argument, store_argument
 from cotenant.views.cli.amounts import ring_bytes, share, size_bytes
+from cotenant.views.cli.stop_signal import StopSignal
 from cotenant.views.window import duration_ns, period_ns
 
 if TYPE_CHECKING:
@@ -211,9 +211,7 @@ def run(args: argparse.Namespace) -> int:
 
     keep_memory()
     apply_debug(args)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignal((signal.SIGINT, signal.SIGTERM))
     began_ns = time.time_ns()  # Earlier rows in this store are of other recordings.
     recorder = _recorder(args)
     recorder.attach()

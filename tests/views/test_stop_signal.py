@@ -1,0 +1,48 @@
+"""A signal that comes at the worst moment stops a loop all the same."""
+
+import subprocess
+import sys
+
+# Signals come all the time, so that some come while a wait begins or ends.
+LOOP = """
+import os, signal
+from cotenant.views.cli.stop_signal import StopSignal
+
+stop = StopSignal((signal.SIGUSR1,))
+parent, child = os.getpid(), os.fork()
+if not child:
+    for _ in range(2_000_000):
+        os.kill(parent, signal.SIGUSR1)
+    os._exit(0)
+for _ in range(503):
+    stop = StopSignal((signal.SIGUSR1,))
+    while not stop.wait(0.0001):
+        pass
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+print("stopped")
+"""
+WAIT = """
+import os, signal
+from cotenant.views.cli.stop_signal import StopSignal
+
+stop = StopSignal((signal.SIGTERM,))
+before = stop.wait(0.01)
+os.kill(os.getpid(), signal.SIGTERM)
+print(before, stop.wait(60), stop.wait(0))
+"""
+
+
+def said(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout
+
+
+def test_a_signal_in_the_middle_of_a_wait_does_not_hang_it():
+    assert said(LOOP) == "stopped\n"
+
+
+def test_a_wait_lasts_until_a_signal_came():
+    assert said(WAIT) == "False True True\n"
