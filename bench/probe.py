@@ -46,11 +46,10 @@ def build(place: Path) -> tuple[Path, int]:
         ],
         check=True,
     )
-    machine = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
     empty = place / "empty.bpf.o"
     subprocess.run(
-        ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", f"-I{ROOT / 'bpf'}",
-         f"-I/usr/include/{machine.stdout.strip()}", "-c", CLIENTS / "empty.bpf.c", "-o", empty],
+        ["make", "-s", "-C", ROOT / "bpf", "object", f"SOURCE={CLIENTS / 'empty.bpf.c'}",
+         f"TARGET={empty}"],
         check=True,
     )  # fmt: skip
     programs, _ = load(

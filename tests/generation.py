@@ -34,11 +34,9 @@ def edit(path: Path, old: str, new: str) -> None:
 
 def compiled(bpf: Path, source: str) -> Path:
     """The object of one of these sources."""
-    machine = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
     target = bpf / f"{Path(source).name.removesuffix('.c')}.o"
     subprocess.run(
-        ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_x86", f"-I{bpf}",
-         f"-I/usr/include/{machine.stdout.strip()}", "-c", bpf / source, "-o", target],
+        ["make", "-s", "-C", bpf, "object", f"SOURCE={bpf / source}", f"TARGET={target}"],
         check=True,
-    )  # fmt: skip
+    )
     return target

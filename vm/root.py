@@ -92,13 +92,11 @@ def _stage(staging: Path) -> None:
 
 def _compile(source: Path, staging: Path) -> None:
     """A BPF program that only guests run."""
-    machine = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
     target = staging / str(source.with_suffix(".o")).lstrip("/")
     subprocess.run(
-        ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", f"-I{ROOT / 'bpf'}",
-         f"-I/usr/include/{machine.stdout.strip()}", "-c", source, "-o", target],
+        ["make", "-s", "-C", ROOT / "bpf", "object", f"SOURCE={source}", f"TARGET={target}"],
         check=True,
-    )  # fmt: skip
+    )
 
 
 def build_image() -> Path:

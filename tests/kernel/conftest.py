@@ -137,6 +137,14 @@ class Recording:
     errors: Path
     stopped: bool = field(default=False)
 
+    def helper(self) -> int:
+        """The process id of its privileged child."""
+        pid = self.process.pid
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            if b"cotenant.agent.helper.main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
+        raise AssertionError("no helper")
+
     def stop(self, timeout: float = 60) -> None:
         """Ask it to end as a user would, and expect it to end well."""
         if self.stopped:

@@ -3,7 +3,6 @@
 import functools
 import os
 import struct
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +13,8 @@ import numpy as np
 
 from cotenant._native import load
 from cotenant.probes import syscalls
-from tests.kernel.conftest import ROOT, Cgroup
+from tests.kernel.conftest import Cgroup
+from tests.kernel.programs import compile_bpf
 
 SOURCE = Path(__file__).with_name("current_task.bpf.c")
 READ, WRITE, RETRANSMIT, ESTABLISHED = 1, 2, 3, 4
@@ -54,13 +54,7 @@ class CurrentTaskCounts:
 @contextmanager
 def _loaded(directory: Path, *programs: str) -> Iterator[tuple[dict[str, int], CurrentTaskCounts]]:
     built = directory / "current_task.bpf.o"
-    machine = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
-    subprocess.run(
-        ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_x86",
-         f"-I{ROOT / 'bpf'}", f"-I/usr/include/{machine.stdout.strip()}",
-         "-c", SOURCE, "-o", built],
-        check=True,
-    )  # fmt: skip
+    compile_bpf(SOURCE, built)
     loaded, maps = load(
         path=str(built),
         programs=dict.fromkeys(programs, -1),

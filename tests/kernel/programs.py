@@ -37,9 +37,7 @@ def compile_bpf(source: Path, target: Path) -> None:
     if (built := source.with_suffix(".o")).exists():
         shutil.copy(built, target)
         return
-    machine = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
     subprocess.run(
-        ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", f"-I{ROOT / 'bpf'}",
-         f"-I/usr/include/{machine.stdout.strip()}", "-c", source, "-o", target],
+        ["make", "-s", "-C", ROOT / "bpf", "object", f"SOURCE={source}", f"TARGET={target}"],
         check=True,
-    )  # fmt: skip
+    )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.conftest import Cgroup, Recording, need, record
+from tests.kernel.conftest import Cgroup, need, record
 from tests.kernel.test_overload import warm
 
 PTRACE, DAC_READ_SEARCH, SYS_ADMIN, PERFMON, BPF, CHECKPOINT = 19, 2, 21, 38, 39, 40
@@ -18,11 +18,6 @@ def status(pid: int, tid: int | None = None) -> dict[str, str]:
 def capabilities(about: dict[str, str]) -> set[int]:
     bits = int(about["CapEff"], 16) | int(about["CapPrm"], 16) | int(about["CapBnd"], 16)
     return {number for number in range(64) if bits >> number & 1}
-
-
-def helper_of(recording: Recording) -> int:
-    pid = recording.process.pid
-    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
 def test_the_recorder_has_no_capability_and_few_system_calls(cgroup: Cgroup, store: Path) -> None:
@@ -47,6 +42,6 @@ def test_the_helper_keeps_only_what_probing_takes(attach: str, cgroup: Cgroup, s
     need(attach)
     with record(store, "--quiet", "--attach", attach) as recording:
         warm(recording, cgroup)
-        about = status(helper_of(recording))
+        about = status(recording.helper())
         assert capabilities(about) == {DAC_READ_SEARCH, PTRACE, PERFMON, BPF, CHECKPOINT}
         assert (about["NoNewPrivs"], about["Seccomp"]) == ("1", "2")

@@ -131,20 +131,12 @@ def held(pid: int, mine: Path) -> Counter[str]:
     return found
 
 
-def helper_of(recording: Recording) -> int:
-    children = Path(f"/proc/{recording.process.pid}/task/{recording.process.pid}/children")
-    for pid in children.read_text().split():
-        if b"cotenant.agent.helper.main" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return int(pid)
-    raise AssertionError("no helper")
-
-
 def test_containers_that_come_and_go_leave_nothing_behind(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
     library = build_library(tmp_path / "libcuda.so.1", ["cuLaunchKernel", "cuMemFree_v2"])
     with record(store) as recording:
-        pids = (helper_of(recording), recording.process.pid)
+        pids = (recording.helper(), recording.process.pid)
         before = [held(pid, tmp_path) for pid in pids]
         for number in range(MANY):
             container = Container(base, tmp_path / f"c{number}")
