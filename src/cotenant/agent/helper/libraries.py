@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
+from cotenant.agent.helper.gaps import Gaps
 from cotenant.agent.helper.prober import Prober, Probes
 from cotenant.agent.helper.unsure import OF_RUNTIME, Unsure
 from cotenant.agent.protocol.reports import LibraryReport, Report, Rested
@@ -77,9 +78,11 @@ class Libraries:
         self._plan = plan
         self._inode_program = inode_program
         self._tell = tell
+        self.gaps = Gaps(tell)
         self._passed_over = passed_over
         self._descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._probed: dict[Inode, ProbedLibrary] = {}
+        self._attached_last_ns = 0
         # With size and time of change: a file may be looked at while it is being written.
         self._strangers: OrderedDict[Inode, tuple[int, int]] = OrderedDict()
         # A thread that waits for somebody's file may come back when another has had it meanwhile.
@@ -117,7 +120,7 @@ class Libraries:
         if inode is None or known is not None or self._stranger(inode, fd):
             os.close(fd)
             if known is not None and mapped_ns is not None:
-                self._mapped(known, mapped_ns)
+                self._mapped(known, tenant, mapped_ns)
             return known is not None
         try:
             found = self._plan(fd)
@@ -151,21 +154,33 @@ class Libraries:
             return False
         return True
 
-    def missed(self, number: int, path: str, mapped_ns: int) -> None:
+    def seen_again(self, number: int, tenant: Callable[[], str], mapped_ns: int) -> None:
+        """Somebody mapped what was looked at before; perhaps before its probes came."""
+        if mapped_ns < self._attached_last_ns:
+            for library in self._numbered(number):
+                self._mapped(library, tenant(), mapped_ns)
+
+    def _numbered(self, number: int) -> list[ProbedLibrary]:
+        """Libraries whose inode has this number, on whatever device."""
+        return [one for inode, one in list(self._probed.items()) if inode.number == number]
+
+    def missed(self, number: int, path: str, tenant: str, mapped_ns: int) -> None:
         """Somebody mapped a file that looks like ours, and was gone before it could be opened."""
-        for inode, library in list(self._probed.items()):
-            if inode.number == number and os.path.basename(library.path) == os.path.basename(path):
-                self._mapped(library, mapped_ns)
+        for library in self._numbered(number):
+            if os.path.basename(library.path) == os.path.basename(path):
+                self._mapped(library, tenant, mapped_ns)
                 return
         why = {"*": "its process ended before it could be opened"}
         self._tell(LibraryReport(path, attached=0, refused=why))
+        self.gaps.found(tenant, path, mapped_ns, time.monotonic_ns(), probed=False)
 
-    def _mapped(self, library: ProbedLibrary, mapped_ns: int) -> None:
+    def _mapped(self, library: ProbedLibrary, tenant: str, mapped_ns: int) -> None:
         """It was mapped then; if its probes came later, calls may have gone unseen."""
         gap = library.attached_ns - mapped_ns
         if gap > (library.gap_ns or 0):
             library.gap_ns = gap
             self._tell(library.describe())
+        self.gaps.found(tenant, library.path, mapped_ns, library.attached_ns)
 
     def _attach(self, library: ProbedLibrary, inode: Inode, mapped_ns: int | None) -> None:
         try:
@@ -182,10 +197,12 @@ class Libraries:
                 replace(library.describe(), attached=0, stepped=0, blind=blind, refused=refused)
             )
             return
-        library.attached_ns = time.monotonic_ns()
+        library.attached_ns = self._attached_last_ns = time.monotonic_ns()
         library.gap_ns = None if mapped_ns is None else library.attached_ns - mapped_ns
         self._probed[inode] = library
         self._tell_of(library, inode)
+        if mapped_ns is not None:
+            self.gaps.found(library.tenant, library.path, mapped_ns, library.attached_ns)
 
     def _tell_of(self, library: ProbedLibrary, inode: Inode) -> None:
         about = library.describe()

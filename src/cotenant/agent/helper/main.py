@@ -223,6 +223,7 @@ class Helper:
         if not self._trial:
             self._naming.survey()
         self._inspector.start()
+        self._libraries.gaps.begin()
         self._tell(Ready())
         poller = select.poll()
         rings = self._programs.maps["births"], self._programs.maps["unread"]

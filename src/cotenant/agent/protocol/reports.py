@@ -116,6 +116,20 @@ class LibraryReport:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachGap:
+    """A tenant had a library mapped before it was probed: what it called meanwhile went unseen.
+
+    Told once for each tenant and library, and again if an earlier mapping becomes known.
+    """
+
+    tenant: _Path  # The outermost cgroup that is somebody's; "?" if the process was gone by then.
+    library: _Line
+    begin_ns: _Count  # When it was mapped, by the monotonic clock.
+    end_ns: _Count  # When its probes were placed; if they never were, when that was found out.
+    probed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Rested:
     """A request to rest is done; ``whole`` if no function lacks its probes."""
 
@@ -208,6 +222,7 @@ Report = (
     | RunsMissed
     | Stopped
     | LibraryReport
+    | AttachGap
     | Rested
     | PointerReport
     | Named

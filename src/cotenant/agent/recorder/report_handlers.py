@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cotenant.agent.protocol.reports import (
+    AttachGap,
     DevicesFound,
     HooksRefused,
     KernelsFound,
@@ -35,6 +36,7 @@ def report_handlers(
         HooksRefused: (session.hooks_refused, notices.hooks_refused),
         RunsMissed: (session.runs_missed, notices.runs_missed),
         LibraryReport: (session.library, notices.library),
+        AttachGap: (session.attach_gap,),
         PointerReport: (session.pointer,),
         WorkPassedOver: (session.passed_over,),
         Trouble: (session.helper_trouble,),

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cotenant.agent.protocol.codec import by_name
 from cotenant.agent.protocol.reports import (
+    AttachGap,
     HooksRefused,
     LibraryReport,
     PointerReport,
@@ -45,6 +46,7 @@ class SessionRow:
         }
         self._libraries: dict[str, LibraryReport] = {}
         self._notes: dict[str, Any] = {}
+        self._gaps: list[AttachGap] = []
         self.changed = False
 
     @property
@@ -92,6 +94,11 @@ class SessionRow:
         while len(self._libraries) > _LIBRARIES_MAX:
             del self._libraries[next(iter(self._libraries))]
         self._row["attach_gap_ns"] = _longer(self._row["attach_gap_ns"], report.gap_ns)
+        self.changed = True
+
+    def attach_gap(self, report: AttachGap) -> None:
+        """A tenant had a library mapped before it was probed."""
+        self._gaps = [*self._gaps, report][-_EVENTS_NOTED:]
         self.changed = True
 
     def pointer(self, report: PointerReport) -> None:
@@ -158,9 +165,18 @@ class SessionRow:
         row = {
             **self._row,
             "libraries": json.dumps([by_name(library) for library in self._libraries.values()]),
-            "notes": json.dumps(self._notes),
+            "notes": json.dumps(self._notes | self._late(offset_ns)),
         }
         return rows_of(SESSIONS, [row])
+
+    def _late(self, offset_ns: int) -> dict[str, Any]:
+        """Whose probes came late, by the wall clock."""
+        times = [
+            {"begin_ns": gap.begin_ns + offset_ns, "end_ns": gap.end_ns + offset_ns}
+            for gap in self._gaps
+        ]
+        gaps = [by_name(gap) | wall for gap, wall in zip(self._gaps, times, strict=True)]
+        return {"attach_gaps": gaps} if gaps else {}
 
 
 def _longer(one: int | None, other: int | None) -> int | None:

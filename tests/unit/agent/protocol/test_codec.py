@@ -17,6 +17,7 @@ from cotenant.agent.protocol.codec import Decoder, encode, slices
 from cotenant.agent.protocol.reports import (
     LINE_MAX,
     NAME_MAX,
+    AttachGap,
     DevicesFound,
     Failed,
     HooksRefused,
@@ -82,6 +83,7 @@ SENT_BY_HELPER = [
     Stopped(0),
     LibraryReport("/tmp/\udcff", 3, {"*": "\udcff"}, ("cuda",), "aa", 1, True, -5),
     LibraryReport("/tmp/lib.so", 0),
+    AttachGap("/docker/a", "/tmp/\udcff", 0, (1 << 63) - 1, probed=True),
     Rested(7, whole=True),
     PointerReport(101, "cuInit", None),
     PointerReport(101, "cuInit", "points elsewhere"),

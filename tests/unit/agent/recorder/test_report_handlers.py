@@ -8,6 +8,7 @@ import pytest
 
 from cotenant.agent.process import Process
 from cotenant.agent.protocol.reports import (
+    AttachGap,
     Failed,
     HooksRefused,
     Inspected,
@@ -63,6 +64,7 @@ def test_reports_reach_those_who_want_them(session: SessionRow) -> None:
             RunsMissed({}),
             LibraryReport("/a/libcuda.so.1", 3, {"cuInit": "odd"}, gap_ns=5),
             LibraryReport("/a/libcuda.so.1", 3, {"cuInit": "odd"}, gap_ns=2),
+            AttachGap("/docker/a", "/a/libcuda.so.1", 11, 23, probed=True),
             PointerReport(7, "cuInit"),
             PointerReport(7, "cuFree", "points elsewhere"),
             WorkPassedOver({"names": {"/storm": 4}}),
@@ -73,7 +75,9 @@ def test_reports_reach_those_who_want_them(session: SessionRow) -> None:
             unsure,
         ],
     )
+    gap = {"begin_ns": 14, "end_ns": 26, "probed": True}
     assert notes(session) == {
+        "attach_gaps": [{"tenant": "/docker/a", "library": "/a/libcuda.so.1", **gap}],
         "hooks_refused": {"io": "no such hook"},
         "programs_missed": {"program": 5},
         "pointers": {

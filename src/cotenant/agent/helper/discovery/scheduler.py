@@ -189,7 +189,10 @@ class DiscoveryScheduler:
             if self._libraries.changed(file.pid, file.inode, writable=file.writable):
                 again = functools.partial(self._libraries.look_again, file.inode)
                 self._put(whose(file.pid), again, "changes")
-            if file.key not in self._seen and file.path.startswith("/"):
+            if file.key in self._seen:
+                tenant = functools.partial(whose, file.pid)
+                self._libraries.seen_again(file.inode, tenant, file.when_ns)
+            elif file.path.startswith("/"):
                 urgent = looks_like_library(file.path)
                 self._put(whose(file.pid), file, "mappings", urgent=urgent)
 
@@ -314,13 +317,14 @@ class DiscoveryScheduler:
         a library of ours but is none may not be whole yet.
         """
         if item.key in self._seen:
+            self._libraries.seen_again(item.inode, lambda: tenant, item.when_ns)
             return
         place = _MappedRange(item.pid, item.start, item.end)
         try:
             ours = self._consider_mapping(tenant, place, item.path, item.when_ns)
         except OSError:
             if looks_like_library(item.path):
-                self._libraries.missed(item.inode, item.path, item.when_ns)
+                self._libraries.missed(item.inode, item.path, tenant, item.when_ns)
             return
         if ours or not looks_like_library(item.path):
             self._seen.add(item.key)

@@ -140,6 +140,9 @@ class Unused:
     def changed(self, *_: object, **__: object) -> bool:
         return False
 
+    def seen_again(self, *_: object) -> None:
+        pass
+
     def sweep(self, mapped: set[Inode], *, linger_ns: int) -> set[Inode]:
         return {self.inode} - mapped
 
