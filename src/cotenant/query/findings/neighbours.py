@@ -24,7 +24,7 @@ join shared_time o
  and coalesce(o.gpu, '') = coalesce(i.gpu, '')
 join seen s
   on s.tenant = i.victim and s.node = i.node and coalesce(s.gpu, '') = coalesce(i.gpu, '')
-where i.cause not in ('no evidence', 'too few samples')
+where i.evidence = 'evidence'
 """
 
 

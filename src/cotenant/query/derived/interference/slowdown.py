@@ -30,6 +30,13 @@ RESAMPLES: Final = 400
 MOST_SAMPLES: Final = 2_000  # Of a kind, alone and shared each.
 MOST_KINDS: Final = 12
 LEVEL: Final = 0.05
+MAYBE_LEVEL: Final = 0.1
+
+# How sure a slowdown is, in the words that tables, the page and `top` share.
+EVIDENCE: Final = "evidence"
+MAYBE: Final = "maybe"
+NONE: Final = "none"
+
 _MOST_GAIN: Final = 0.999
 
 
@@ -80,6 +87,14 @@ class Verdict:
     def evidence(self) -> bool:
         """Whether the other slows the victim: by every test."""
         return self.enough and self.low > 1 and self.p <= LEVEL and self.slope > 0
+
+    @property
+    def word(self) -> str:
+        """How sure the slowdown is: evidence, maybe or none."""
+        if self.evidence:
+            return EVIDENCE
+        likely = self.enough and self.slowdown > 1 and self.p <= MAYBE_LEVEL and self.slope > 0
+        return MAYBE if likely else NONE
 
 
 def _few(alone: int, shared: int) -> Verdict:

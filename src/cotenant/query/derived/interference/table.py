@@ -29,6 +29,7 @@ SCHEMA: Final = pa.schema(
         ("window_start_ns", pa.int64()),
         ("window_end_ns", pa.int64()),
         ("node", pa.string()),
+        ("evidence", pa.string()),  # evidence, maybe or none
     ]
 )
 _AT_ONCE: Final = 0.02  # More than this part with a third tenant, and a sample says nothing.
@@ -67,6 +68,7 @@ def _row(ask: Ask, gpu: Gpu, victim: Tenant, other: Tenant, waits: Waits) -> dic
         "window_start_ns": gpu.moment(gpu.begin),
         "window_end_ns": gpu.moment(gpu.end),
         "node": gpu.node,
+        "evidence": verdict.word,
     }
 
 

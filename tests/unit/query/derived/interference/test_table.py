@@ -53,12 +53,12 @@ def test_the_table_has_a_row_for_each_pair_and_says_which_way(tmp_path):
     rows = _ask(root, "select * from interference order by victim")
     assert list(rows[0]) == [
         "gpu", "victim", "aggressor", "slowdown", "ci_low", "ci_high", "p", "samples", "cause",
-        "window_start_ns", "window_end_ns", "node",
+        "window_start_ns", "window_end_ns", "node", "evidence",
     ]  # fmt: skip
     first, second = rows
     assert (first["victim"], first["aggressor"], first["cause"]) == ("a", "b", "time slicing")
     assert first["ci_low"] <= 1.6 <= first["ci_high"]
-    assert first["p"] <= 0.05
+    assert (first["p"] <= 0.05, first["evidence"]) == (True, "evidence")
     # The device model lets a burden no one: b's work is not slowed by a.
     assert (second["victim"], second["cause"] in ("no evidence", "too few samples")) == ("b", True)
 
