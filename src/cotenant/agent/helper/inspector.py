@@ -6,7 +6,7 @@ import re
 import stat
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from cotenant.agent.channel import Closed
 from cotenant.agent.helper.discovery.fair_queue import OURS, FairQueue, PassedOver
-from cotenant.agent.helper.symbols import Symbols
+from cotenant.agent.helper.symbols import Symbols, unknown_name
 from cotenant.agent.process import Gone, Nameless, Process, check, environment
 from cotenant.agent.protocol.codec import slices
 from cotenant.agent.protocol.reports import (
@@ -52,9 +52,15 @@ _process_of: Final = attrgetter("process")
 class Inspector:
     """Answers what the recorder asks about processes."""
 
-    def __init__(self, tell: Callable[[Report], None], passed_over: PassedOver) -> None:
+    def __init__(
+        self,
+        tell: Callable[[Report], None],
+        passed_over: PassedOver,
+        reported: Container[Process],
+    ) -> None:
         self._tell = tell
         self._passed_over = passed_over
+        self._reported = reported  # Of all others it tells nothing.
         self._symbols = Symbols()
         self._queue: FairQueue[Inspect | Process] = FairQueue()
         # Texts that wait, by process, and how many of each tenant.
@@ -128,7 +134,7 @@ class Inspector:
     def _answer(self, question: Inspect) -> None:
         """Many small messages; the one with the question's number comes last."""
         self._symbols.next_question()
-        for devices in self._each(look_at_files, question.processes):
+        for devices in self._each(self._devices, question.processes):
             self._tell(devices)
         by_process = sorted(question.kernels, key=_process_of)
         for process, kernels in groupby(by_process, _process_of):
@@ -146,8 +152,15 @@ class Inspector:
             else:
                 yield answer
 
+    def _devices(self, process: Process) -> DevicesFound:
+        if process not in self._reported:
+            return DevicesFound(process, (), (), mps=False)
+        return look_at_files(process)
+
     def _kernel(self, nameless: Nameless) -> KernelFound:
         process, handle, stub = nameless
+        if process not in self._reported:
+            return KernelFound(handle, stub, unknown_name(nameless), known=False)
         name = self._waiting_text(process, stub) or self._waiting_text(process, handle)
         known = name is not None
         if name is None:

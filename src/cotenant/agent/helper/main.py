@@ -28,6 +28,7 @@ from cotenant.agent.helper.libraries import Libraries
 from cotenant.agent.helper.naming import Naming
 from cotenant.agent.helper.pointers import Pointers
 from cotenant.agent.helper.prober import Prober
+from cotenant.agent.helper.reported import Reported
 from cotenant.agent.helper.trial_probe import TrialProbe
 from cotenant.agent.malloc import give_back_memory
 from cotenant.agent.process import Process
@@ -163,7 +164,8 @@ class Helper:
         # What it took to read somebody's big library is not kept for ever.
         self._discovery.when_swept(lambda _: give_back_memory())
         self._calls = syscalls.iterator_link(self._programs.programs["calls_under_way"])
-        self._inspector = Inspector(self._tell, self._passed_over)
+        self._reported = Reported(self._programs.maps["processes"])
+        self._inspector = Inspector(self._tell, self._passed_over, self._reported)
         self._exclusion = Exclusion(
             self._programs.maps["excluded"],
             self._programs.maps["controls"],
@@ -289,7 +291,8 @@ class Helper:
 
     def _follow_pointers(self, request: FollowPointers) -> None:
         """Each process's, in its tenant's turn."""
-        by_pid = sorted(request.pointers, key=_pid_of)
+        reported = (pointer for pointer in request.pointers if pointer.process in self._reported)
+        by_pid = sorted(reported, key=_pid_of)
         for pid, mine in groupby(by_pid, _pid_of):
             tenant = tenant_of(pid)
             while part := list(islice(mine, _POINTERS_AT_ONCE)):

@@ -105,9 +105,8 @@ class Symbols:
                 self._look(nameless.process, image)
                 found = self._find(nameless, image)
         except OSError:
-            return f"unknown@?+{nameless.stub or nameless.handle:#x}", False
-        place = nameless.stub or nameless.handle
-        return found or (f"unknown@{image.build_id or '?'}+{place:#x}", False)
+            return unknown_name(nameless), False
+        return found or (unknown_name(nameless, image.build_id), False)
 
     def _find(self, nameless: Nameless, image: _Image) -> tuple[str, bool] | None:
         for value in (nameless.stub, nameless.handle):
@@ -217,6 +216,11 @@ class Symbols:
             return None
         finally:
             os.close(fd)
+
+
+def unknown_name(nameless: Nameless, build_id: str | None = None) -> str:
+    """What to call a kernel without a name: the same each time."""
+    return f"unknown@{build_id or '?'}+{nameless.stub or nameless.handle:#x}"
 
 
 def _read_file(fd: int) -> _File:

@@ -34,6 +34,16 @@ SECOND = "GPU-66666666-7777-8888-9999-000000000000"
 PROCESS = Process(101, 7)
 
 
+class Everybody:
+    """Every process was reported by a probe."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+EVERYBODY = Everybody()
+
+
 def driver(place: Path, gpus: dict[str, str], minors: str = "") -> Driver:
     """A driver's tree, as it is below /proc."""
     for bus, information in gpus.items():
@@ -103,7 +113,7 @@ def test_capability_files_tell_the_innermost_instance(tmp_path: Path) -> None:
 def answers(question: Inspect, symbols: Any) -> list[Report]:
     """What the inspector says to a question, and to an empty one after it."""
     told: queue.SimpleQueue[Report] = queue.SimpleQueue()
-    asked = Inspector(told.put, PassedOver())
+    asked = Inspector(told.put, PassedOver(), EVERYBODY)
     asked._symbols = symbols
     asked.start()
     asked.ask(question)
@@ -118,6 +128,20 @@ def handles(reports: list[Report]) -> list[int]:
     """Of the kernels that are named."""
     found = [report for report in reports if isinstance(report, KernelsFound)]
     return [kernel.handle for report in found for kernel in report.kernels]
+
+
+def test_of_a_process_that_no_probe_reported_nothing_is_told() -> None:
+    me = Process(os.getpid(), 7)
+    told: queue.SimpleQueue[Report] = queue.SimpleQueue()
+    asked = Inspector(told.put, PassedOver(), ())
+    asked.start()
+    asked.ask(Inspect(7, (me,), (Nameless(me, 0, 0xC0),)))
+    found = [told.get(timeout=20) for _ in range(3)]
+    assert found == [
+        DevicesFound(me, (), (), mps=False),
+        KernelsFound(me, (KernelFound(0, 0xC0, "unknown@?+0xc0", known=False),)),
+        Inspected(7),
+    ]
 
 
 class LongTexts:
@@ -165,7 +189,7 @@ def test_the_inspector_ends_when_the_recorder_is_gone() -> None:
     def tell(_: Report) -> None:
         raise Closed("the other process is gone")
 
-    asked = Inspector(tell, PassedOver())
+    asked = Inspector(tell, PassedOver(), EVERYBODY)
     asked.start()
     asked.ask(Inspect(1))
     asked._thread.join(timeout=20)
@@ -216,7 +240,7 @@ class Addresses(LongTexts):
 
 def test_a_name_that_waits_for_its_turn_is_read_when_its_kernel_is_launched() -> None:
     told: queue.SimpleQueue[Report] = queue.SimpleQueue()
-    asked = Inspector(told.put, PassedOver())
+    asked = Inspector(told.put, PassedOver(), EVERYBODY)
     asked._symbols = Addresses()  # type: ignore[assignment]
     kernels = (Nameless(PROCESS, 0, 0x21), Nameless(PROCESS, 0x22, 9))
     asked.ask(Inspect(3, kernels=kernels))
@@ -231,7 +255,7 @@ def test_texts_of_one_tenant_keep_nobody_waiting_and_are_bounded(monkeypatch) ->
     monkeypatch.setattr(inspector, "_TEXTS_AT_ONCE", 512)
     told: queue.SimpleQueue[Report] = queue.SimpleQueue()
     passed_over = PassedOver()
-    asked = Inspector(told.put, passed_over)
+    asked = Inspector(told.put, passed_over, EVERYBODY)
     asked._symbols = LongTexts()  # type: ignore[assignment]
     for numbers in (range(700), range(700, 1013)):
         asked.ask_texts("storm", Process(101, 7), unread(*numbers))
