@@ -6,6 +6,6 @@ import sys
 if not sys.flags.safe_path:
     del sys.path[0]
 
-from cotenant.views.cli import main
+from cotenant.start import main
 
 sys.exit(main())

@@ -48,9 +48,10 @@ def escaped_json(text: str) -> str:
     """JSON that says the same, with what cannot be printed as JSON spells it; lines stay lines."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c == "\n" else _json_spelled(c) for c in text)
+    return "".join(c if c.isprintable() or c == "\n" else json_spelled(c) for c in text)
 
 
-def _json_spelled(character: str) -> str:
+def json_spelled(character: str) -> str:
+    """The character as JSON spells it."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(rf"\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))

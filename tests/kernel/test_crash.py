@@ -165,18 +165,41 @@ def test_a_disk_that_turns_read_only_is_said_and_what_was_sealed_is_read(
         subprocess.run(["umount", "-l", place], check=True)
 
 
+@pytest.mark.parametrize("how", ["moved", "removed"])
 def test_a_store_that_is_taken_away_ends_the_recording_with_a_word(
-    cgroup: Cgroup, store: Path
+    cgroup: Cgroup, store: Path, how: str
 ) -> None:
     tenant = load(cgroup)
     with record(store, "--quiet") as recording:
         wait_for_more(recording, 0)
-        store.rename(store.with_name("elsewhere"))
+        if how == "moved":
+            store.rename(store.with_name("elsewhere"))
+        else:
+            subprocess.run(["rm", "-rf", store], check=False)  # It is written to meanwhile.
+            subprocess.run(["rm", "-rf", store], check=False)
         assert recording.process.wait(30) == 1
         recording.stopped = True
     tenant.kill()
     tenant.communicate()
-    assert f"{store} is gone; recording stops" in recording.errors.read_text()
+    said = recording.errors.read_text()
+    assert f"{store} is gone; recording stops" in said
+    assert "Traceback" not in said
+
+
+def test_ctrl_c_is_acknowledged_and_a_second_one_ends_at_once(cgroup: Cgroup, store: Path) -> None:
+    tenant = load(cgroup)
+    with record(store, "--quiet") as recording:
+        before = wait_for_more(recording, 0)
+        recording.process.send_signal(signal.SIGINT)
+        said(recording, "stopping: sealing what was recorded")
+        recording.process.send_signal(signal.SIGINT)
+        # If the seal was faster, there was nothing left to end.
+        assert recording.process.wait(30) in (-signal.SIGINT, 0)
+        recording.stopped = True
+    tenant.kill()
+    tenant.communicate()
+    assert "Traceback" not in recording.errors.read_text()
+    assert rows(recording) >= before
 
 
 def test_a_power_cut_leaves_what_was_sealed(cgroup: Cgroup, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from cotenant.views.cli import VERBS, demo, main
 from cotenant.views.web import server
 
 MANY = "9" * 499
+COUNT = "SELECT count(*) AS n FROM cuda_events"
+SINCE = ("30s", "59s", "61s")
 ROOT = Path(__file__).parents[2]
 
 
@@ -153,3 +155,19 @@ def test_a_store_that_cannot_be_shown_yet_is_said_at_once(tmp_path, monkeypatch,
     assert main(["serve", "--as-root", "--port", "0", "--store", str(tmp_path / "file")]) == 0
     said = f"nothing to show yet: {tmp_path / 'file'} is a file, not a store; "
     assert capsys.readouterr().err == said + "name a directory with --store\n"
+
+
+def test_an_export_makes_no_directory_that_was_mistyped(cotenant, tmp_path):
+    for kind, name in (("perfetto", "trace"), ("csv", "tables")):
+        output = tmp_path / "nowhere" / name
+        code, out, err = cotenant("export", kind, "--output", str(output))
+        assert (code, out) == (2, "")
+        assert err.startswith(f"cotenant: there is no directory {output.parent}; ")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_the_last_minute_of_a_recording_that_ended_is_its_own(cotenant):
+    counts = {
+        since: cotenant("sql", "--since", since, "--format", "csv", COUNT)[1] for since in SINCE
+    }
+    assert counts == {"30s": '"n"\n3\n', "59s": '"n"\n3\n', "61s": '"n"\n10\n'}

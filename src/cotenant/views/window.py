@@ -1,20 +1,37 @@
 """Options that narrow a question to a tenant and a time."""
 
 import argparse
-from typing import Any
+import time
+from pathlib import Path
+from typing import Any, Final
 
 from cotenant.errors import UsageError
+from cotenant.query.engine.session import QueryLimits
 from cotenant.query.text.time_syntax import duration_ns, moment_ns, period_ns
+from cotenant.store.layout import check_readable
+from cotenant.store.manifest import current_segments
 
-__all__ = ["add_window_arguments", "duration_ns", "moment_ns", "period_ns", "window"]
+__all__ = ["STILL_NS", "add_window_arguments", "duration_ns", "moment_ns", "period_ns", "window"]
+
+STILL_NS: Final = 5_000_000_000  # Nothing newer than this, and it is a recording of the past.
 
 
 def add_window_arguments(parser: argparse.ArgumentParser) -> None:
     """``--tenant``, ``--since``, ``--from`` and ``--to``."""
     parser.add_argument("--tenant", metavar="NAME", help="only rows of this tenant")
-    parser.add_argument("--since", metavar="DURATION", help="only the last 90s, 5m, 2h, ...")
+    parser.add_argument(
+        "--since",
+        metavar="DURATION",
+        help="only the last 90s, 5m, 2h, ... before now, or before the recording's end",
+    )
     parser.add_argument("--from", dest="from_", metavar="TIME", help="only from this time on (UTC)")
     parser.add_argument("--to", metavar="TIME", help="only before this time (UTC)")
+    parser.add_argument(
+        "--timeout",
+        default="5m",
+        metavar="DURATION",
+        help="give up after this: 30s, 5m (default: 5m)",
+    )
 
 
 def window(args: argparse.Namespace) -> dict[str, Any]:
@@ -27,9 +44,26 @@ def window(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(
             f"--from {args.from_} is not before --to {args.to}; give an earlier --from"
         )
+    since_ns = duration_ns(args.since) if args.since is not None else None
+    if (
+        since_ns is not None
+        and to_ns is None
+        and (ended_ns := _ended(Path(args.store))) is not None
+    ):
+        from_ns, since_ns = ended_ns - since_ns, None
     return {
+        "limits": QueryLimits(seconds=period_ns(args.timeout) / 1e9),
         "tenant": args.tenant,
-        "since_ns": duration_ns(args.since) if args.since is not None else None,
+        "since_ns": since_ns,
         "from_ns": from_ns,
         "to_ns": to_ns,
     }
+
+
+def _ended(store: Path) -> int | None:
+    """When the newest recording of the store ended; None while it goes on, or if there is none."""
+    check_readable(store)
+    newest = max((s.max_ns for s in current_segments(store) if s.max_ns is not None), default=None)
+    if newest is None or time.time_ns() - newest < STILL_NS:
+        return None
+    return newest + 1

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import duckdb
 
+from cotenant import leftovers
 from cotenant.errors import StoreError
 from cotenant.query.text.sql import quoted
 
@@ -28,9 +29,16 @@ def _spill() -> str:
     DuckDB follows links there and creates files that anyone may read, so the directory is private.
     """
     try:
-        return tempfile.mkdtemp(prefix="cotenant-")
+        directory = tempfile.mkdtemp(prefix="cotenant-")
     except OSError:
         return ""
+    leftovers.remember(directory)
+    return directory
+
+
+def _remove(directory: str) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    leftovers.forget(directory)
 
 
 def connect(store: Path, memory_bytes: int, *, spill: bool) -> Any:
@@ -48,7 +56,7 @@ def connect(store: Path, memory_bytes: int, *, spill: bool) -> Any:
         },
     )
     if spill_directory:
-        weakref.finalize(connection, shutil.rmtree, spill_directory, ignore_errors=True)
+        weakref.finalize(connection, _remove, spill_directory)
     connection.execute("SET python_enable_replacements = false")
     connection.execute(f"SET allowed_directories = [{quoted(f'{store}/')}]")
     connection.execute("SET enable_external_access = false")

@@ -9,11 +9,15 @@ import argparse
 import importlib
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Final, NoReturn
 
 from cotenant import __version__
 from cotenant.errors import CotenantError, UsageError
+from cotenant.query.text.time_syntax import period_ns
+from cotenant.views.cli.ending import ends_after
+from cotenant.views.cli.output import OutputError, discard_output
 
 DEFAULT_STORE: Final = "/var/lib/cotenant"
 
@@ -148,20 +152,37 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run one command; its exit code is 0 done, 1 failed, 2 wrong usage, 3 host not capable."""
-    words = sys.argv[1:] if argv is None else argv
-    verb = next((word for word in words if not word.startswith("-")), None)
-    args, strangers = _parser(verb).parse_known_args(_arranged(verb, words))
+def main(argv: list[str] | None = None, within: AbstractContextManager[None] | None = None) -> int:
+    """Run one command; its exit code is 0 done, 1 failed, 2 wrong usage, 3 host not capable.
+
+    What the command does once it is understood happens inside the context ``within``.
+    """
     try:
-        _check(args.verb, strangers, words)
-        return int(args.run(args))
+        return _run(sys.argv[1:] if argv is None else argv, within or nullcontext())
     except CotenantError as error:
         print(f"cotenant: {_one_line(error)}", file=sys.stderr)
+        if isinstance(error, OutputError):
+            discard_output()
         return error.exit_code
     except BrokenPipeError:
         # The reader closed the pipe, as `head` does: not a failure.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 0
     except KeyboardInterrupt:
         return 130
+
+
+def _run(words: list[str], within: AbstractContextManager[None]) -> int:
+    verb = next((word for word in words if not word.startswith("-")), None)
+    try:
+        args, strangers = _parser(verb).parse_known_args(_arranged(verb, words))
+    except SystemExit:
+        sys.stdout.flush()  # The help.
+        raise
+    _check(args.verb, strangers, words)
+    timeout = getattr(args, "timeout", None)
+    limit = ends_after(period_ns(timeout) / 1e9) if timeout else nullcontext()
+    with within, limit:
+        code = int(args.run(args))
+        sys.stdout.flush()
+    return code

@@ -20,6 +20,7 @@ from cotenant.sim.tenant import Shared, demo_tenants
 from cotenant.store.ownership import check_way
 from cotenant.views import text
 from cotenant.views.cli import store_argument
+from cotenant.views.cli.ending import end_now
 from cotenant.views.summary import print_summary
 from cotenant.views.window import period_ns
 
@@ -31,6 +32,8 @@ examples:
   sudo cotenant demo --if-idle                    # record real GPU processes, if there are any
 """
 _START_S: Final = 60.0
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_STOPPING: Final = "stopping: removing the tenants; another Ctrl-C leaves them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if os.geteuid() != 0:
         raise Unsupported("recording needs root; use sudo (reading a store does not)")
     seconds = period_ns(args.duration) / 1e9
+    _unwind_on_signals()
     store = Path(args.store or tempfile.mkdtemp(prefix="cotenant-demo-")).absolute()
     began_ns = time.time_ns()  # Earlier rows in this store are of other recordings.
     users = gpu_processes() if args.if_idle else 0
@@ -64,6 +68,19 @@ def run(args: argparse.Namespace) -> int:
         _simulate(store, seconds)
     _answer(store, began_ns)
     return 0
+
+
+def _unwind_on_signals() -> None:
+    """Ctrl-C stops tenants and recorder and removes containers; a second one ends us at once."""
+
+    def unwind(number: int, _: object) -> None:
+        for each in _SIGNALS:
+            signal.signal(each, lambda again, _: end_now(again))
+        _say(f"\n{_STOPPING}")
+        raise SystemExit(128 + number)
+
+    for number in _SIGNALS:
+        signal.signal(number, unwind)
 
 
 def _say(words: str) -> None:

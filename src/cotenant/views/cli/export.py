@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cotenant.errors import CotenantError
+from cotenant.errors import CotenantError, UsageError
 from cotenant.query.engine.answer import Standing
 from cotenant.query.engine.session import Session
 from cotenant.schema import TABLES
@@ -48,6 +48,10 @@ def run(args: argparse.Namespace) -> int:
     output = Path(args.output or default)
     if output.exists() and not args.force:
         raise CotenantError(f"{output} exists; --force replaces it")
+    if not output.absolute().parent.is_dir():
+        raise UsageError(
+            f"there is no directory {output.parent}; make it, or name another --output"
+        )
     with Session(args.store, **window(args)) as session:
         try:
             rows = export(session, args.format, output, args.table, raw=args.raw)

@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cotenant.errors import UsageError
 from cotenant.printable import printable
@@ -27,6 +27,7 @@ examples:
   sudo cotenant record --for 30s --store /tmp/s
   sudo cotenant record --layers driver          # one probe per launch: the runtime has none
 """
+_STOPPING: Final = "\nstopping: sealing what was recorded; another Ctrl-C ends without\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -211,10 +212,10 @@ def run(args: argparse.Namespace) -> int:
 
     keep_memory()
     apply_debug(args)
-    stop = StopSignal((signal.SIGINT, signal.SIGTERM))
     began_ns = time.time_ns()  # Earlier rows in this store are of other recordings.
     recorder = _recorder(args)
     recorder.attach()
+    stop = StopSignal((signal.SIGINT, signal.SIGTERM), _STOPPING)
     print(f"recording into {args.store}; stop with Ctrl-C", file=sys.stderr, flush=True)
     line = _LiveLine(recorder.notices)
     line.tell()

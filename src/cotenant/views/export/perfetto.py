@@ -12,7 +12,7 @@ from cotenant.errors import CotenantError
 from cotenant.printable import escaped
 from cotenant.query.engine.session import Session
 from cotenant.query.screens.trace import expected, slices
-from cotenant.views.export.part import make_part
+from cotenant.views.export.part import written
 from cotenant.views.export.progress import ExportProgress
 from cotenant.views.text import plain
 
@@ -173,22 +173,16 @@ def write_trace(
     session: Session, output: Path, progress: ExportProgress, *, raw: bool = False
 ) -> int:
     """All slices of the session to one file, whole or not at all."""
-    part = output.with_name(f".{output.name}.part")
     starts = [s.min_ns for s in session.segments if s.min_ns is not None]
     total = expected(session)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with open(make_part(part), "wb") as out:
-            trace = Trace(out, str if raw else escaped)
-            trace.clock(min(starts, default=0))
-            for batch in slices(session):
-                for row in _rows(batch):
-                    if row["value"] is not None:
-                        trace.level(row["tenant"], row["track"], row["start_ns"], row["value"])
-                    else:
-                        trace.slice(row)
-                progress.add(batch.num_rows, "slices", total)
-        part.replace(output)
-    finally:
-        part.unlink(missing_ok=True)
+    with written(output) as out:
+        trace = Trace(out, str if raw else escaped)
+        trace.clock(min(starts, default=0))
+        for batch in slices(session):
+            for row in _rows(batch):
+                if row["value"] is not None:
+                    trace.level(row["tenant"], row["track"], row["start_ns"], row["value"])
+                else:
+                    trace.slice(row)
+            progress.add(batch.num_rows, "slices", total)
     return progress.rows

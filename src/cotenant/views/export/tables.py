@@ -8,7 +8,7 @@ from cotenant.errors import UsageError
 from cotenant.query.engine.batches import Batches
 from cotenant.query.engine.session import Session
 from cotenant.schema import TABLES
-from cotenant.views.export.part import make_part
+from cotenant.views.export.part import written
 from cotenant.views.export.progress import ExportProgress
 from cotenant.views.rows import write_binary, write_csv
 
@@ -55,18 +55,17 @@ def write_tables(
 ) -> int:
     """One file per table, whole or not at all."""
     chosen = _chosen(session, tables)
-    output.mkdir(parents=True, exist_ok=True)
+    output.mkdir(exist_ok=True)
     expected = sum(chosen.values())
     for table in chosen:
-        file = output / f"{table}.{kind}"
-        part = file.with_suffix(".part")
-        with session.stream(f"FROM {table}") as (batches, _):
+        mode = "w" if kind == "csv" else "wb"
+        with (
+            session.stream(f"FROM {table}") as (batches, _),
+            written(output / f"{table}.{kind}", mode) as out,
+        ):
             counted: Any = _Counted(batches, table, expected, progress)
             if kind == "csv":
-                with open(make_part(part), "w", encoding="utf-8", newline="") as out:
-                    write_csv(counted, out, raw=raw)
+                write_csv(counted, out, raw=raw)
             else:
-                with open(make_part(part), "wb") as binary:
-                    write_binary(counted, binary, kind)
-        part.replace(file)
+                write_binary(counted, out, kind)
     return progress.rows

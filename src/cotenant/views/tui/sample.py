@@ -11,9 +11,9 @@ from cotenant.query.screens import activity
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import current_segments
 from cotenant.views import text
+from cotenant.views.window import STILL_NS
 
 SECOND_NS: Final = 1_000_000_000
-_STILL_S: Final = 5.0  # Nothing newer than this, and it is a recording of the past.
 _LIMITS: Final = QueryLimits(seconds=20.0, memory_bytes=1 << 30)
 
 
@@ -47,7 +47,7 @@ class SampleSource:
             raise StoreError(f"nothing was recorded in {self.store} yet; start `cotenant record`")
         end = max(ends) + 1
         start = max(min(starts), end - round(self.seconds * SECOND_NS))
-        return start, end, time.time_ns() - end < _STILL_S * SECOND_NS
+        return start, end, time.time_ns() - end < STILL_NS
 
     def take(self) -> Sample:
         """What every tenant did."""

@@ -1,0 +1,153 @@
+"""Ctrl-C at any moment ends any command: no traceback, nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+MOMENTS = 20
+ENDLESS = "SELECT count(*) FROM range(1000000000000) r WHERE r.range % 7 = 3"
+# What a shell shows as 130; or it was done before.
+ENDED = (-signal.SIGINT, 128 + signal.SIGINT, 0)
+
+
+@pytest.fixture
+def begun(store, place):
+    """``begun(words)``: the command as a process; Ctrl-C waits until Python itself has started."""
+    spill = place / "spill"
+    spill.mkdir()
+
+    def begun(*words, **more):
+        environment = {**os.environ, "COTENANT_STORE": str(store), "TMPDIR": str(spill)}
+        command = [sys.executable, "-m", "cotenant", *words]
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return subprocess.Popen(
+                command,
+                env=environment | more,
+                cwd=place,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+    yield begun
+    assert not list(spill.iterdir())
+
+
+def interrupted(process, after_s):
+    time.sleep(after_s)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode in ENDED, err
+    assert "Traceback" not in err + out
+    assert "Error" not in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tenants",),
+        ("explain",),
+        ("ask", "top_kernels", "--json"),
+        ("top", "--once"),
+        ("export", "perfetto", "--force"),
+        ("export", "csv", "--force"),
+        ("serve", "--as-root", "--port", "0"),
+        ("sim", "path"),
+    ],
+    ids=" ".join,
+)
+def test_any_command_ends_at_any_moment(begun, words, place):
+    began = time.monotonic()
+    first = begun(*words)
+    if words[0] == "serve":
+        assert first.stdout.readline().startswith("serving")
+    else:
+        assert first.wait(60) == 0
+    took = time.monotonic() - began
+    interrupted(first, 0)
+    for moment in range(MOMENTS):
+        # More of them at the start, where most of the code is.
+        interrupted(begun(*words), took * (moment / MOMENTS) ** 2)
+    assert not list(place.rglob(".*.part"))
+
+
+def test_a_query_that_would_take_hours_ends(begun):
+    for moment in range(MOMENTS):
+        interrupted(begun("sql", ENDLESS), (moment / MOMENTS) ** 2)
+
+
+def test_a_query_has_a_limit(begun):
+    process = begun("sql", "--timeout", "200ms", ENDLESS)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert err == "cotenant: no answer after 0.2 s; query less time or fewer rows\n"
+
+
+def test_what_no_library_notices_has_a_limit_too():
+    code = """
+import time
+from cotenant.views.cli import ending
+ending._NOTICES_S = 0
+with ending.ends_after(0.1):
+    time.sleep(60)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("cotenant: no answer after 0.1 s; ")
+
+
+def shell(store, line, **more):
+    return subprocess.run(
+        ["bash", "-c", line],
+        env={**os.environ, "COTENANT_STORE": str(store), "P": sys.executable, **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("tenants >/dev/full", "No space left on device"),
+        ("--help >/dev/full", "No space left on device"),
+        ('sql --format parquet "FROM cuda_events" >/dev/full', "No space left on device"),
+        ("tenants >&-", "Bad file descriptor"),
+    ],
+)
+def test_an_answer_that_cannot_be_written_is_one_line(store, words, why):
+    done = shell(store, f"$P -m cotenant {words}")
+    assert done.returncode == 1
+    assert f"cotenant: cannot write the answer to stdout: {why}; " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr
+
+
+def test_remarks_that_cannot_be_written_are_no_failure(store):
+    assert shell(store, "$P -m cotenant tenants 2>/dev/full").returncode == 0
+    closed = shell(store, "$P -m cotenant tenants 2>&-")
+    assert closed.returncode == 0
+    assert "without events" not in closed.stdout
+
+
+def test_a_pipe_that_is_closed_is_no_failure(store):
+    done = shell(store, '$P -m cotenant sql --format csv "FROM range(999999)" | head -1; '
+                        'echo ${PIPESTATUS[0]}')  # fmt: skip
+    assert (done.stdout, done.stderr) == ('"range"\n0\n', "")
+
+
+def test_an_encoding_that_lacks_a_character_spells_it(store):
+    words = "-m cotenant sql --format json \"SELECT '\\u00e9\\U0001f600' AS a\""
+    done = shell(store, f"$P {words}".encode().decode("unicode_escape"), PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert done.stdout == '[\n{"a": "\\u00e9\\ud83d\\ude00"}\n]\n'
