@@ -77,7 +77,8 @@ TOTALS: Final = Table(
 
 LOSSES: Final = Table(
     "losses",
-    "Per family, tenant and window: seen = stored + shed + lost + queued.",
+    "What is missing. Per family, tenant and window: seen = stored + shed + lost + queued; and a row "
+    "for each hole: a time in which something went unseen.",
     (
         Column("timestamp_ns", "int64", "end of the window, UTC", False),
         Column("family", "string", _one_of(FAMILIES), False),
@@ -92,7 +93,10 @@ LOSSES: Final = Table(
             "on their way when the window ended; negative when catching up",
             False,
         ),
-        Column("reason", "string", "why events were lost or shed"),
+        Column("reason", "string", "why events were lost, shed or unseen"),
+        Column("from_ns", "int64", "since when something is missing, UTC; NULL where nothing is"),
+        Column("to_ns", "int64", "until when"),
+        Column("unseen", "int64", "of a hole: how much went unseen; NULL if that is not known"),
     ),
 )
 

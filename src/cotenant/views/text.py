@@ -10,13 +10,15 @@ from decimal import Decimal
 from typing import Any, Final
 
 from cotenant.printable import escaped_json, printable
-from cotenant.query.engine.answer import Interval, Standing
+from cotenant.query.engine.answer import Hole, Interval, Standing
+from cotenant.schema.holes import REASONS
 
 PLAIN_WIDTH: Final = 80
 NULL: Final = "NULL"
 _GAP: Final = "  "
 _NARROWEST: Final = 8  # Below this an elided text says nothing.
 _ELLIPSIS: Final = "…"
+_NAMED: Final = 3  # Tenants with a hole that are named one by one.
 
 
 def width_of_output() -> int:
@@ -197,7 +199,28 @@ def incompleteness(standing: Standing) -> list[str]:
         lines.append(f"incomplete: {count(standing.missing_segments)} segments are missing")
     # Recorded by an agent, but from a file that others may have written.
     lines += [f"incomplete: {cell(words)}" for words in standing.unrecorded]
+    lines += [f"incomplete: {cell(_hole(hole))}" for hole in standing.holes]
     return lines
+
+
+def _hole(hole: Hole) -> str:
+    """``cuda events of train missing for 1.23 s from 2026-09-21 14:13:20.120 (probes came late)``."""
+    began = f"{moment(hole.interval.start_ns)}.{hole.interval.start_ns // 1_000_000 % 1000:03}"
+    when = f"for {duration(hole.blind_ns)} from {began} UTC"
+    if not hole.families:
+        return f"{hole.reason} {when}"
+    reason = REASONS.get(hole.reason)
+    what = (reason and reason.what) or f"{' and '.join(hole.families)} events"
+    many = f"{count(hole.unseen)} " if hole.unseen is not None else ""
+    return f"{many}{what} of {_whose(hole.tenants)} missing {when} ({hole.reason})"
+
+
+def _whose(tenants: Sequence[str]) -> str:
+    if not tenants:
+        return "somebody"
+    if len(tenants) > _NAMED:
+        return f"{', '.join(tenants[:_NAMED])} and others"
+    return " and ".join(tenants)
 
 
 def summary(rows: int, standing: Standing, tenant: str | None = None) -> str:

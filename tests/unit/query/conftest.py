@@ -8,6 +8,7 @@ from cotenant.store.writer import StoreWriter
 
 NOW_NS = 1_790_000_000_000_000_000
 SECOND_NS = 1_000_000_000
+NOBODY = 99  # The row of what nobody knows the owner of.
 
 
 class Recorded:
@@ -22,14 +23,14 @@ class Recorded:
             "containers",
             pa.table(
                 {
-                    "cgroup_id": [11, 22],
-                    "container_id": ["a" * 64, "b" * 64],
-                    "tenant": ["train", "ml/serve"],
-                    "name": ["train", None],
-                    "pod": [None, "serve"],
-                    "namespace": [None, "ml"],
-                    "node": ["node-a"] * 2,
-                    "boot_id": ["boot-1"] * 2,
+                    "cgroup_id": [11, 22, NOBODY],
+                    "container_id": ["a" * 64, "b" * 64, "unknown"],
+                    "tenant": ["train", "ml/serve", "unknown"],
+                    "name": ["train", None, None],
+                    "pod": [None, "serve", None],
+                    "namespace": [None, "ml", None],
+                    "node": ["node-a"] * 3,
+                    "boot_id": ["boot-1"] * 3,
                 }
             ),
         )
@@ -55,6 +56,22 @@ class Recorded:
         row = {"seen": seen, "stored": seen - lost - shed, "shed": shed, "lost": lost, "queued": 0}
         row |= {"timestamp_ns": at_ns, "family": family, "cgroup_id": cgroup_id}
         self.writer.append("losses", pa.Table.from_pylist([row]))
+
+    def hole(self, cgroup_id, reason, from_ns, to_ns, *, unseen=None, family="cuda", at_ns=None):
+        """Something went unseen between these times; told at ``at_ns``, by default at once."""
+        row = dict.fromkeys(("seen", "stored", "shed", "lost", "queued"), 0)
+        row |= {"timestamp_ns": to_ns if at_ns is None else at_ns, "family": family}
+        row |= {"cgroup_id": cgroup_id, "reason": reason, "unseen": unseen}
+        row |= {"from_ns": from_ns, "to_ns": to_ns}
+        self.writer.append("losses", pa.Table.from_pylist([row]))
+
+    def sessions(self, *times, notes=None):
+        """Recordings of the node, from when to when."""
+        about = {"boot_id": "boot-1", "kernel": "6", "wall_offset_ns": 0, "attach_method": "multi"}
+        about |= {"layers": "auto", "hierarchy": "v2", "node": "node-a", "notes": notes}
+        for number, (start, end) in enumerate(times):
+            row = about | {"session_id": str(number), "started_ns": start, "ended_ns": end}
+            self.writer.replace("sessions", pa.Table.from_pylist([row]))
 
     def seal(self):
         self.writer.seal(NOW_NS)

@@ -23,6 +23,18 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Hole:
+    """A time in which something of an answer's tables went unseen, for one reason."""
+
+    reason: str
+    families: tuple[str, ...]  # Empty where it is all of them.
+    tenants: tuple[str, ...]  # The first few; empty where nobody knows whose it was.
+    interval: Interval
+    blind_ns: int  # How long, of the tenant that was unseen longest.
+    unseen: int | None  # How much; None if that is not known.
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """The SQL behind an answer, the interval it covers, and what is missing from it."""
 
@@ -31,11 +43,12 @@ class Standing:
     losses: tuple[Loss, ...] = ()  # Only families that the question touches.
     missing_segments: int = 0  # Named by a manifest, but not found.
     unrecorded: tuple[str, ...] = ()  # What the kernel could not record, in a few words each.
+    holes: tuple[Hole, ...] = ()
 
     @property
     def complete(self) -> bool:
         """Whether every event of the interval is in the rows."""
-        lacking = self.missing_segments or self.unrecorded
+        lacking = self.missing_segments or self.unrecorded or self.holes
         return not lacking and not any(loss.lost or loss.shed for loss in self.losses)
 
 

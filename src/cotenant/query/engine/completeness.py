@@ -1,5 +1,6 @@
 """How complete an answer is: what was lost, or never recorded, of the tables it reads."""
 
+import json
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -7,11 +8,25 @@ from cotenant.query.engine.answer import Interval, Loss
 from cotenant.query.engine.tables import Window
 from cotenant.schema import TABLES
 from cotenant.store.manifest import Segment
-from cotenant.store.plain_file import parse_json
 
 _EVENTS: Final = "_events"
 # Computed from a family's rows, so a lost row is missing here too. `totals` are exact.
 _COMPUTED_FROM: Final = {"gpu_memory": "cuda", "graph_kernels": "cuda", "gpu_timings": "cuda"}
+
+# Rows are told once a second: what was lost at the end of a window is told after it. A row of an
+# old store says when it was told, and no more.
+_LOST: Final = """
+SELECT family,
+       sum(seen) FILTER (within OR (touched AND lost + shed > 0))::BIGINT,
+       coalesce(sum(lost) FILTER (touched), 0)::BIGINT,
+       coalesce(sum(shed) FILTER (touched), 0)::BIGINT
+  FROM (SELECT *, timestamp_ns >= $from AND timestamp_ns < $to AS within,
+               coalesce(from_ns, timestamp_ns) < $to AND coalesce(to_ns, timestamp_ns) >= $from
+               AS touched
+          FROM whole.holes
+         WHERE list_contains($families, family))
+ WHERE (within AND seen + stored + queued <> 0) OR (touched AND lost + shed > 0)
+ GROUP BY family ORDER BY family"""
 
 
 def families_of(tables: Iterable[str]) -> list[str]:
@@ -23,16 +38,12 @@ def families_of(tables: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def losses_of(connection: Any, tables: Iterable[str]) -> tuple[Loss, ...]:
+def losses_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[Loss, ...]:
     """What these tables lost in the session's window; empty if no losses were counted."""
     families = families_of(tables)
     if not families:
         return ()
-    rows = connection.execute(
-        "SELECT family, sum(seen)::BIGINT, sum(lost)::BIGINT, sum(shed)::BIGINT FROM losses "
-        "WHERE list_contains($families, family) GROUP BY family ORDER BY family",
-        {"families": families},
-    ).fetchall()
+    rows = connection.execute(_LOST, {"families": families} | window.bounds()).fetchall()
     return tuple(Loss(*row) for row in rows)
 
 
@@ -42,26 +53,17 @@ def unrecorded_of(connection: Any, tables: Iterable[str], window: Window) -> tup
     if not families:
         return ()
     rows = connection.execute(
-        "SELECT DISTINCT notes FROM sessions WHERE started_ns < coalesce($to, started_ns + 1) "
-        "AND coalesce(ended_ns, $from, 0) >= coalesce($from, 0)",
-        {"from": window.from_ns, "to": window.to_ns},
+        "SELECT DISTINCT hooks_refused FROM whole.recordings "
+        "WHERE started_ns < $to AND coalesce(ended_ns, $from) >= $from",
+        window.bounds(),
     ).fetchall()
     found: dict[str, None] = {}  # An ordered set.
-    for (notes,) in rows:
-        for program, text in _hooks_refused(notes).items():
+    for (refused,) in rows:
+        for program, text in json.loads(refused).items():
             if program.partition("_")[0] in families:
                 # The reason, in brackets, is for those who record.
                 found[text.partition(" (")[0]] = None
     return tuple(found)
-
-
-def _hooks_refused(notes: str | None) -> dict[str, str]:
-    """What a recording's notes say; nothing where they are not as we write them."""
-    try:
-        told = parse_json(notes or "{}")["hooks_refused"]
-        return {str(program): str(text) for program, text in told.items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
 
 
 def interval_of(

@@ -15,9 +15,11 @@ from cotenant.errors import QuestionError, StoreError, TooLarge
 from cotenant.query.derived.registry import with_sources
 from cotenant.query.engine.answer import Answer, Standing
 from cotenant.query.engine.batches import Batches, FileGone
+from cotenant.query.engine.blindness import holes_of
 from cotenant.query.engine.catalog import Catalog
 from cotenant.query.engine.changelog_tables import create_changelog_views
 from cotenant.query.engine.completeness import interval_of, losses_of, unrecorded_of
+from cotenant.query.engine.completeness_views import create_completeness_views
 from cotenant.query.engine.connection import connect, memory_share
 from cotenant.query.engine.guard import check, own_names, without_paths
 from cotenant.query.engine.snapshots import RESTORE
@@ -193,9 +195,10 @@ class Session:
             return Standing(
                 sql=sql,
                 interval=interval_of(self._segments, tables, self._window),
-                losses=losses_of(cursor, tables),
+                losses=losses_of(cursor, tables, self._window),
                 missing_segments=self._missing,
                 unrecorded=unrecorded_of(cursor, tables, self._window),
+                holes=holes_of(cursor, tables, self._window),
             )
         finally:
             cursor.close()
@@ -239,6 +242,7 @@ class Session:
                     self._window = replace(self._window, cgroups=cgroups)
             create_views(connection, self.store, segments, self._window)
             create_changelog_views(connection, self.store, segments, self._window)
+            create_completeness_views(connection, self.store, segments, self._window)
             connection.execute("COMMIT")
         except duckdb.Error as error:
             connection.execute("ROLLBACK")

@@ -15,6 +15,7 @@ TIME: Final = "timestamp_ns"
 _TIMED: Final = "cuda_events"
 _TIMINGS: Final = "gpu_timings"
 _WHOLE: Final = ("nccl_events", "losses")
+_EVER_NS: Final = 1 << 62
 _SQL_TYPES: Final = {
     "int64": "BIGINT",
     "int32": "INTEGER",
@@ -36,7 +37,12 @@ class Window:
     from_ns: int | None = None
     to_ns: int | None = None
     tenant_only: bool = False
+    whose: str = "tenant.cgroups"  # With ``tenant_only``: the table of cgroups whose rows count.
     cgroups: tuple[int, ...] | None = None  # Rows of all others are blanked; see ``guard``.
+
+    def bounds(self) -> dict[str, int]:
+        """The interval, as parameters of a query."""
+        return {"from": self.from_ns or 0, "to": _EVER_NS if self.to_ns is None else self.to_ns}
 
     def covers(self, segment: Segment) -> bool:
         """Whether the segment may hold rows of the window."""
@@ -55,7 +61,7 @@ class Window:
         if TIME in names and self.to_ns is not None:
             found.append(f"{TIME} < {self.to_ns}")
         if self.tenant_only and "cgroup_id" in names:
-            found.append("cgroup_id IN (SELECT cgroup_id FROM tenant.cgroups)")
+            found.append(f"cgroup_id IN (SELECT cgroup_id FROM {self.whose})")
         return found
 
 

@@ -33,6 +33,11 @@ def tenant_predicate(text: str) -> tuple[str, dict[str, str]]:
     return TENANT_SQL, {"tenant": text}
 
 
+# What belongs to a cgroup that nobody knows may be anybody's.
+_WITH_UNKNOWN: Final = """CREATE OR REPLACE TABLE tenant.with_unknown AS
+  FROM tenant.cgroups UNION SELECT cgroup_id FROM containers WHERE tenant = 'unknown'"""
+
+
 def select_tenant(connection: Any, text: str) -> tuple[int, ...]:
     """Fill ``tenant.cgroups`` with the cgroups that the text means; QuestionError if none."""
     predicate, params = tenant_predicate(text)
@@ -45,6 +50,7 @@ def select_tenant(connection: Any, text: str) -> tuple[int, ...]:
     connection.execute("CREATE OR REPLACE TABLE tenant.cgroups (cgroup_id BIGINT)")
     values = ", ".join(f"({cgroup_id})" for (cgroup_id,) in found)
     connection.execute(f"INSERT INTO tenant.cgroups VALUES {values}")
+    connection.execute(_WITH_UNKNOWN)
     return tuple(cgroup_id for (cgroup_id,) in found)
 
 

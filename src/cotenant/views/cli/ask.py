@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -115,13 +116,15 @@ def _object(question: Question, answer: Answer, tenant: str | None) -> dict[str,
             {"family": loss.family, "seen": loss.seen, "lost": loss.lost, "shed": loss.shed}
             for loss in standing.losses
         ],
+        "holes": [asdict(hole) for hole in standing.holes],
+        "lacks": text.incompleteness(standing),
         "sql": answer.sql,
         "rows": [{name: text.plain(value) for name, value in row.items()} for row in answer.rows()],
     }
 
 
 def _counted(standing: Standing) -> bool:
-    return bool(standing.losses) or bool(standing.missing_segments)
+    return bool(standing.losses or standing.missing_segments or standing.holes)
 
 
 def _print(question: Question, answer: Answer, *, empty: bool, tenant: str | None) -> None:

@@ -59,7 +59,8 @@ def _object(found: Explanation, tenant: str | None) -> dict[str, object]:
         "tenant": tenant,
         "from_ns": interval.start_ns if interval else None,
         "to_ns": interval.end_ns if interval else None,
-        "complete": found.standing.complete if found.standing.losses else None,
+        "complete": found.standing.complete if _counted(found) else None,
+        "lacks": text.incompleteness(found.standing),
         "findings": [asdict(finding) for finding in found.findings],
     }
 
@@ -79,9 +80,13 @@ def _lines(found: Explanation, tenant: str | None, *, empty: bool) -> list[str]:
     return lines + textwrap.wrap(last, text.width_of_output(), subsequent_indent=" ")
 
 
+def _counted(found: Explanation) -> bool:
+    return bool(found.standing.losses or found.standing.holes)
+
+
 def _standing(found: Explanation) -> str:
     parts = []
-    if found.standing.losses:
+    if _counted(found):
         parts.append("complete" if found.standing.complete else "incomplete")
     if found.unknown:
         parts.append(f"no rows of {', '.join(found.unknown)}")

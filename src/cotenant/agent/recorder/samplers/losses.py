@@ -70,6 +70,7 @@ class Losses:
     _waiting: Counter[Tally] = field(default_factory=Counter)
     _told: dict[Tally, tuple[int, ...]] = field(default_factory=dict)
     _past: Counter[str] = field(default_factory=Counter)
+    _sampled_ns: int | None = None
 
     def count(self, tally: Tally, fate: Fate) -> None:
         """The kernel counted these, since it was last asked."""
@@ -138,6 +139,8 @@ class Losses:
 
     def sample(self, now_ns: int) -> Any:
         """Rows for the time since the last sample."""
+        since_ns = now_ns if self._sampled_ns is None else min(self._sampled_ns, now_ns)
+        self._sampled_ns = now_ns
         tallies, rows = [], []
         for tally in {*self.seen, *self.stored, *self.lost}:
             terms = self._terms(tally)
@@ -151,6 +154,7 @@ class Losses:
             entries[name] = [tally[at + 1] for tally in tallies]
         columns = np.array(rows, np.int64).reshape(-1, len(_TERMS) + len(_PARTS)).T
         seen, stored, shed, lost, *_ = columns
+        nothing = shed + lost == 0
         return pa.table(
             {
                 "timestamp_ns": np.full(len(rows), now_ns, np.int64),
@@ -162,6 +166,9 @@ class Losses:
                 "lost": lost,
                 "queued": seen - stored - shed - lost,
                 "reason": [_reason(*row[2:]) for row in rows],
+                "from_ns": pa.array(np.full(len(rows), since_ns, np.int64), mask=nothing),
+                "to_ns": pa.array(np.full(len(rows), now_ns, np.int64), mask=nothing),
+                "unseen": pa.nulls(len(rows), pa.int64()),
             },
             schema=arrow_schema(LOSSES),
         )

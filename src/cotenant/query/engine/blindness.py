@@ -1,0 +1,89 @@
+"""Holes in an answer: times in which something of its tables went unseen, and whose."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, Final
+
+from cotenant.query.engine.answer import Hole, Interval
+from cotenant.query.engine.completeness import families_of
+from cotenant.query.engine.tables import Window
+from cotenant.schema.families import FAMILIES, GPU_FAMILIES
+from cotenant.schema.holes import REASONS
+
+# What no probe saw is missing from these, too.
+_OF_CALLS: Final = {"totals": tuple(FAMILIES), "in_flight": GPU_FAMILIES}
+_DOWN: Final = "nothing recorded"
+
+# Pieces of one hole may overlap: two libraries of a tenant that were probed late.
+_HOLES: Final = """
+WITH pieces AS (
+SELECT reason, family, cgroup_id, unseen,
+       greatest(from_ns, $from) AS from_ns, least(to_ns, $to) AS to_ns
+  FROM whole.holes
+ WHERE from_ns < $to AND to_ns >= $from AND lost + shed = 0
+   AND list_contains($families, family)
+), ordered AS (
+SELECT *, max(to_ns) OVER (PARTITION BY reason, cgroup_id ORDER BY from_ns, to_ns
+                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS covered_ns
+  FROM pieces
+), by_cgroup AS (
+SELECT reason, cgroup_id, list_sort(list_distinct(list(family))) AS families,
+       min(from_ns) AS from_ns, max(to_ns) AS to_ns, sum(unseen) AS unseen,
+       sum(greatest(0, to_ns - greatest(from_ns, coalesce(covered_ns, from_ns)))) AS blind_ns
+  FROM ordered GROUP BY reason, cgroup_id
+)
+SELECT reason, families, min(from_ns), max(to_ns), max(blind_ns)::BIGINT,
+       sum(unseen)::BIGINT, list_sort(list_distinct(list(tenant)))[:4]
+  FROM by_cgroup LEFT JOIN containers USING (cgroup_id)
+ GROUP BY reason, families ORDER BY max(blind_ns) DESC, reason, families"""
+
+
+def holes_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[Hole, ...]:
+    """What went unseen of these tables in the session's window, by reason."""
+    named = set(tables)
+    families = {*families_of(named), *(f for t in named & _OF_CALLS.keys() for f in _OF_CALLS[t])}
+    if not families:
+        return ()
+    rows = connection.execute(_HOLES, {"families": sorted(families)} | window.bounds()).fetchall()
+    found = [
+        Hole(reason, tuple(of), _whose(tenants), Interval(start, end), blind_ns, unseen)
+        for reason, of, start, end, blind_ns, unseen, tenants in rows
+        if _touches(reason, named)
+    ]
+    return (*found, *_not_recording(connection, window))
+
+
+def _whose(tenants: list[str | None]) -> tuple[str, ...]:
+    return tuple(name for name in tenants if name is not None)
+
+
+def _touches(reason: str, tables: set[str]) -> bool:
+    known = REASONS.get(reason)
+    return known is None or known.tables is None or bool(known.tables & tables)
+
+
+def _not_recording(connection: Any, window: Window) -> list[Hole]:
+    """Times between two recordings of a node."""
+    rows = connection.execute(
+        "SELECT node, started_ns, ended_ns FROM whole.recordings ORDER BY node, started_ns"
+    ).fetchall()
+    bounds = window.bounds()
+    found = []
+    for (node, started_ns, ended_ns), (next_node, until_ns, _) in pairwise(rows):
+        if node != next_node:
+            continue
+        since_ns = ended_ns or _last_beat(connection, node, started_ns, until_ns)
+        start, end = max(since_ns, bounds["from"]), min(until_ns, bounds["to"])
+        if start < end:
+            found.append(Hole(_DOWN, (), (), Interval(start, end), end - start, None))
+    return found
+
+
+def _last_beat(connection: Any, node: str, started_ns: int, until_ns: int) -> int:
+    """When a recording that was killed last wrote anything."""
+    (row,) = connection.execute(
+        "SELECT max(timestamp_ns) FROM whole.beats "
+        "WHERE node = $node AND timestamp_ns >= $from AND timestamp_ns < $to",
+        {"node": node, "from": started_ns, "to": until_ns},
+    ).fetchall()
+    return row[0] if row[0] is not None else started_ns

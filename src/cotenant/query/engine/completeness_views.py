@@ -1,0 +1,71 @@
+"""What completeness is told by: views that see more than a session's own tables.
+
+    whole.holes        losses that the window touches, also of cgroups that nobody knows
+    whole.beats        when anything was counted, of whichever tenant
+    whole.recordings   when there was a recorder, and which hooks its kernel refused it
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.query.engine.snapshots import read_snapshot
+from cotenant.query.engine.tables import TIME, Window, view
+from cotenant.schema.dimensions import LOSSES, SESSIONS
+from cotenant.schema.holes import TOLD_WITHIN_NS
+from cotenant.store.manifest import Segment
+from cotenant.store.plain_file import parse_json
+
+_NO_RECORDINGS: Final = (
+    "CREATE OR REPLACE TABLE whole.recordings "
+    "(node VARCHAR, started_ns BIGINT, ended_ns BIGINT, hooks_refused VARCHAR)"
+)
+
+
+def create_completeness_views(
+    connection: Any, root: Path, segments: Sequence[Segment], window: Window
+) -> None:
+    """Create or replace them; ``whole`` is there already."""
+    losses = [segment for segment in segments if segment.table == LOSSES.name]
+    holes = view(connection, LOSSES, root, losses, _wide(connection, window))
+    connection.execute(f"CREATE OR REPLACE VIEW whole.holes AS {holes}")
+    anybody = view(connection, LOSSES, root, losses, Window())
+    connection.execute(
+        f"CREATE OR REPLACE VIEW whole.beats AS SELECT node, {TIME} FROM ({anybody})"
+    )
+    _create_recordings(connection, root, [s for s in segments if s.table == SESSIONS.name])
+
+
+def _wide(connection: Any, window: Window) -> Window:
+    """Holes are told after they were; and one that nobody knows the tenant of may be this one's."""
+    late = None if window.to_ns is None else window.to_ns + TOLD_WITHIN_NS
+    wide = replace(window, to_ns=late, whose="tenant.with_unknown")
+    if window.cgroups is None:
+        return wide
+    rows = connection.execute("SELECT cgroup_id FROM tenant.with_unknown").fetchall()
+    return replace(wide, cgroups=tuple(cgroup_id for (cgroup_id,) in rows))
+
+
+def _create_recordings(connection: Any, root: Path, segments: Sequence[Segment]) -> None:
+    connection.execute(_NO_RECORDINGS)
+    rows = read_snapshot(root, segments)
+    if rows is None:
+        return
+    wanted = rows.select(["node", "started_ns", "ended_ns", "notes"]).to_pylist()
+    # Of the notes no more than this: they name processes of all tenants.
+    told = [
+        (row["node"], row["started_ns"], row["ended_ns"], _hooks_refused(row["notes"]))
+        for row in wanted
+    ]
+    connection.executemany("INSERT INTO whole.recordings VALUES (?, ?, ?, ?)", told)
+
+
+def _hooks_refused(notes: str | None) -> str:
+    """What a recording's notes say; nothing where they are not as we write them."""
+    try:
+        told = parse_json(notes or "{}")["hooks_refused"]
+        return json.dumps({str(program): str(text) for program, text in told.items()})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "{}"

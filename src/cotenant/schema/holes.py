@@ -1,0 +1,50 @@
+"""Why something went unseen: the reasons of holes in ``losses``, and what each one touches.
+
+A hole is a row of ``losses`` without counts: from when to when, whose, and why. Whose it is may be
+unknown; then it may be anybody's.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+# A hole is told at most so long after it began.
+TOLD_WITHIN_NS: Final = 3_600_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A reason as it is stored; what is missing then, if not events; from which tables."""
+
+    name: str
+    what: str | None = None
+    tables: frozenset[str] | None = None  # None is every table of the family.
+
+
+LATE: Final = Reason("probes came late")
+NEVER: Final = Reason("never probed")
+REFUSED: Final = Reason("functions refused")
+OVER_BUDGET: Final = Reason("over budget")
+NOT_LOOKED_AT: Final = Reason("too much to look at")
+MAPPINGS_LOST: Final = Reason("mappings lost")
+RUNS_LEFT_OUT: Final = Reason("runs left out by the kernel")
+TOO_DEEP: Final = Reason("calls nested too deep")
+NO_THREAD: Final = Reason("no room for threads")
+NO_REQUEST: Final = Reason("no room for requests")
+FACTS_LOST: Final = Reason("facts lost", "names and identities")
+UNNAMED: Final = Reason(
+    "kernels without a name",
+    "names of kernels",
+    frozenset({"cuda_events", "graph_kernels", "rollups"}),
+)
+NO_TOTAL: Final = Reason("no room for totals", "totals", frozenset({"totals", "losses"}))
+NO_ALLOCATION: Final = Reason(
+    "no room for allocations", "GPU memory", frozenset({"gpu_memory"})
+)
+
+REASONS: Final = {
+    reason.name: reason
+    for reason in (
+        LATE, NEVER, REFUSED, OVER_BUDGET, NOT_LOOKED_AT, MAPPINGS_LOST, RUNS_LEFT_OUT, TOO_DEEP,
+        NO_THREAD, NO_REQUEST, FACTS_LOST, UNNAMED, NO_TOTAL, NO_ALLOCATION,
+    )
+}  # fmt: skip

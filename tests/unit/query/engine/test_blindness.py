@@ -1,0 +1,124 @@
+"""An answer is complete only if nothing of its tenants, tables and time went unseen."""
+
+import json
+
+import pyarrow as pa
+
+from cotenant.query.engine.answer import Hole, Interval
+from cotenant.query.engine.session import Session
+from cotenant.schema.holes import TOLD_WITHIN_NS
+from cotenant.views import text
+from tests.unit.query.conftest import NOBODY, NOW_NS, SECOND_NS
+
+MS = 1_000_000
+ROWS = "SELECT count(*) FROM cuda_events"
+
+
+def standing(recorded, sql=ROWS, **options):
+    recorded.losses(11, seen=7)
+    recorded.losses(22, seen=5)
+    recorded.losses(11, seen=3, family="nccl")
+    recorded.seal()
+    with Session(recorded.root, **options) as session:
+        return session.ask(sql).standing
+
+
+def test_a_hole_is_told_with_its_tenant_its_length_and_its_reason(recorded):
+    recorded.hole(11, "probes came late", NOW_NS + 7 * MS, NOW_NS + 1241 * MS)
+    found = standing(recorded)
+    assert found.holes == (
+        Hole(
+            "probes came late", ("cuda",), ("train",),
+            Interval(NOW_NS + 7 * MS, NOW_NS + 1241 * MS), 1234 * MS, None,
+        ),
+    )  # fmt: skip
+    assert not found.complete
+    (line,) = text.incompleteness(found)
+    assert line == (
+        "incomplete: cuda events of train missing for 1.23 s from 2026-09-21 14:13:20.007 UTC "
+        "(probes came late)"
+    )
+
+
+def test_overlapping_pieces_are_one_hole_and_counts_add_up(recorded):
+    for start, end, unseen in ((0, 300, 5), (100, 200, 7), (250, 400, 11), (900, 1000, 13)):
+        recorded.hole(11, "over budget", NOW_NS + start * MS, NOW_NS + end * MS, unseen=unseen)
+    (hole,) = standing(recorded).holes
+    assert (hole.blind_ns, hole.unseen) == (500 * MS, 36)
+    assert "36 cuda events of train missing for 500 ms" in text.incompleteness(standing(recorded))[0]
+
+
+def test_neither_another_tenant_nor_another_time_nor_another_table_is_touched(recorded):
+    recorded.hole(11, "probes came late", NOW_NS, NOW_NS + SECOND_NS)
+    assert standing(recorded, tenant="train").complete is False
+    assert standing(recorded, tenant="ml/serve").complete
+    assert standing(recorded, from_ns=NOW_NS + 2 * SECOND_NS).holes == ()
+    assert standing(recorded, to_ns=NOW_NS).holes == ()
+    assert standing(recorded, "FROM nccl_events").complete
+    assert standing(recorded, "FROM containers").holes == ()
+    assert len(standing(recorded, "FROM totals").holes) == 1
+
+
+def test_a_window_within_a_hole_that_was_told_later_knows_of_it(recorded):
+    told = NOW_NS + TOLD_WITHIN_NS - SECOND_NS
+    recorded.hole(11, "probes came late", NOW_NS, NOW_NS + 9 * SECOND_NS, at_ns=told)
+    (hole,) = standing(recorded, from_ns=NOW_NS + SECOND_NS, to_ns=NOW_NS + 3 * SECOND_NS).holes
+    assert hole.blind_ns == 2 * SECOND_NS
+
+
+def test_what_was_lost_in_the_last_second_of_a_window_is_told_after_it(recorded):
+    end = NOW_NS + SECOND_NS // 2
+    row = {"seen": 13, "stored": 11, "shed": 0, "lost": 2, "queued": 0, "reason": "ring full"}
+    when = {"timestamp_ns": end + 1, "from_ns": NOW_NS, "to_ns": end + 1}
+    recorded.writer.append(
+        "losses", pa.Table.from_pylist([row | when | {"family": "cuda", "cgroup_id": 22}])
+    )
+    (loss,) = standing(recorded, tenant="ml/serve", to_ns=end).losses
+    assert (loss.seen, loss.lost) == (18, 2)
+
+
+def test_what_nobody_knows_the_tenant_of_may_be_anybodys(recorded):
+    recorded.hole(NOBODY, "facts lost", NOW_NS, NOW_NS + SECOND_NS, unseen=871_052)
+    for tenant in (None, "train", "ml/serve"):
+        found = standing(recorded, tenant=tenant)
+        assert not found.complete
+        assert found.holes[0].unseen == 871_052
+        assert "871,052 names and identities" in text.incompleteness(found)[0]
+
+
+def test_a_reason_touches_the_tables_it_is_about(recorded):
+    recorded.hole(11, "no room for allocations", NOW_NS, NOW_NS + SECOND_NS, unseen=17)
+    recorded.hole(22, "kernels without a name", NOW_NS, NOW_NS + SECOND_NS, unseen=194)
+    recorded.hole(22, "no room for totals", NOW_NS, NOW_NS + SECOND_NS)
+    assert [h.reason for h in standing(recorded).holes] == ["kernels without a name"]
+    assert [h.reason for h in standing(recorded, "FROM gpu_memory").holes] == [
+        "no room for allocations"
+    ]
+    assert [h.reason for h in standing(recorded, "FROM totals").holes] == ["no room for totals"]
+
+
+def test_between_two_recordings_nothing_was_seen(recorded):
+    start, gap = NOW_NS - 10 * SECOND_NS, 5 * SECOND_NS
+    recorded.sessions((start, NOW_NS), (NOW_NS + gap, None))
+    found = standing(recorded)
+    assert [(h.reason, h.blind_ns) for h in found.holes] == [("nothing recorded", gap)]
+    assert text.incompleteness(found) == [
+        "incomplete: nothing recorded for 5 s from 2026-09-21 14:13:20.000 UTC"
+    ]
+    assert standing(recorded, to_ns=NOW_NS).complete
+    assert standing(recorded, from_ns=NOW_NS + gap).complete
+    assert standing(recorded, tenant="train").complete is False
+
+
+def test_a_recording_that_was_killed_ended_with_its_last_count(recorded):
+    recorded.sessions((NOW_NS - SECOND_NS, None), (NOW_NS + 3 * SECOND_NS, None))
+    (hole,) = standing(recorded, tenant="ml/serve").holes
+    assert hole.interval == Interval(NOW_NS, NOW_NS + 3 * SECOND_NS)
+
+
+def test_a_tenant_hears_of_what_its_kernel_refused(recorded):
+    refused = {"hooks_refused": {"cuda_odd": "not seen: odd calls (why not)"}}
+    recorded.sessions((NOW_NS - SECOND_NS, None), notes=json.dumps(refused))
+    for tenant in (None, "train"):
+        found = standing(recorded, tenant=tenant)
+        assert (found.unrecorded, found.complete) == (("not seen: odd calls",), False)
