@@ -61,6 +61,22 @@ def more_totals(store, tenant, count, at_ns):
         writer.seal(at_ns)
 
 
+def test_what_went_unseen_is_counted(store):
+    place = {"timestamp_ns": NOW_NS + 5, "family": "nccl", "cgroup_id": TENANTS["slurm/4711"]}
+    counts = dict.fromkeys(("seen", "stored", "shed", "lost", "queued"), 0)
+    hole = {"reason": "over budget", "from_ns": NOW_NS, "to_ns": NOW_NS + 3 * SECOND_NS}
+    with StoreWriter(store, node="n", boot_id="b") as writer:
+        for unseen in (7, None):
+            row = place | counts | hole | {"unseen": unseen}
+            writer.append("losses", pa.Table.from_pylist([row]))
+        writer.seal(NOW_NS)
+    with serving(store) as served:
+        found = series(served.request("/metrics"))
+    labels = '{tenant="slurm/4711",family="nccl",reason="over budget"}'
+    assert found[f"cotenant_unseen_seconds_total{labels}"] == 6
+    assert found[f"cotenant_unseen_events_total{labels}"] == 7
+
+
 def test_the_counters_are_the_totals(store):
     with serving(store) as served:
         reply = served.request("/metrics")

@@ -47,6 +47,7 @@ class Notices:
         self.lines: list[str] = []
         self._cost_ns = (0.0, 0.0)
         self._libraries = 0
+        self._missing = 0
 
     def measured(self, cost_ns: float, stepped_ns: float) -> None:
         """What a recorded call costs, and what it costs where it is single-stepped."""
@@ -62,6 +63,11 @@ class Notices:
             f"{program}: the kernel left out {times} of its runs; those events are missing"
             for program, times in report.programs.items()
         )
+
+    def missing(self, lines: list[str]) -> None:
+        """What went unseen, as far as it was not said before."""
+        self._add(lines[self._missing :])
+        self._missing = len(lines)
 
     def library(self, report: LibraryReport) -> None:
         """What is not probed in a library, or dear."""

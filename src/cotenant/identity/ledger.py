@@ -65,7 +65,7 @@ class Ledger:
         self._pairs: dict[tuple[int, int], int] = {}
         self._rows: dict[int, Row] = {}  # By cgroup_id, until something about it changes.
         self._kernel_id = ids.kernel_row_id(node, boot_id)
-        self._unknown_id = ids.unknown_row_id(node, boot_id)
+        self.unknown_id = ids.unknown_row_id(node, boot_id)
         self.born(ids.V2, ids.ROOT, "/")
 
     # Facts in.
@@ -165,6 +165,15 @@ class Ledger:
         result: npt.NDArray[np.int64] = np.array(chosen, np.int64)[inverse]
         return result
 
+    def at_path(self, path: str) -> Row | None:
+        """The row of the cgroup at this path; None if there is none that we know."""
+        there = self._by_path.get(path, {})
+        if not there:
+            return None
+        cgroup = self._same(there[min(there)])
+        self._refer(cgroup)
+        return self._row(cgroup)
+
     # Rows out.
 
     def rows(self) -> list[Row]:
@@ -172,7 +181,7 @@ class Ledger:
 
         Rows that did not change are the same objects as before, not to be written to.
         """
-        rows = [self._pseudo(self._kernel_id, KERNEL), self._pseudo(self._unknown_id, UNKNOWN)]
+        rows = [self._pseudo(self._kernel_id, KERNEL), self._pseudo(self.unknown_id, UNKNOWN)]
         rows += [self._row(cgroup) for cgroup in self._cgroups.values() if self._shown(cgroup)]
         return rows
 
@@ -315,7 +324,7 @@ class Ledger:
         if self.v1_hierarchy is not None and choose(self.preference, v2, v1) == "v1":
             return self._single(self.v1_hierarchy, v1_id)
         if v2_id == ids.UNTOLD:
-            return self._unknown_id
+            return self.unknown_id
         return self._refer(self._at(ids.V2, v2_id))
 
     def _told(self, hierarchy: int | None, kernel_id: int) -> Told:
@@ -328,7 +337,7 @@ class Ledger:
         if kernel_id == ids.NOBODY:
             return self._kernel_id
         if kernel_id == ids.UNTOLD:
-            return self._unknown_id
+            return self.unknown_id
         if kernel_id == ids.ROOT:
             return self._refer(self._at(ids.V2, ids.ROOT))
         return self._refer(self._same(self._at(hierarchy, kernel_id)))

@@ -77,8 +77,8 @@ TOTALS: Final = Table(
 
 LOSSES: Final = Table(
     "losses",
-    "What is missing. Per family, tenant and window: seen = stored + shed + lost + queued; and a row "
-    "for each hole: a time in which something went unseen.",
+    "Per family, tenant and window: seen = stored + shed + lost + queued. "
+    "And holes: times in which something went unseen.",
     (
         Column("timestamp_ns", "int64", "end of the window, UTC", False),
         Column("family", "string", _one_of(FAMILIES), False),

@@ -37,9 +37,7 @@ UNNAMED: Final = Reason(
     frozenset({"cuda_events", "graph_kernels", "rollups"}),
 )
 NO_TOTAL: Final = Reason("no room for totals", "totals", frozenset({"totals", "losses"}))
-NO_ALLOCATION: Final = Reason(
-    "no room for allocations", "GPU memory", frozenset({"gpu_memory"})
-)
+NO_ALLOCATION: Final = Reason("no room for allocations", "GPU memory", frozenset({"gpu_memory"}))
 
 REASONS: Final = {
     reason.name: reason

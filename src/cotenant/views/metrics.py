@@ -33,6 +33,7 @@ Labels = tuple[str, ...]  # Their values, in the order of the series' label name
 _TENANT: Final = ("tenant",)
 _FAMILY: Final = ("tenant", "family")
 _FUNCTION: Final = ("tenant", "family", "function")
+_REASON: Final = ("tenant", "family", "reason")
 
 
 class Metrics:
@@ -48,6 +49,8 @@ class Metrics:
         self._bytes: Counter[Labels] = Counter()
         self._launches: Counter[Labels] = Counter()
         self._events: dict[str, Counter[Labels]] = {name: Counter() for name in counters.FATES}
+        self._blind_ns: Counter[Labels] = Counter()
+        self._unseen: Counter[Labels] = Counter()
         self._buckets: dict[Labels, Counter[int]] = {}
         self._bucket_ns: Counter[Labels] = Counter()
 
@@ -81,6 +84,11 @@ class Metrics:
             for name, series in self._events.items():
                 series[self._place(row)] += row[name]
 
+        for row in news.holes:
+            labels = (*self._place(row), self._shown(row["reason"]))
+            self._blind_ns[labels] += row["blind_ns"]
+            self._unseen[labels] += row["unseen"]
+
     def _place(self, row: Mapping[str, str]) -> Labels:
         return self._tenant(row["tenant"]), self._shown(row["family"])
 
@@ -105,6 +113,18 @@ class Metrics:
         )
         for name, series in self._events.items():
             yield _counter(f"cotenant_events_{name}_total", counters.FATES[name], _FAMILY, series)
+        yield _counter(
+            "cotenant_unseen_seconds_total",
+            "How long something of a tenant went unseen.",
+            _REASON,
+            {labels: ns / 1e9 for labels, ns in self._blind_ns.items()},
+        )
+        yield _counter(
+            "cotenant_unseen_events_total",
+            "What is known to have gone unseen in that time.",
+            _REASON,
+            {labels: number for labels, number in self._unseen.items() if number},
+        )
         yield self._histogram()
 
     def _histogram(self) -> Metric:

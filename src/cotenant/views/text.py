@@ -204,7 +204,7 @@ def incompleteness(standing: Standing) -> list[str]:
 
 
 def _hole(hole: Hole) -> str:
-    """``cuda events of train missing for 1.23 s from 2026-09-21 14:13:20.120 (probes came late)``."""
+    """``cuda events of train missing for 1.23 s from 2026-09-21 14:13:20.120 UTC (why)``."""
     began = f"{moment(hole.interval.start_ns)}.{hole.interval.start_ns // 1_000_000 % 1000:03}"
     when = f"for {duration(hole.blind_ns)} from {began} UTC"
     if not hole.families:

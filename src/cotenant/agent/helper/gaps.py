@@ -23,7 +23,14 @@ class Gaps:
         self._since_ns = time.monotonic_ns()
 
     def found(
-        self, tenant: str, library: str, begin_ns: int, end_ns: int, *, probed: bool = True
+        self,
+        tenant: str,
+        library: str,
+        begin_ns: int,
+        end_ns: int,
+        *,
+        kinds: tuple[str, ...] = (),
+        probed: bool = True,
     ) -> None:
         """A library was mapped then, and probed only later, or not at all."""
         if self._since_ns is None or end_ns <= max(begin_ns, self._since_ns):
@@ -34,4 +41,4 @@ class Gaps:
         self._begins[key] = begin_ns
         while len(self._begins) > _TOLD_MAX:
             self._begins.popitem(last=False)
-        self._tell(AttachGap(tenant, library, begin_ns, end_ns, probed))
+        self._tell(AttachGap(tenant, library, begin_ns, end_ns, probed, kinds))

@@ -180,7 +180,11 @@ class Libraries:
         if gap > (library.gap_ns or 0):
             library.gap_ns = gap
             self._tell(library.describe())
-        self.gaps.found(tenant, library.path, mapped_ns, library.attached_ns)
+        self._late(library, tenant, mapped_ns)
+
+    def _late(self, library: ProbedLibrary, tenant: str, mapped_ns: int) -> None:
+        kinds = library.plan.kinds
+        self.gaps.found(tenant, library.path, mapped_ns, library.attached_ns, kinds=kinds)
 
     def _attach(self, library: ProbedLibrary, inode: Inode, mapped_ns: int | None) -> None:
         try:
@@ -202,7 +206,7 @@ class Libraries:
         self._probed[inode] = library
         self._tell_of(library, inode)
         if mapped_ns is not None:
-            self.gaps.found(library.tenant, library.path, mapped_ns, library.attached_ns)
+            self._late(library, library.tenant, mapped_ns)
 
     def _tell_of(self, library: ProbedLibrary, inode: Inode) -> None:
         about = library.describe()

@@ -127,6 +127,7 @@ class AttachGap:
     begin_ns: _Count  # When it was mapped, by the monotonic clock.
     end_ns: _Count  # When its probes were placed; if they never were, when that was found out.
     probed: bool
+    kinds: Annotated[tuple[_Short, ...], MaxItems(16)] = ()  # Of library, where that is known.
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from cotenant.agent.channel import Closed
 from cotenant.agent.protocol.reports import Report
 from cotenant.agent.recorder.audit import audit
+from cotenant.agent.recorder.blind_spots import BlindSpots
 from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.columns import Columns
@@ -128,6 +129,7 @@ class Recorder:
         self._drain = self._intake.open(maps, settings.events_bytes)
         self._gpus.attach(maps)
         self._sampling = Sampling(maps, settings, cost, self._ledger, self._gpus, self._helper.ask)
+        self._blind_spots = BlindSpots(self._sampling.holes, self._clock)
         self._control = self._sampling.control
         self._sink = StoreSink(self._writer, self._sampling.losses)
         limits = RetentionLimits(settings.keep_ns, settings.max_bytes)
@@ -172,7 +174,12 @@ class Recorder:
     def _handlers(self) -> Handlers:
         """Who hears what the helper reports."""
         return report_handlers(
-            self._session, self._notices, self._control, self._gpus, self._ledger
+            self._session,
+            self._notices,
+            self._control,
+            self._gpus,
+            self._ledger,
+            self._blind_spots,
         )
 
     def _learn(self) -> None:
@@ -190,7 +197,7 @@ class Recorder:
         batches = self._intake.take()
         self._look_up(batches)
         self._learn()
-        self._intake.keep(batches, self._sink, self._sampling.rollups)
+        self._intake.keep(batches, self._sink, self._sampling.rollups, self._blind_spots)
         self._snapshots.write(now_ns)
         self._sink.seal(now_ns)
         self._notify.say("WATCHDOG=1")
@@ -207,7 +214,9 @@ class Recorder:
                 raise CotenantError("the helper died; what was recorded is kept") from None
 
     def _sample(self, now_ns: int, *, last: bool = False) -> None:
+        self._blind_spots.counted(self._sampling.counters.read(), now_ns)
         self._sampling.step(now_ns, self._sink, self._session, last=last)
+        self._notices.missing(self._sampling.holes.warnings)
         self._session.trouble(
             store=self._sink.trouble,
             upkeep=self._maintenance.trouble,

@@ -19,6 +19,7 @@ from cotenant.agent.protocol.reports import (
     Trouble,
     WorkPassedOver,
 )
+from cotenant.agent.recorder.blind_spots import BlindSpots
 from cotenant.agent.recorder.overhead.control_page import ControlPage
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.session_row import SessionRow
@@ -29,14 +30,19 @@ Handlers = Mapping[type, tuple[Callable[[Any], None], ...]]
 
 
 def report_handlers(
-    session: SessionRow, notices: Notices, control: ControlPage, gpus: GpuProcesses, ledger: Ledger
+    session: SessionRow,
+    notices: Notices,
+    control: ControlPage,
+    gpus: GpuProcesses,
+    ledger: Ledger,
+    blind_spots: BlindSpots,
 ) -> Handlers:
     """By kind; what is not here answers whoever waits for it in ``helper_client``."""
     return {
         HooksRefused: (session.hooks_refused, notices.hooks_refused),
-        RunsMissed: (session.runs_missed, notices.runs_missed),
+        RunsMissed: (session.runs_missed, notices.runs_missed, blind_spots.runs_missed),
         LibraryReport: (session.library, notices.library),
-        AttachGap: (session.attach_gap,),
+        AttachGap: (session.attach_gap, blind_spots.attach_gap),
         PointerReport: (session.pointer,),
         WorkPassedOver: (session.passed_over,),
         Trouble: (session.helper_trouble,),

@@ -13,6 +13,7 @@ from cotenant.agent.recorder.overhead.cost_control import CallCost, CostControl
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.program_counters import ProgramCounters, orphans
 from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits
+from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.agent.recorder.samplers.losses import Losses
 from cotenant.agent.recorder.samplers.sampler import RowSink, Sampler, write_samples
 from cotenant.agent.recorder.samplers.throttle import Throttle
@@ -42,16 +43,18 @@ class Sampling:
         self._ledger = ledger
         self._gpus = gpus
         self.losses = Losses(partial(owners, ledger))
+        self.holes = Holes(ledger)
         self.rollups = Rollups()
         self.control = ControlPage(maps["controls"], ring_bytes=settings.events_bytes)
         self._cost_control = CostControl(self.control, settings, cost, ask)
-        self._counters = ProgramCounters(maps["counters"])
+        self.counters = ProgramCounters(maps["counters"])
         self._totals = Totals(maps, ledger, self.losses, self.control.next_window)
         host = "host" in settings.events
         throttle = [Throttle(ledger, exclude=settings.config.exclude)] if host else []
         self._samplers: list[Sampler] = [
             self._totals,
             self.losses,
+            self.holes,
             self.rollups,
             *throttle,
             CgroupLimits(ledger),
@@ -64,7 +67,7 @@ class Sampling:
         write_samples(self._samplers, sink, now_ns)
         self._gpus.note_sharing()
         self._bound_cost(session)
-        counters = self._counters.read()
+        counters = self.counters.read()
         self.losses.orphans = orphans(counters)
         session.note(**counters)
         with_processes = last or self._seconds % _COVERAGE_EVERY == 0

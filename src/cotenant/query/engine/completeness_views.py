@@ -1,8 +1,8 @@
 """What completeness is told by: views that see more than a session's own tables.
 
-    whole.holes        losses that the window touches, also of cgroups that nobody knows
-    whole.beats        when anything was counted, of whichever tenant
-    whole.recordings   when there was a recorder, and which hooks its kernel refused it
+whole.holes        losses that the window touches, also of cgroups that nobody knows
+whole.beats        when anything was counted, of whichever tenant
+whole.recordings   when there was a recorder, and which hooks its kernel refused it
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Totals and losses by tenant since the last scrape."""
+"""Totals, losses and holes by tenant since the last scrape."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -49,6 +49,7 @@ class News:
     histograms: list[dict[str, Any]]
     durations: list[dict[str, Any]]
     fates: list[dict[str, Any]]
+    holes: list[dict[str, Any]]
 
 
 def since(session: Session, cursor: CounterCursor) -> News:
@@ -60,6 +61,7 @@ def since(session: Session, cursor: CounterCursor) -> News:
         session.ask(_histograms(totals)).rows(),
         session.ask(_durations(totals)).rows(),
         session.ask(_fates(losses)).rows(),
+        session.ask(_holes(losses)).rows(),
     )
 
 
@@ -111,4 +113,13 @@ def _fates(condition: str) -> str:
     sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in FATES)
     return (
         f"SELECT tenant, family, {sums} FROM {_from('losses', condition)} GROUP BY ALL ORDER BY ALL"
+    )
+
+
+def _holes(condition: str) -> str:
+    """What went unseen, and for how long."""
+    return (
+        "SELECT tenant, family, reason, sum(to_ns - from_ns)::BIGINT AS blind_ns, "
+        f"coalesce(sum(unseen), 0)::BIGINT AS unseen FROM {_from('losses', condition)} "
+        "WHERE from_ns IS NOT NULL AND lost + shed = 0 GROUP BY ALL ORDER BY ALL"
     )

@@ -67,11 +67,23 @@ where bytes is not null
 order by timestamp_ns
 """,
 )
+_HOLES: Final = TraceSource(
+    "losses",
+    """
+select tenant, 'unseen ' || family as track, reason as name, from_ns as start_ns,
+       to_ns - from_ns as duration_ns, NULL::bigint as value, unseen, lost, shed
+from losses
+join (select cgroup_id, tenant from containers) using (cgroup_id)
+where from_ns is not null
+order by start_ns, duration_ns desc
+""",
+)
 SOURCES: Final = (
     *(_family(FAMILIES[name]) for name in GPU_FAMILIES),
     _WORK,
     *(_family(FAMILIES[name]) for name in KERNEL_FAMILIES),
     _MEMORY,
+    _HOLES,
 )
 
 

@@ -46,7 +46,7 @@ def notes(session: SessionRow) -> Any:
 
 
 def test_a_report_is_dispatched_or_waited_for() -> None:
-    handlers = report_handlers(Mock(), Mock(), Mock(), Mock(), Mock())
+    handlers = report_handlers(*[Mock()] * 6)
     assert set(handlers) | AWAITED == set(get_args(Report))
     assert not set(handlers) & AWAITED
 
@@ -54,7 +54,7 @@ def test_a_report_is_dispatched_or_waited_for() -> None:
 def test_reports_reach_those_who_want_them(session: SessionRow) -> None:
     notices, control, gpus, ledger = Notices(), Mock(), Mock(), Ledger("n", "b")
     ledger.born(0, 23, f"/docker/{'a' * 64}", 1)
-    handlers = report_handlers(session, notices, control, gpus, ledger)
+    handlers = report_handlers(session, notices, control, gpus, ledger, Mock())
     unsure, rested = MemoryUnsure((Process(7, 1),)), Rested(3, whole=True)
     dispatch(
         handlers,
@@ -75,7 +75,7 @@ def test_reports_reach_those_who_want_them(session: SessionRow) -> None:
             unsure,
         ],
     )
-    gap = {"begin_ns": 14, "end_ns": 26, "probed": True}
+    gap = {"begin_ns": 14, "end_ns": 26, "probed": True, "kinds": []}
     assert notes(session) == {
         "attach_gaps": [{"tenant": "/docker/a", "library": "/a/libcuda.so.1", **gap}],
         "hooks_refused": {"io": "no such hook"},

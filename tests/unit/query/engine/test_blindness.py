@@ -45,7 +45,9 @@ def test_overlapping_pieces_are_one_hole_and_counts_add_up(recorded):
         recorded.hole(11, "over budget", NOW_NS + start * MS, NOW_NS + end * MS, unseen=unseen)
     (hole,) = standing(recorded).holes
     assert (hole.blind_ns, hole.unseen) == (500 * MS, 36)
-    assert "36 cuda events of train missing for 500 ms" in text.incompleteness(standing(recorded))[0]
+    assert (
+        "36 cuda events of train missing for 500 ms" in text.incompleteness(standing(recorded))[0]
+    )
 
 
 def test_neither_another_tenant_nor_another_time_nor_another_table_is_touched(recorded):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from cotenant.agent.recorder.blind_spots import BlindSpots
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.columns.makers import makers
 from cotenant.agent.recorder.ingest.drain import Drain, Rows, open_drain
@@ -32,10 +33,13 @@ class Intake:
         self._facts.take(facts)
         return batches
 
-    def keep(self, batches: Rows, sink: StoreSink, rollups: Rollups) -> None:
+    def keep(
+        self, batches: Rows, sink: StoreSink, rollups: Rollups, blind_spots: BlindSpots
+    ) -> None:
         """Make columns of the rows, and hand them to the store."""
         for columns, batch in batches:
             rows = columns.make(batch)
             if sink.keep(columns, batch, rows):
                 rollups.add(columns.family, batch, rows)
+                blind_spots.unnamed(rows)
             self.events += batch.rows

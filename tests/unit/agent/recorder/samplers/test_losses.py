@@ -68,11 +68,16 @@ def test_each_window_adds_up_and_is_told_once():
     assert row == {
         "timestamp_ns": 1, "family": "cuda", "cgroup_id": 7000, "seen": 101, "stored": 0,
         "shed": 13, "lost": 5, "queued": 83, "reason": "ring full, over its share, over budget",
+        "from_ns": 1, "to_ns": 1, "unseen": None,
     }  # fmt: skip
     losses.sealed()
     (row,) = losses.sample(2).to_pylist()
     assert (row["seen"], row["stored"], row["queued"], row["reason"]) == (0, 83, -83, None)
+    assert (row["from_ns"], row["to_ns"]) == (None, None)
     assert losses.sample(3).num_rows == 0
+    losses.gave_up([(ONE, 1)])
+    (row,) = losses.sample(4).to_pylist()
+    assert (row["from_ns"], row["to_ns"], row["lost"]) == (3, 4, 1)
 
 
 def test_tenants_that_are_gone_are_forgotten_and_stay_in_the_sums():

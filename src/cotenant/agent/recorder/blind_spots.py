@@ -1,0 +1,95 @@
+"""What the helper, the kernel's counters and the rows themselves say about what went unseen."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cotenant.agent.protocol.reports import AttachGap, RunsMissed
+from cotenant.agent.recorder.ingest.clock import WallClock
+from cotenant.agent.recorder.samplers.holes import Holes
+from cotenant.schema import holes as why
+from cotenant.schema.families import FAMILIES, GPU_FAMILIES
+
+_COUNTED: Final = {
+    "totals_full": (why.NO_TOTAL, tuple(FAMILIES)),
+    "orphan_rows": (why.NO_TOTAL, tuple(FAMILIES)),
+    "deep_call": (why.TOO_DEEP, GPU_FAMILIES),
+    "no_thread": (why.NO_THREAD, GPU_FAMILIES),
+    "fact_lost": (why.FACTS_LOST, tuple(FAMILIES)),
+    "dirty_full": (why.NO_REQUEST, ("io",)),
+    "request_full": (why.NO_REQUEST, ("io",)),
+    "owners_full": (why.NO_REQUEST, ("io",)),
+    "memory_full": (why.NO_ALLOCATION, ("cuda",)),
+}
+_ENDED: Final = "?"  # The tenant of a process that was gone before it could be asked.
+_UNNAMED: Final = "unknown@"
+
+
+class BlindSpots:
+    """Turns them into holes."""
+
+    def __init__(self, holes: Holes, clock: WallClock) -> None:
+        self._holes = holes
+        self._clock = clock
+        self._counters: dict[str, int] = {}
+        self._counted_ns: int | None = None
+        self._missed: dict[str, int] = {}
+        self._looked_ns = time.time_ns()
+
+    def attach_gap(self, report: AttachGap) -> None:
+        """A tenant called a library before it was probed."""
+        times = np.array([report.begin_ns, report.end_ns], np.int64)
+        begin_ns, end_ns = self._clock.utc(times).tolist()
+        whose = None if report.tenant in ("", _ENDED) else report.tenant
+        reason = why.LATE if report.probed else why.NEVER
+        families = {"nccl" if kind == "nccl" else "cuda" for kind in report.kinds} or GPU_FAMILIES
+        self._holes.add(reason, sorted(families), whose, begin_ns, end_ns)
+
+    def counted(self, counters: Mapping[str, int], now_ns: int) -> None:
+        """The kernel's counters as they stand: what there was no room for since the last time."""
+        since_ns = now_ns if self._counted_ns is None else self._counted_ns
+        for name, (reason, families) in _COUNTED.items():
+            if more := counters.get(name, 0) - self._counters.get(name, 0):
+                self._holes.add(reason, families, None, since_ns, now_ns, more)
+        self._counters, self._counted_ns = dict(counters), now_ns
+
+    def runs_missed(self, report: RunsMissed) -> None:
+        """Programs that the kernel did not run each time, and how often so far."""
+        now_ns = time.time_ns()
+        for program, times in report.programs.items():
+            family = program.partition("_")[0]
+            reason, families = (
+                (why.RUNS_LEFT_OUT, (family,))
+                if family in FAMILIES
+                else (why.FACTS_LOST, tuple(FAMILIES))
+            )
+            more = times - self._missed.get(program, 0)
+            self._holes.add(reason, families, None, self._looked_ns, now_ns, more)
+        self._missed, self._looked_ns = dict(report.programs), now_ns
+
+    def unnamed(self, rows: Any) -> None:
+        """Rows of kernels that nobody could name."""
+        if "kernel_name" not in rows.column_names:
+            return
+        names = rows.column("kernel_name").combine_chunks().dictionary_encode()
+        nameless = pc.starts_with(names.dictionary, _UNNAMED)
+        if not pc.any(nameless).as_py():
+            return
+        chosen = rows.filter(pc.take(nameless, names.indices))
+        found = (
+            pa.table(
+                {name: chosen.column(name) for name in ("cgroup_id", "timestamp_ns", "weight")}
+            )
+            .group_by("cgroup_id")
+            .aggregate([("timestamp_ns", "min_max"), ("weight", "sum")])
+        )
+        for row in found.to_pylist():
+            times = row["timestamp_ns_min_max"]
+            self._holes.add(
+                why.UNNAMED, ("cuda",), row["cgroup_id"], times["min"], times["max"],
+                row["weight_sum"],
+            )  # fmt: skip

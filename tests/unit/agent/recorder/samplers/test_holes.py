@@ -1,0 +1,126 @@
+"""Holes become rows of losses: whose, from when to when, and why."""
+
+import pyarrow as pa
+
+from cotenant.agent.protocol.reports import AttachGap, RunsMissed
+from cotenant.agent.recorder.blind_spots import BlindSpots
+from cotenant.agent.recorder.ingest.clock import WallClock
+from cotenant.agent.recorder.samplers.holes import Holes
+from cotenant.identity.ledger import Ledger
+from cotenant.schema.families import FAMILIES
+from cotenant.schema.holes import LATE, OVER_BUDGET, REFUSED
+
+S = 1_000_000_000
+WHOSE = "/docker/" + "a" * 64
+
+
+def ledger() -> Ledger:
+    made = Ledger("node", "boot")
+    made.born(0, 7, WHOSE)
+    return made
+
+
+def told(holes: Holes, now_ns: int) -> list[tuple]:
+    rows = holes.sample(now_ns)
+    names = ("reason", "family", "cgroup_id", "from_ns", "to_ns", "unseen")
+    return [tuple(row[name] for name in names) for row in rows.to_pylist()] if rows else []
+
+
+def test_a_hole_is_told_once_with_its_tenant():
+    book = ledger()
+    holes = Holes(book)
+    holes.add(LATE, ("cuda", "nccl"), WHOSE, 3, 17, 5)
+    owner = book.cgroup_id(0, 7)
+    assert told(holes, S) == [
+        ("probes came late", "cuda", owner, 3, 17, 5),
+        ("probes came late", "nccl", owner, 3, 17, None),
+    ]
+    assert told(holes, 2 * S) == []
+    (warning,) = holes.warnings
+    assert warning == "cuda and nccl events of aaaaaaaaaaaa missing for 0.000 s: probes came late"
+
+
+def test_pieces_that_overlap_are_one_row_and_far_too_many_are_one_too():
+    holes = Holes(ledger())
+    for start in (0, 5, 30):
+        holes.add(LATE, ("cuda",), WHOSE, start, start + 10, 1)
+    assert [row[3:] for row in told(holes, S)] == [(0, 15, 2), (30, 40, 1)]
+    for start in range(0, 1000, 10):
+        holes.add(LATE, ("cuda",), WHOSE, start, start + 1, 1)
+    rows = told(holes, S)
+    assert len(rows) == 16
+    assert (rows[-1][4], sum(row[5] for row in rows)) == (991, 100)
+
+
+def test_a_path_that_the_ledger_does_not_know_yet_waits_and_then_is_nobodys():
+    book = ledger()
+    holes = Holes(book)
+    holes.add(LATE, ("cuda",), "/late", S, 2 * S)
+    holes.add(LATE, ("cuda",), "/never", S, 2 * S)
+    assert told(holes, 3 * S) == []
+    book.born(0, 11, "/late")
+    assert [row[2] for row in told(holes, 4 * S)] == [book.cgroup_id(0, 11)]
+    assert [row[2] for row in told(holes, 8 * S)] == [book.unknown_id]
+
+
+def test_what_lasts_is_told_each_second_until_it_is_closed_or_its_tenant_gone():
+    book = ledger()
+    holes = Holes(book)
+    holes.open(OVER_BUDGET, ("cuda",), None, S)
+    holes.open(REFUSED, ("cuda",), WHOSE, S)
+    holes.open(REFUSED, ("cuda",), WHOSE, S + 5)
+    assert [row[3:5] for row in told(holes, 2 * S)] == [(S, 2 * S)] * 2
+    holes.close(OVER_BUDGET, ("cuda",), None, 2 * S + 7)
+    book.removed(0, 7, 2 * S + 9)
+    assert [row[3:5] for row in told(holes, 3 * S)] == [
+        (2 * S, 2 * S + 7),
+        (2 * S, 2 * S + 9),
+    ]
+    assert told(holes, 4 * S) == []
+
+
+def test_reports_and_counters_become_holes():
+    book = ledger()
+    holes = Holes(book)
+    clock = WallClock(lambda: 100)
+    clock.sample()
+    spots = BlindSpots(holes, clock)
+    spots.attach_gap(AttachGap(WHOSE, "/lib/libnccl.so.2", 3, 5, probed=True, kinds=("nccl",)))
+    spots.attach_gap(AttachGap("?", "/lib/libcuda.so.1", 3, 5, probed=False))
+    owner = book.cgroup_id(0, 7)
+    assert told(holes, S) == [
+        ("probes came late", "nccl", owner, 103, 105, None),
+        ("never probed", "cuda", book.unknown_id, 103, 105, None),
+        ("never probed", "nccl", book.unknown_id, 103, 105, None),
+    ]
+    spots.counted({"deep_call": 3}, S)
+    spots.counted({"deep_call": 7, "memory_full": 2, "unreadable": 9}, 2 * S)
+    spots.counted({"deep_call": 7, "memory_full": 2, "unreadable": 9}, 3 * S)
+    assert [(row[0], *row[3:]) for row in told(holes, 3 * S) if row[1] == "cuda"] == [
+        ("calls nested too deep", S, 2 * S, 7),
+        ("no room for allocations", S, 2 * S, 2),
+    ]
+    spots.runs_missed(RunsMissed({"io_done": 5}))
+    spots.runs_missed(RunsMissed({"io_done": 12, "task_exit": 2}))
+    found = told(holes, 1 << 62)
+    assert [(row[0], row[5]) for row in found if row[1] == "io"] == [
+        ("runs left out by the kernel", 12), ("facts lost", None),
+    ]  # fmt: skip
+    assert {row[1] for row in found if row[0] == "facts lost"} == set(FAMILIES)
+
+
+def test_rows_without_a_kernel_name_are_counted_by_tenant():
+    holes = Holes(ledger())
+    spots = BlindSpots(holes, WallClock())
+    names = ["gemm", "unknown@?+0x5", "unknown@?+0x7", "[sync]", "unknown@x"]
+    spots.unnamed(
+        pa.table(
+            {
+                "kernel_name": pa.array(names).dictionary_encode(),
+                "cgroup_id": [1, 1, 2, 2, 1],
+                "timestamp_ns": [10, 11, 12, 13, 14],
+                "weight": pa.array([1, 1, 5, 1, 2], pa.int32()),
+            }
+        )
+    )
+    assert [row[2:] for row in told(holes, S)] == [(1, 11, 14, 3), (2, 12, 12, 5)]
