@@ -34,7 +34,7 @@ record: setup ## record this host for 20 s and show what each tenant did
 .PHONY: test
 test: setup-tests lint ## everything that must hold, on the real kernel
 	@.venv/bin/python -m pytest -q -n 2 tests \
-		--ignore=tests/kernel --ignore=tests/browser --ignore=tests/image
+		--ignore=tests/kernel --ignore=tests/browser --ignore=tests/image --ignore=tests/package
 	@.venv/bin/python -m pytest -q -n 2 tests/browser # A browser's event loop is its own process's.
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests/kernel
 
@@ -42,6 +42,14 @@ test: setup-tests lint ## everything that must hold, on the real kernel
 kernels: setup-tests ## record on other kernels under qemu (two hours; QUICK=1 for ten minutes)
 	@tools/setup.sh kernels
 	@.venv/bin/python -m vm.run $(if $(QUICK),--quick) $(KERNELS)
+
+.PHONY: wheel
+wheel: setup-tests ## the wheel and the sdist, into dist/, the same bytes each time (minutes)
+	@tools/wheel.sh dist
+
+.PHONY: package-test
+package-test: setup-tests ## install what is packaged into Debians without a compiler, and use it (half an hour)
+	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q --timeout=1800 tests/package
 
 .PHONY: image-test
 image-test: setup-tests ## build the container image from an empty Debian and record with it (minutes)
@@ -75,4 +83,4 @@ soak: setup-tests ## an hour of events and a new container each second: does it 
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf build bpf/build sim/build src/cotenant/_native/objects src/cotenant/_native/*.so
+	rm -rf build dist bpf/build native/build sim/build src/cotenant/_native/objects src/cotenant/_native/*.so

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(path for path in ROOT.glob("**/*.md") if ".venv" not in path.parts)
+UNTRACKED = {".venv", "build", "dist"}
+PAGES = sorted(path for path in ROOT.glob("**/*.md") if not UNTRACKED & set(path.parts))
 
 
 def test_the_reference_is_up_to_date() -> None:

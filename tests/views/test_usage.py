@@ -3,6 +3,8 @@
 import argparse
 import contextlib
 import io
+import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -85,12 +87,15 @@ def test_every_verb_has_help_with_examples(verb):
     assert f"\n  cotenant {verb}" in out.getvalue().replace("  sudo cotenant", "  cotenant")
 
 
-def test_the_version_is_that_of_the_package(capsys):
+def test_the_version_is_that_of_the_package_its_objects_and_the_kernel(capsys):
     with pytest.raises(SystemExit) as left:
         main(["--version"])
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert left.value.code == 0
-    assert capsys.readouterr().out == f"cotenant {project['version']}\n"
+    told = (
+        rf"cotenant {project['version']} \(objects [0-9a-f]{{12}}, Linux {os.uname().release}\)\n"
+    )
+    assert re.fullmatch(told, capsys.readouterr().out)
 
 
 def test_a_tenant_of_no_name_is_nobody(cotenant):

@@ -12,10 +12,16 @@ STORIES = ("mix", "launch", "train", "serve", "noisy")
 def library_dir() -> Path:
     """The directory of the stand-in libraries; ``COTENANT_SIM_DIR`` names another."""
     chosen = os.environ.get("COTENANT_SIM_DIR")
-    here = Path(chosen) if chosen else Path(__file__).parents[3] / "sim" / "build"
+    here = Path(chosen) if chosen else _default_dir()
     if not (here / "libcuda.so.1").exists():
         raise CotenantError(f"no stand-in libraries in {here}; run `make -C sim`")
     return here
+
+
+def _default_dir() -> Path:
+    """In the package, as a wheel has them, or where a checkout builds them."""
+    packaged = Path(__file__).parent / "libraries"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "sim" / "build"
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

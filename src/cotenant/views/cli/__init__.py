@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Final, NoReturn
 
-from cotenant import __version__
 from cotenant.errors import CotenantError, UsageError
 from cotenant.query.text.time_syntax import period_ns
 from cotenant.views.cli.ending import ends_after
 from cotenant.views.cli.output import OutputError, discard_output
+from cotenant.views.cli.version import ShowVersion
 
 DEFAULT_STORE: Final = "/var/lib/cotenant"
 
@@ -106,7 +106,7 @@ def _parser(verb: str | None) -> _Parser:
         epilog="cotenant VERB --help shows a verb's options, with examples.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"cotenant {__version__}")
+    parser.add_argument("--version", action=ShowVersion)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, line in VERBS.items():
         if name != verb:

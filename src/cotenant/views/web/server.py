@@ -139,6 +139,13 @@ def application(settings: WebSettings, port: int | None, workers: tuple[Worker, 
 
 def bound_socket(settings: WebSettings) -> socket.socket:
     """The listening socket; port 0 takes any that is free."""
+    listening = _bound(settings)
+    # Whoever reads the address that is printed next may connect at once.
+    listening.listen(QUEUE)
+    return listening
+
+
+def _bound(settings: WebSettings) -> socket.socket:
     if settings.socket is not None:
         return unix_socket.bound(settings.socket, settings.store)
     if not settings.address:
