@@ -56,7 +56,7 @@ PyMODINIT_FUNC PyInit__drain(void)
 
 	if (!module)
 		return NULL;
-	if (binding_add_types(module)) {
+	if (binding_add_types(module) || binding_add_spans(module)) {
 		Py_DECREF(module);
 		return NULL;
 	}

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From operations and proofs to spans.
+ *
+ * A process's proofs are taken in the order in which they began, up to the first that has not
+ * settled. Each closes the operations that began before it and that no earlier one has closed.
+ */
+#include <stdlib.h>
+
+#include "spans.h"
+
+/* A wait that returns sooner says only that the work was done before it. */
+#define WAITED_LEAST_NS 10000
+#define EXTENT_SCALE 25
+#define ITEMS_MAX 262144
+#define MIXES_MAX 262144
+
+static __int128 extent_of(const struct item *item)
+{
+	__int128 extent = item->flags & SIG_SIZED ? item->size : 0;
+
+	/* A link moves about 25 bytes in the time of one thread. */
+	if (item->work == WORK_LAUNCH)
+		extent *= EXTENT_SCALE;
+	return extent > EXTENT_SCALE ? extent : EXTENT_SCALE;
+}
+
+void sum_add(struct spans *spans, struct sum *sum, const struct op *op)
+{
+	const struct item *item = spans->by_number[op->item];
+	int64_t queued_ns = op->began_ns + op->took_ns;
+
+	if (!sum->ops || op->began_ns < sum->first_ns)
+		sum->first_ns = op->began_ns;
+	if (!sum->ops || op->began_ns > sum->newest_ns)
+		sum->newest_ns = op->began_ns;
+	if (!sum->ops || queued_ns > sum->last_ns)
+		sum->last_ns = queued_ns;
+	if (!sum->ops || sum->gpu < 0)
+		sum->gpu = item->gpu;
+	if (!sum->has_context && item->flags & SIG_CONTEXT) {
+		sum->has_context = 1;
+		sum->context = item->context;
+	}
+	sum->ops++;
+	sum->shed += (int64_t)op->weight - 1;
+	sum->collectives += !!(item->flags & SIG_COLLECTIVE);
+	sum->extent += extent_of(item) * op->weight;
+	if (item->work == WORK_LAUNCH)
+		sum->launches += op->weight;
+	if (item->work == WORK_COPY) {
+		sum->copies += op->weight;
+		if (item->flags & SIG_SIZED)
+			sum->copied_bytes += (uint64_t)item->size * op->weight;
+	}
+	for (int half = 0; half < 2; half++)
+		sum->salt[half] += item->salt[half] * op->weight;
+}
+
+/* `other` is older. */
+void sum_join(struct sum *sum, const struct sum *other)
+{
+	if (!other->ops)
+		return;
+	if (!sum->ops || other->first_ns < sum->first_ns)
+		sum->first_ns = other->first_ns;
+	if (!sum->ops || other->last_ns > sum->last_ns)
+		sum->last_ns = other->last_ns;
+	if (!sum->ops || sum->gpu < 0)
+		sum->gpu = other->gpu;
+	if (!sum->has_context) {
+		sum->has_context = other->has_context;
+		sum->context = other->context;
+	}
+	sum->ops += other->ops;
+	sum->shed += other->shed;
+	sum->collectives += other->collectives;
+	sum->extent += other->extent;
+	sum->launches += other->launches;
+	sum->copies += other->copies;
+	sum->copied_bytes += other->copied_bytes;
+	sum->mixless |= other->mixless;
+	for (int half = 0; half < 2; half++)
+		sum->salt[half] += other->salt[half];
+}
+
+/* The number of its tenant's mix of a queue's first operations and of what was folded. */
+static int32_t mix_of(struct spans *spans, struct queue *queue, uint32_t count, struct sum *sum)
+{
+	int32_t known;
+	uint32_t all;
+	struct op *ops = ops_of(queue, &all);
+
+	/* Whoever may see one tenant's mixes only must find all of them. */
+	for (int half = 0; half < 2; half++)
+		sum->salt[half] += scramble(spans->seed[half], queue->cgroup_id);
+	known = mix_find(spans, sum);
+	if (known >= 0)
+		return known;
+	spans->scratch.used = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		struct count one = {ops[i].item, ops[i].weight};
+
+		if (buffer_add(&spans->scratch, &one, sizeof(one)))
+			return -1;
+	}
+	if (buffer_add(&spans->scratch, queue->folded_items.bytes, queue->folded_items.used))
+		return -1;
+	return mix_make(spans, sum, &spans->scratch);
+}
+
+static struct span span_of(const struct queue *queue, const struct sum *sum)
+{
+	return (struct span){
+		.start_ns = queue->has_before && queue->before_ns > sum->first_ns ?
+			    queue->before_ns : sum->first_ns,
+		.end_ns = sum->last_ns,
+		.stream = queue->stream,
+		.cgroup_id = queue->cgroup_id,
+		.context = sum->context,
+		.has_context = sum->has_context,
+		.launches = sum->launches,
+		.copies = sum->copies,
+		.copied_bytes = sum->copied_bytes,
+		.collectives = sum->collectives,
+		.shed = sum->shed,
+		.extent = (double)sum->extent / EXTENT_SCALE,
+		.pid = queue->process->pid,
+		.gpu = sum->gpu,
+		.mix = -1,
+	};
+}
+
+static int close_span(struct spans *spans, struct queue *queue, uint32_t count,
+		      const struct proof *proof, uint8_t closed_by)
+{
+	struct sum sum = {0};
+	struct span span;
+	uint32_t all;
+	struct op *ops = ops_of(queue, &all);
+
+	for (uint32_t i = 0; i < count; i++)
+		sum_add(spans, &sum, &ops[i]);
+	sum_join(&sum, &queue->folded);
+	span = span_of(queue, &sum);
+	span.closed_by = closed_by;
+	if (proof) {
+		span.proof_ns = proof->began_ns;
+		span.waited_ns = proof->took_ns;
+		span.api = proof->api;
+		span.end_ns = proof->began_ns;
+		if (proof->took_ns >= WAITED_LEAST_NS)
+			span.end_ns += proof->took_ns;
+		queue->before_ns = proof->began_ns + proof->took_ns;
+		queue->has_before = 1;
+	}
+	if (span.end_ns < span.start_ns)
+		span.end_ns = span.start_ns;
+	if (!sum.mixless) {
+		span.mix = mix_of(spans, queue, count, &sum);
+		if (span.mix < 0)
+			return -1;
+	}
+	queue_drop(spans, queue, count);
+	memset(&queue->folded, 0, sizeof(queue->folded));
+	queue->folded_items.used = 0;
+	queue->since_ns = spans->now_ns;
+	return buffer_add(&spans->closed, &span, sizeof(span));
+}
+
+static int op_order(const void *one, const void *other)
+{
+	int64_t a = ((const struct op *)one)->began_ns, b = ((const struct op *)other)->began_ns;
+
+	return a < b ? -1 : a > b;
+}
+
+static int proof_order(const void *one, const void *other)
+{
+	const struct proof *a = one, *b = other;
+
+	if (a->began_ns != b->began_ns)
+		return a->began_ns < b->began_ns ? -1 : 1;
+	return a->took_ns < b->took_ns ? -1 : a->took_ns > b->took_ns;
+}
+
+static void order(struct buffer *buffer, size_t size, int (*compare)(const void *, const void *))
+{
+	size_t count = buffer->used / size;
+
+	for (size_t i = 1; i < count; i++) {
+		if (compare(buffer->bytes + (i - 1) * size, buffer->bytes + i * size) > 0) {
+			qsort(buffer->bytes, count, size, compare);
+			return;
+		}
+	}
+}
+
+static struct proof *proofs_in(const struct buffer *buffer, uint32_t *count)
+{
+	*count = buffer->used / sizeof(struct proof);
+	return (struct proof *)buffer->bytes;
+}
+
+/* When the first of these proofs began that has not settled; the limit if all have. */
+static int64_t unsettled(const struct spans *spans, const struct buffer *buffer, int64_t limit)
+{
+	uint32_t count;
+	struct proof *proofs = proofs_in(buffer, &count);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (spans->now_ns - proofs[i].came_ns < spans->settle_ns &&
+		    proofs[i].began_ns < limit)
+			limit = proofs[i].began_ns;
+	return limit;
+}
+
+/* The next proof before the limit: of the queue itself, or of all queues of its process. */
+static struct proof *next_proof(struct queue *queue, uint32_t *own, uint32_t *all, int64_t limit)
+{
+	uint32_t nown, nall;
+	struct proof *a = proofs_in(&queue->proofs, &nown);
+	struct proof *b = proofs_in(&queue->process->proofs, &nall);
+
+	a = *own < nown && a[*own].began_ns < limit ? a + *own : NULL;
+	b = *all < nall && b[*all].began_ns < limit ? b + *all : NULL;
+	if (a && (!b || proof_order(a, b) <= 0)) {
+		(*own)++;
+		return a;
+	}
+	if (b)
+		(*all)++;
+	return b;
+}
+
+static uint32_t began_by(const struct queue *queue, int64_t until_ns)
+{
+	uint32_t count, low = 0;
+	struct op *ops = ops_of(queue, &count);
+
+	if (count && ops[count - 1].began_ns <= until_ns)
+		return count;
+	while (low < count) {
+		uint32_t middle = low + (count - low) / 2;
+
+		if (ops[middle].began_ns <= until_ns)
+			low = middle + 1;
+		else
+			count = middle;
+	}
+	return low;
+}
+
+static int close_queue(struct spans *spans, struct queue *queue, int64_t limit)
+{
+	uint32_t own = 0, all = 0;
+	struct proof *proof;
+
+	if (queue->unordered) {
+		queue_tidy(queue);
+		order(&queue->ops, sizeof(struct op), op_order);
+		queue->unordered = 0;
+	}
+	while ((proof = next_proof(queue, &own, &all, limit))) {
+		uint32_t count = began_by(queue, proof->began_ns);
+
+		if (queue->folded.ops && queue->folded.newest_ns > proof->began_ns)
+			continue;
+		if (!count && !queue->folded.ops)
+			continue;
+		proof->closed++;
+		if (close_span(spans, queue, count, proof, CLOSED_BY_PROOF))
+			return -1;
+	}
+	queue_tidy(queue);
+	return 0;
+}
+
+/* What settled proofs have closed says how many streams the same call proved done. */
+static uint32_t closed_with(const struct process *process, const struct span *span)
+{
+	uint32_t count;
+	struct proof *proofs = proofs_in(&process->proofs, &count);
+
+	for (uint32_t low = 0; low < count;) {
+		uint32_t middle = low + (count - low) / 2;
+		struct proof wanted = {.began_ns = span->proof_ns, .took_ns = span->waited_ns};
+		int side = proof_order(&proofs[middle], &wanted);
+
+		if (!side)
+			return proofs[middle].closed;
+		if (side < 0)
+			low = middle + 1;
+		else
+			count = middle;
+	}
+	return 1;
+}
+
+static void forget_proofs(struct buffer *buffer, int64_t limit)
+{
+	uint32_t count, gone = 0;
+	struct proof *proofs = proofs_in(buffer, &count);
+
+	while (gone < count && proofs[gone].began_ns < limit)
+		gone++;
+	memmove(proofs, proofs + gone, (count - gone) * sizeof(*proofs));
+	buffer->used = (count - gone) * sizeof(*proofs);
+}
+
+static int pending(const struct queue *queue)
+{
+	uint32_t count;
+
+	ops_of(queue, &count);
+	return count || queue->folded.ops;
+}
+
+/* What nothing has proven done: of all queues, or of those that are held for too long. */
+static int give_up(struct spans *spans, struct process *process, uint8_t closed_by)
+{
+	size_t first = spans->closed.used;
+
+	process->unproven = 0;
+	for (struct queue *queue = process->queues; queue; queue = queue->next) {
+		uint32_t count;
+
+		ops_of(queue, &count);
+		if (!pending(queue) || (closed_by == CLOSED_BY_AGE &&
+					spans->now_ns - queue->since_ns < spans->hold_ns))
+			continue;
+		if (close_span(spans, queue, count, NULL, closed_by))
+			return -1;
+		queue_tidy(queue);
+		process->unproven++;
+	}
+	for (; first < spans->closed.used; first += sizeof(struct span))
+		((struct span *)(spans->closed.bytes + first))->streams = process->unproven;
+	return 0;
+}
+
+int process_close(struct spans *spans, struct process *process, int at_once)
+{
+	size_t first = spans->closed.used;
+	int64_t limit = INT64_MAX;
+
+	order(&process->proofs, sizeof(struct proof), proof_order);
+	for (struct queue *queue = process->queues; queue; queue = queue->next)
+		order(&queue->proofs, sizeof(struct proof), proof_order);
+	if (!at_once) {
+		limit = unsettled(spans, &process->proofs, limit);
+		for (struct queue *queue = process->queues; queue; queue = queue->next)
+			limit = unsettled(spans, &queue->proofs, limit);
+	}
+	for (struct queue *queue = process->queues; queue; queue = queue->next)
+		if (close_queue(spans, queue, limit))
+			return -1;
+	for (; first < spans->closed.used; first += sizeof(struct span)) {
+		struct span *span = (struct span *)(spans->closed.bytes + first);
+
+		span->streams = closed_with(process, span);
+	}
+	forget_proofs(&process->proofs, limit);
+	for (struct queue *queue = process->queues; queue; queue = queue->next)
+		forget_proofs(&queue->proofs, limit);
+	return 0;
+}
+
+/* What open spans are certain to cover. */
+static int tell_open(struct spans *spans, const struct process *process)
+{
+	for (struct queue *queue = process->queues; queue; queue = queue->next) {
+		uint32_t count;
+		struct op *ops = ops_of(queue, &count);
+		struct sum sum = queue->folded;
+		struct span span;
+
+		if (!pending(queue))
+			continue;
+		if (count) {
+			sum_add(spans, &sum, &ops[0]);
+			sum_add(spans, &sum, &ops[count - 1]);
+		}
+		span = span_of(queue, &sum);
+		if (span.end_ns > span.start_ns && buffer_add(&spans->open, &span, sizeof(span)))
+			return -1;
+	}
+	return 0;
+}
+
+/* Queues that are idle and remember nothing that matters. */
+static void forget_queues(struct spans *spans, struct process *process)
+{
+	struct queue **place = &process->queues;
+
+	while (*place) {
+		struct queue *queue = *place;
+
+		if (pending(queue) || queue->proofs.used ||
+		    spans->now_ns - queue->since_ns < spans->hold_ns) {
+			place = &queue->next;
+			continue;
+		}
+		*place = queue->next;
+		queue_free(spans, queue);
+	}
+}
+
+static int visit(struct spans *spans, struct process *process, int stopping)
+{
+	int gone = process->gone_ns && spans->now_ns - process->gone_ns >= spans->settle_ns;
+
+	if (process_close(spans, process, stopping || gone))
+		return -1;
+	if (stopping || gone) {
+		if (give_up(spans, process, gone ? CLOSED_BY_EXIT : CLOSED_BY_STOP))
+			return -1;
+		process_free(spans, process);
+		return 0;
+	}
+	if (give_up(spans, process, CLOSED_BY_AGE) || tell_open(spans, process))
+		return -1;
+	forget_queues(spans, process);
+	if (!process->queues && spans->now_ns - process->used_ns >= spans->hold_ns)
+		process_free(spans, process);
+	return 0;
+}
+
+int spans_close(struct spans *spans, int stopping)
+{
+	spans->open.used = 0;
+	for (uint32_t i = 0; i < spans->processes.size; i++) {
+		for (struct node *node = spans->processes.buckets[i], *next; node; node = next) {
+			next = node->next;
+			if (visit(spans, (struct process *)node, stopping))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+int spans_crowded(const struct spans *spans)
+{
+	return spans->nitems > ITEMS_MAX || spans->mixes.count > MIXES_MAX;
+}
+
+void spans_free(struct spans *spans)
+{
+	struct buffer *buffers[] = {&spans->closed, &spans->open, &spans->mix_sizes,
+				    &spans->mix_items, &spans->scratch};
+
+	for (uint32_t i = 0; i < spans->processes.size; i++)
+		while (spans->processes.buckets[i])
+			process_free(spans, (struct process *)spans->processes.buckets[i]);
+	items_free(spans);
+	table_free(&spans->processes);
+	table_free(&spans->queues);
+	for (size_t i = 0; i < sizeof(buffers) / sizeof(*buffers); i++)
+		free(buffers[i]->bytes);
+}

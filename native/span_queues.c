@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The processes that use a GPU, and what each has queued and not proven done. */
+#include <stdlib.h>
+
+#include "spans.h"
+
+/* A tenant can make as many streams as it likes, and queue without end. */
+#define PROCESSES_MAX 16384
+#define QUEUES_MAX 65536
+#define PROCESS_QUEUES_MAX 4096
+/* Operations of a queue that are kept one by one; the older ones are added up. */
+#define OPS_MAX 131072
+#define PROCESS_OPS_MAX 262144
+#define ALL_OPS_MAX 1048576
+#define CROWDED_OPS_MAX 16
+#define FOLDED_ITEMS_MAX 65536
+
+struct process *process_of(struct spans *spans, uint32_t pid, uint64_t start_ns,
+			   uint32_t generation, int make)
+{
+	uint64_t hash = scramble(scramble(spans->seed[0], pid), start_ns ^ generation);
+	struct node *node = table_find(&spans->processes, hash);
+	struct process *process;
+
+	for (; node; node = table_next(node)) {
+		process = (struct process *)node;
+		if (process->pid == pid && process->start_ns == start_ns &&
+		    process->generation == generation)
+			return process;
+	}
+	if (!make || spans->processes.count >= PROCESSES_MAX)
+		return NULL;
+	process = calloc(1, sizeof(*process));
+	if (!process)
+		return NULL;
+	process->node.hash = hash;
+	process->pid = pid;
+	process->start_ns = start_ns;
+	process->generation = generation;
+	if (!table_add(&spans->processes, &process->node))
+		return process;
+	free(process);
+	return NULL;
+}
+
+struct queue *queue_of(struct spans *spans, struct process *process, int64_t stream,
+		       int64_t cgroup_id)
+{
+	uint64_t hash = scramble(scramble((uintptr_t)process ^ spans->seed[1], stream), cgroup_id);
+	struct node *node = table_find(&spans->queues, hash);
+	struct queue *queue;
+
+	for (; node; node = table_next(node)) {
+		queue = (struct queue *)node;
+		if (queue->process == process && queue->stream == stream &&
+		    queue->cgroup_id == cgroup_id)
+			return queue;
+	}
+	if (spans->queues.count >= QUEUES_MAX || process->nqueues >= PROCESS_QUEUES_MAX)
+		return NULL;
+	queue = calloc(1, sizeof(*queue));
+	if (!queue)
+		return NULL;
+	queue->node.hash = hash;
+	queue->process = process;
+	queue->stream = stream;
+	queue->cgroup_id = cgroup_id;
+	if (table_add(&spans->queues, &queue->node)) {
+		free(queue);
+		return NULL;
+	}
+	queue->next = process->queues;
+	process->queues = queue;
+	process->nqueues++;
+	return queue;
+}
+
+void queue_drop(struct spans *spans, struct queue *queue, uint32_t ops)
+{
+	queue->head += ops;
+	queue->process->nops -= ops;
+	spans->held -= ops;
+}
+
+void queue_tidy(struct queue *queue)
+{
+	uint32_t count;
+	struct op *ops = ops_of(queue, &count);
+
+	if (!queue->head)
+		return;
+	memmove(queue->ops.bytes, ops, count * sizeof(*ops));
+	queue->ops.used = count * sizeof(*ops);
+	queue->head = 0;
+}
+
+/* Add up the older half of its operations: what is waited for may be a million of them. */
+static int fold(struct spans *spans, struct queue *queue)
+{
+	uint32_t count;
+	struct op *ops = ops_of(queue, &count);
+
+	for (uint32_t i = 0; i < (count + 1) / 2; i++) {
+		struct count one = {ops[i].item, ops[i].weight};
+
+		sum_add(spans, &queue->folded, &ops[i]);
+		if (!queue->folded.mixless && buffer_add(&queue->folded_items, &one, sizeof(one)))
+			return -1;
+	}
+	counts_merge(&queue->folded_items);
+	if (queue->folded_items.used > FOLDED_ITEMS_MAX * sizeof(struct count)) {
+		queue->folded.mixless = 1;
+		queue->folded_items.used = 0;
+	}
+	queue_drop(spans, queue, (count + 1) / 2);
+	queue_tidy(queue);
+	return 0;
+}
+
+/* No proof may be overtaken by what is added up: those that came are taken at once. */
+static int make_room(struct spans *spans, struct queue *queue, uint32_t most)
+{
+	uint32_t count;
+
+	if (process_close(spans, queue->process, 1))
+		return -1;
+	ops_of(queue, &count);
+	return count >= most ? fold(spans, queue) : 0;
+}
+
+int queue_add(struct spans *spans, struct queue *queue, const struct op *op)
+{
+	int crowded = queue->process->nops > PROCESS_OPS_MAX || spans->held > ALL_OPS_MAX;
+	uint32_t count, most = crowded ? CROWDED_OPS_MAX : OPS_MAX;
+	struct op *ops = ops_of(queue, &count);
+
+	if (count >= most) {
+		if (make_room(spans, queue, most))
+			return -1;
+		ops = ops_of(queue, &count);
+	}
+	if (!count && !queue->folded.ops)
+		queue->since_ns = spans->now_ns;
+	if (count && ops[count - 1].began_ns > op->began_ns)
+		queue->unordered = 1;
+	if (buffer_add(&queue->ops, op, sizeof(*op)))
+		return -1;
+	queue->process->nops++;
+	spans->held++;
+	return 0;
+}
+
+void queue_free(struct spans *spans, struct queue *queue)
+{
+	uint32_t count;
+
+	ops_of(queue, &count);
+	queue->process->nops -= count;
+	queue->process->nqueues--;
+	spans->held -= count;
+	table_remove(&spans->queues, &queue->node);
+	free(queue->ops.bytes);
+	free(queue->proofs.bytes);
+	free(queue->folded_items.bytes);
+	free(queue);
+}
+
+void process_free(struct spans *spans, struct process *process)
+{
+	while (process->queues) {
+		struct queue *queue = process->queues;
+
+		process->queues = queue->next;
+		queue_free(spans, queue);
+	}
+	table_remove(&spans->processes, &process->node);
+	free(process->proofs.bytes);
+	free(process);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Spans: when a process had work on a stream, from the first operation on it to the call that
+ * proves the stream done. docs/how/spans.md says which call proves what.
+ *
+ *   rows  ->  operations and proofs of a queue  ->  settled  ->  spans, each with its mix
+ *
+ * Rows come when their call returns, and are ordered by when it began. So a proof waits until
+ * rows of calls that began before it have had time to come.
+ */
+#ifndef COTENANT_SPANS_H
+#define COTENANT_SPANS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "drain.h"
+#include "table.h"
+
+enum work {
+	WORK_NONE,
+	WORK_LAUNCH,
+	WORK_COPY,
+	WORK_OTHER,
+};
+
+/* Of a signature. */
+enum {
+	SIG_SIZED = 1,		/* `size` is known */
+	SIG_SIZED_BY_BYTES = 2,	/* the size is the row's bytes */
+	SIG_COLLECTIVE = 4,
+	SIG_CONTEXT = 8,
+	SIG_PROVES_STREAM = 16,
+	SIG_PROVES_PROCESS = 32,
+	SIG_PROVES_IF_LARGE = 64,	/* its stream, if its bytes are many */
+};
+
+/* Why a span ended; a stored enumeration in agent/recorder/ingest/spans.py. */
+enum closed_by {
+	CLOSED_BY_PROOF = 1,
+	CLOSED_BY_EXIT = 2,	/* the process ended */
+	CLOSED_BY_AGE = 3,	/* held for too long */
+	CLOSED_BY_STOP = 4,	/* the recording ended */
+};
+
+/* What rows of one signature have in common, as the recorder tells it. */
+struct signature {
+	uint64_t process_start_ns;
+	int64_t stream;
+	int64_t cgroup_id;
+	uint64_t context;
+	int64_t size;
+	uint32_t pid;
+	uint32_t weight;
+	int32_t gpu;		/* a number of the recorder's, -1 if not known */
+	uint16_t api;
+	uint8_t work;
+	uint8_t flags;
+};
+
+/* One operation in its mix: what ran, in which size. */
+struct item {
+	struct node node;
+	uint64_t name;		/* a hash of the kernel's name */
+	int64_t size;
+	uint64_t context;
+	int32_t gpu;
+	uint8_t work;
+	uint8_t flags;
+	uint16_t reserved;
+	uint32_t number;
+	uint64_t salt[2];	/* what it adds to the sum that identifies a mix */
+};
+
+struct op {
+	int64_t began_ns;
+	int64_t took_ns;
+	uint32_t item;
+	uint32_t weight;
+};
+
+struct proof {
+	int64_t began_ns;
+	int64_t took_ns;
+	uint64_t came_ns;	/* on the recorder's clock */
+	uint32_t closed;	/* spans that it closed */
+	uint16_t api;
+};
+
+struct count {
+	uint32_t item;
+	uint64_t weight;
+};
+
+/* Several operations added up. */
+struct sum {
+	int64_t first_ns;
+	int64_t last_ns;	/* when the last was queued */
+	int64_t newest_ns;	/* when the last began */
+	int64_t launches;
+	int64_t copies;
+	int64_t copied_bytes;
+	int64_t collectives;
+	int64_t shed;
+	__int128 extent;	/* in 25ths of a thread */
+	uint64_t salt[2];
+	uint64_t ops;
+	uint64_t context;
+	int32_t gpu;
+	uint8_t has_context;
+	uint8_t mixless;	/* of too many kinds to keep */
+};
+
+struct queue {
+	struct node node;
+	struct process *process;
+	struct queue *next;	/* of its process */
+	int64_t stream;
+	int64_t cgroup_id;
+	struct buffer ops;
+	struct buffer proofs;
+	struct buffer folded_items;	/* struct count */
+	struct sum folded;
+	int64_t before_ns;	/* end of the proof of the span before */
+	uint64_t since_ns;	/* when the oldest operation came, on the recorder's clock */
+	uint32_t head;		/* operations at the front that are in a span already */
+	uint8_t has_before;
+	uint8_t unordered;
+};
+
+struct process {
+	struct node node;
+	uint64_t start_ns;
+	uint32_t pid;
+	uint32_t generation;
+	struct queue *queues;
+	struct buffer proofs;	/* of all its queues */
+	uint64_t gone_ns;	/* when that was told, on the recorder's clock */
+	uint64_t used_ns;
+	uint32_t nqueues;
+	uint32_t nops;
+	uint32_t unproven;
+};
+
+/* A span as the recorder gets it. */
+struct span {
+	int64_t start_ns;
+	int64_t end_ns;
+	int64_t proof_ns;
+	int64_t waited_ns;
+	int64_t stream;
+	int64_t cgroup_id;
+	uint64_t context;
+	int64_t launches;
+	int64_t copies;
+	int64_t copied_bytes;
+	int64_t collectives;
+	int64_t shed;
+	double extent;
+	uint32_t pid;
+	int32_t gpu;
+	uint32_t streams;
+	int32_t mix;		/* -1 if it has too many operations to keep */
+	uint16_t api;
+	uint8_t closed_by;
+	uint8_t has_context;
+	uint32_t reserved;
+};
+
+struct mix {
+	struct node node;
+	uint64_t salt;		/* the other half of the sum */
+	int32_t number;
+};
+
+struct spans {
+	uint64_t seed[2];
+	uint64_t settle_ns;
+	uint64_t hold_ns;
+	int64_t boundary_ns;	/* what began before is of another recording */
+	uint64_t now_ns;
+	struct table processes;
+	struct table queues;
+	struct table items;
+	struct table mixes;
+	struct item **by_number;
+	uint32_t nitems;
+	uint32_t room;
+	uint32_t told_items;
+	struct buffer closed;		/* struct span */
+	struct buffer open;		/* struct span, as far as it is known */
+	struct buffer mix_sizes;	/* of new mixes: uint32 each */
+	struct buffer mix_items;	/* struct count, of all new mixes */
+	struct buffer scratch;		/* struct count */
+	uint64_t epoch;			/* numbers of items and mixes are valid within one */
+	uint64_t refused;		/* operations for which there was no room */
+	uint64_t held;			/* operations that are in no span yet */
+};
+
+/* span_items.c */
+struct item *item_of(struct spans *spans, const struct item *wanted);
+int32_t mix_find(const struct spans *spans, const struct sum *sum);
+int32_t mix_make(struct spans *spans, const struct sum *sum, struct buffer *counts);
+int items_renew(struct spans *spans);
+void items_free(struct spans *spans);
+void counts_merge(struct buffer *counts);
+
+/* span_queues.c */
+struct process *process_of(struct spans *spans, uint32_t pid, uint64_t start_ns,
+			   uint32_t generation, int make);
+struct queue *queue_of(struct spans *spans, struct process *process, int64_t stream,
+		       int64_t cgroup_id);
+int queue_add(struct spans *spans, struct queue *queue, const struct op *op);
+/* Let go of the first operations; the room that they took is given back by queue_tidy. */
+void queue_drop(struct spans *spans, struct queue *queue, uint32_t ops);
+void queue_tidy(struct queue *queue);
+void queue_free(struct spans *spans, struct queue *queue);
+void process_free(struct spans *spans, struct process *process);
+
+/* span_close.c */
+void sum_add(struct spans *spans, struct sum *sum, const struct op *op);
+void sum_join(struct sum *sum, const struct sum *other);
+int process_close(struct spans *spans, struct process *process, int at_once);
+int spans_close(struct spans *spans, int stopping);
+int spans_crowded(const struct spans *spans);
+void spans_free(struct spans *spans);
+
+static inline struct op *ops_of(const struct queue *queue, uint32_t *count)
+{
+	*count = queue->ops.used / sizeof(struct op) - queue->head;
+	return (struct op *)queue->ops.bytes + queue->head;
+}
+
+#endif /* COTENANT_SPANS_H */

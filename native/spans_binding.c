@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Spans: rows in, spans and their mixes out; converts arguments, and finds each row's queue. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "bindings.h"
+#include "spans.h"
+
+struct spans_object {
+	PyObject_HEAD
+	struct spans spans;
+};
+
+/* A batch of rows, column by column. */
+struct rows {
+	const struct signature *signatures;
+	const int32_t *codes;
+	const int64_t *began_ns;
+	const uint64_t *took_ns;
+	const uint64_t *bytes;
+	const uint64_t *names;
+	size_t count;
+	size_t nsignatures;
+};
+
+/* What the last row of a signature came to, on either side of the boundary. */
+struct found {
+	struct queue *queues[2];
+	struct process *processes[2];
+	struct item *item;
+	uint64_t name;
+	int64_t size;
+};
+
+#define LARGE_BYTES 65536
+
+static int add_proof(struct spans *spans, struct buffer *proofs, const struct signature *sig,
+		     int64_t began_ns, int64_t took_ns)
+{
+	struct proof proof = {began_ns, took_ns, spans->now_ns, 0, sig->api};
+
+	return buffer_add(proofs, &proof, sizeof(proof));
+}
+
+static struct item *find_item(struct spans *spans, const struct signature *sig, struct found *found,
+			      uint64_t name, int64_t size)
+{
+	struct item wanted = {
+		.name = name,
+		.size = size,
+		.context = sig->flags & SIG_CONTEXT ? sig->context : 0,
+		.gpu = sig->gpu,
+		.work = sig->work,
+		.flags = sig->flags & (SIG_SIZED | SIG_COLLECTIVE | SIG_CONTEXT),
+	};
+
+	if (sig->flags & SIG_SIZED_BY_BYTES)
+		wanted.flags |= SIG_SIZED;
+	if (found->item && found->name == name && found->size == size)
+		return found->item;
+	found->item = item_of(spans, &wanted);
+	found->name = name;
+	found->size = size;
+	return found->item;
+}
+
+static struct queue *find_queue(struct spans *spans, const struct signature *sig,
+				struct found *found, uint32_t side)
+{
+	struct process *process = found->processes[side];
+
+	if (found->queues[side])
+		return found->queues[side];
+	if (!process)
+		process = process_of(spans, sig->pid, sig->process_start_ns, side, 1);
+	found->processes[side] = process;
+	if (!process)
+		return NULL;
+	process->used_ns = spans->now_ns;
+	found->queues[side] = queue_of(spans, process, sig->stream, sig->cgroup_id);
+	return found->queues[side];
+}
+
+static int add_row(struct spans *spans, const struct rows *rows, size_t i, struct found *all)
+{
+	const struct signature *sig = &rows->signatures[rows->codes[i]];
+	struct found *found = &all[rows->codes[i]];
+	int64_t began_ns = rows->began_ns[i], took_ns = rows->took_ns[i];
+	uint32_t side = began_ns >= spans->boundary_ns;
+	struct queue *queue;
+
+	if (!sig->work && !(sig->flags & (SIG_PROVES_STREAM | SIG_PROVES_PROCESS)))
+		return 0;
+	queue = find_queue(spans, sig, found, side);
+	if (!queue) {
+		spans->refused += sig->weight;
+		return 0;
+	}
+	if (sig->work) {
+		int64_t size = sig->flags & SIG_SIZED_BY_BYTES ? (int64_t)rows->bytes[i] :
+			       sig->flags & SIG_SIZED ? sig->size : 0;
+		struct item *item = find_item(spans, sig, found, rows->names[i], size);
+		struct op op = {began_ns, took_ns, item ? item->number : 0, sig->weight};
+
+		if (!item || queue_add(spans, queue, &op))
+			return -1;
+	}
+	if (sig->flags & SIG_PROVES_PROCESS)
+		return add_proof(spans, &queue->process->proofs, sig, began_ns, took_ns);
+	if (sig->flags & SIG_PROVES_STREAM ||
+	    (sig->flags & SIG_PROVES_IF_LARGE && rows->bytes[i] > LARGE_BYTES))
+		return add_proof(spans, &queue->proofs, sig, began_ns, took_ns);
+	return 0;
+}
+
+static int add_rows(struct spans *spans, const struct rows *rows)
+{
+	struct found *found = calloc(rows->nsignatures + 1, sizeof(*found));
+	int error = found ? 0 : -1;
+
+	for (size_t i = 0; i < rows->count && !error; i++)
+		if (rows->codes[i] >= 0 && (size_t)rows->codes[i] < rows->nsignatures)
+			error = add_row(spans, rows, i, found);
+	free(found);
+	return error;
+}
+
+static PyObject *spans_add(struct spans_object *self, PyObject *args)
+{
+	Py_buffer signatures, columns[5];
+	struct rows rows;
+	unsigned long long now_ns;
+	int error = -1, fits;
+
+	if (!PyArg_ParseTuple(args, "Ky*y*y*y*y*y*", &now_ns, &signatures, &columns[0], &columns[1],
+			      &columns[2], &columns[3], &columns[4]))
+		return NULL;
+	rows = (struct rows){signatures.buf, columns[0].buf, columns[1].buf, columns[2].buf,
+			     columns[3].buf, columns[4].buf, columns[0].len / sizeof(int32_t),
+			     signatures.len / sizeof(struct signature)};
+	fits = 1;
+	for (int i = 1; i < 5; i++)
+		fits &= (size_t)columns[i].len == rows.count * sizeof(uint64_t);
+	if (fits) {
+		Py_BEGIN_ALLOW_THREADS
+		self->spans.now_ns = now_ns;
+		error = add_rows(&self->spans, &rows);
+		Py_END_ALLOW_THREADS
+	}
+	PyBuffer_Release(&signatures);
+	for (int i = 0; i < 5; i++)
+		PyBuffer_Release(&columns[i]);
+	if (!fits)
+		return PyErr_Format(PyExc_ValueError, "columns differ in length");
+	if (error)
+		return PyErr_NoMemory();
+	Py_RETURN_NONE;
+}
+
+static PyObject *spans_gone(struct spans_object *self, PyObject *args)
+{
+	unsigned long long now_ns, start_ns;
+	unsigned int pid;
+
+	if (!PyArg_ParseTuple(args, "KIK", &now_ns, &pid, &start_ns))
+		return NULL;
+	for (uint32_t side = 0; side < 2; side++) {
+		struct process *process = process_of(&self->spans, pid, start_ns, side, 0);
+
+		if (process && !process->gone_ns)
+			process->gone_ns = now_ns;
+	}
+	Py_RETURN_NONE;
+}
+
+static PyObject *spans_begin(struct spans_object *self, PyObject *args)
+{
+	long long boundary_ns;
+
+	if (!PyArg_ParseTuple(args, "L", &boundary_ns))
+		return NULL;
+	self->spans.boundary_ns = boundary_ns;
+	Py_RETURN_NONE;
+}
+
+static PyObject *taken(struct buffer *buffer)
+{
+	PyObject *bytes = PyBytes_FromStringAndSize((const char *)buffer->bytes, buffer->used);
+
+	buffer->used = 0;
+	return bytes;
+}
+
+/* Items that were not told before. */
+static PyObject *new_items(struct spans *spans)
+{
+	struct buffer told = {0};
+	PyObject *bytes;
+
+	for (; spans->told_items < spans->nitems; spans->told_items++) {
+		const struct item *item = spans->by_number[spans->told_items];
+		struct {
+			uint64_t name;
+			int64_t size;
+			uint64_t sized;
+		} known = {item->name, item->size, !!(item->flags & SIG_SIZED)};
+
+		if (buffer_add(&told, &known, sizeof(known))) {
+			free(told.bytes);
+			return PyErr_NoMemory();
+		}
+	}
+	bytes = taken(&told);
+	free(told.bytes);
+	return bytes;
+}
+
+static PyObject *spans_take(struct spans_object *self, PyObject *args)
+{
+	struct spans *spans = &self->spans;
+	unsigned long long now_ns;
+	PyObject *told;
+	int stopping, error;
+
+	if (!PyArg_ParseTuple(args, "Kp", &now_ns, &stopping))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	spans->now_ns = now_ns;
+	error = spans_close(spans, stopping);
+	Py_END_ALLOW_THREADS
+	if (error)
+		return PyErr_NoMemory();
+	told = Py_BuildValue("(KNNNNN)", (unsigned long long)spans->epoch, taken(&spans->closed),
+			     taken(&spans->open), new_items(spans), taken(&spans->mix_sizes),
+			     taken(&spans->mix_items));
+	/* What was told is complete; so is what follows, under new numbers. */
+	if (told && spans_crowded(spans) && items_renew(spans)) {
+		Py_DECREF(told);
+		return PyErr_NoMemory();
+	}
+	return told;
+}
+
+static PyObject *spans_renew(struct spans_object *self, PyObject *unused)
+{
+	if (items_renew(&self->spans))
+		return PyErr_NoMemory();
+	Py_RETURN_NONE;
+}
+
+static PyObject *spans_counts(struct spans_object *self, PyObject *unused)
+{
+	return Py_BuildValue("{sKsIsIsK}", "held", (unsigned long long)self->spans.held, "queues",
+			     self->spans.queues.count, "items", self->spans.nitems, "refused",
+			     (unsigned long long)self->spans.refused);
+}
+
+static int spans_init(struct spans_object *self, PyObject *args)
+{
+	unsigned long long settle_ns, hold_ns;
+
+	if (!PyArg_ParseTuple(args, "KK", &settle_ns, &hold_ns))
+		return -1;
+	self->spans.settle_ns = settle_ns;
+	self->spans.hold_ns = hold_ns;
+	if (getrandom(self->spans.seed, sizeof(self->spans.seed), 0) < 0) {
+		PyErr_SetFromErrno(PyExc_OSError);
+		return -1;
+	}
+	return 0;
+}
+
+static void spans_dealloc(struct spans_object *self)
+{
+	PyTypeObject *type = Py_TYPE((PyObject *)self);
+	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+	spans_free(&self->spans);
+	release(self);
+	Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+	{"begin", (PyCFunction)spans_begin, METH_VARARGS,
+	 "begin(boundary_ns): what began before is of another recording"},
+	{"add", (PyCFunction)spans_add, METH_VARARGS,
+	 "add(now_ns, signatures, codes, began_ns, took_ns, bytes, names): rows as they came"},
+	{"gone", (PyCFunction)spans_gone, METH_VARARGS,
+	 "gone(now_ns, pid, start_ns): a process ended"},
+	{"take", (PyCFunction)spans_take, METH_VARARGS,
+	 "take(now_ns, stopping) -> (epoch, closed, open, items, mix sizes, mix items)"},
+	{"renew", (PyCFunction)spans_renew, METH_NOARGS,
+	 "after take(): forget every mix, to tell it again when it is used again"},
+	{"counts", (PyCFunction)spans_counts, METH_NOARGS, "what is held, and what was refused"},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+	{Py_tp_init, spans_init},
+	{Py_tp_dealloc, spans_dealloc},
+	{Py_tp_methods, methods},
+	{Py_tp_doc, "Spans of work on GPU streams, made of rows as they come."},
+	{0, NULL},
+};
+
+static PyType_Spec spec = {
+	.name = "cotenant._native._drain.Spans",
+	.basicsize = sizeof(struct spans_object),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = slots,
+};
+
+int binding_add_spans(PyObject *module)
+{
+	PyObject *type = PyType_FromSpec(&spec);
+	int error = type ? PyModule_AddObjectRef(module, "Spans", type) : -1;
+
+	Py_XDECREF(type);
+	return error;
+}
