@@ -11,78 +11,8 @@
 
 /* A wait that returns sooner says only that the work was done before it. */
 #define WAITED_LEAST_NS 10000
-#define EXTENT_SCALE 25
 #define ITEMS_MAX 262144
 #define MIXES_MAX 262144
-
-static __int128 extent_of(const struct item *item)
-{
-	__int128 extent = item->flags & SIG_SIZED ? item->size : 0;
-
-	/* A link moves about 25 bytes in the time of one thread. */
-	if (item->work == WORK_LAUNCH)
-		extent *= EXTENT_SCALE;
-	return extent > EXTENT_SCALE ? extent : EXTENT_SCALE;
-}
-
-void sum_add(struct spans *spans, struct sum *sum, const struct op *op)
-{
-	const struct item *item = spans->by_number[op->item];
-	int64_t queued_ns = op->began_ns + op->took_ns;
-
-	if (!sum->ops || op->began_ns < sum->first_ns)
-		sum->first_ns = op->began_ns;
-	if (!sum->ops || op->began_ns > sum->newest_ns)
-		sum->newest_ns = op->began_ns;
-	if (!sum->ops || queued_ns > sum->last_ns)
-		sum->last_ns = queued_ns;
-	if (!sum->ops || sum->gpu < 0)
-		sum->gpu = item->gpu;
-	if (!sum->has_context && item->flags & SIG_CONTEXT) {
-		sum->has_context = 1;
-		sum->context = item->context;
-	}
-	sum->ops++;
-	sum->shed += (int64_t)op->weight - 1;
-	sum->collectives += !!(item->flags & SIG_COLLECTIVE);
-	sum->extent += extent_of(item) * op->weight;
-	if (item->work == WORK_LAUNCH)
-		sum->launches += op->weight;
-	if (item->work == WORK_COPY) {
-		sum->copies += op->weight;
-		if (item->flags & SIG_SIZED)
-			sum->copied_bytes += (uint64_t)item->size * op->weight;
-	}
-	for (int half = 0; half < 2; half++)
-		sum->salt[half] += item->salt[half] * op->weight;
-}
-
-/* `other` is older. */
-void sum_join(struct sum *sum, const struct sum *other)
-{
-	if (!other->ops)
-		return;
-	if (!sum->ops || other->first_ns < sum->first_ns)
-		sum->first_ns = other->first_ns;
-	if (!sum->ops || other->last_ns > sum->last_ns)
-		sum->last_ns = other->last_ns;
-	if (!sum->ops || sum->gpu < 0)
-		sum->gpu = other->gpu;
-	if (!sum->has_context) {
-		sum->has_context = other->has_context;
-		sum->context = other->context;
-	}
-	sum->ops += other->ops;
-	sum->shed += other->shed;
-	sum->collectives += other->collectives;
-	sum->extent += other->extent;
-	sum->launches += other->launches;
-	sum->copies += other->copies;
-	sum->copied_bytes += other->copied_bytes;
-	sum->mixless |= other->mixless;
-	for (int half = 0; half < 2; half++)
-		sum->salt[half] += other->salt[half];
-}
 
 /* The number of its tenant's mix of a queue's first operations and of what was folded. */
 static int32_t mix_of(struct spans *spans, struct queue *queue, uint32_t count, struct sum *sum)

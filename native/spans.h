@@ -35,6 +35,8 @@ enum {
 	SIG_PROVES_IF_LARGE = 64,	/* its stream, if its bytes are many */
 };
 
+#define EXTENT_SCALE 25	/* bytes that a link moves in the time of one thread */
+
 /* Why a span ended; a stored enumeration in agent/recorder/ingest/spans.py. */
 enum closed_by {
 	CLOSED_BY_PROOF = 1,
@@ -217,9 +219,11 @@ void queue_tidy(struct queue *queue);
 void queue_free(struct spans *spans, struct queue *queue);
 void process_free(struct spans *spans, struct process *process);
 
-/* span_close.c */
+/* span_sums.c */
 void sum_add(struct spans *spans, struct sum *sum, const struct op *op);
 void sum_join(struct sum *sum, const struct sum *other);
+
+/* span_close.c */
 int process_close(struct spans *spans, struct process *process, int at_once);
 int spans_close(struct spans *spans, int stopping);
 int spans_crowded(const struct spans *spans);

@@ -15,6 +15,7 @@ from pathlib import Path
 from cotenant import errors
 from cotenant.query.derived.registry import DERIVED, Derived
 from cotenant.query.engine.session import Session
+from cotenant.query.engine.tables import STORED
 from cotenant.schema import DIMENSIONS, EVENTS, Table
 from cotenant.schema.families import FAMILIES
 from cotenant.store.writer import StoreWriter
@@ -40,6 +41,11 @@ def asked(session: Session, name: str) -> dict[str, str]:
     return {row["column_name"]: TYPES[row["column_type"]] for row in rows}
 
 
+def name_of(described: Table) -> str:
+    """What SQL calls it."""
+    return f"{STORED}.{described.name}" if described.united else described.name
+
+
 def about(described: Table) -> list[str]:
     """What a table is; of events, where more is said."""
     family = FAMILIES.get(described.name.removesuffix("_events"))
@@ -50,7 +56,7 @@ def about(described: Table) -> list[str]:
 
 def table(described: Table, found: dict[str, str]) -> list[str]:
     """One table, column by column."""
-    lines = [f"## `{described.name}`", "", *about(described), ""]
+    lines = [f"## `{name_of(described)}`", "", *about(described), ""]
     lines += ["| Column | Type | |", "|---|---|---|"]
     for column in described.columns:
         kind = column.type if column.nullable else f"{column.type}, never NULL"
@@ -80,7 +86,7 @@ def tables() -> str:
         StoreWriter(empty, node="none", boot_id="none").close()
         with Session(empty) as session:
             for described in (*EVENTS, *DIMENSIONS):
-                lines += table(described, asked(session, described.name))
+                lines += table(described, asked(session, name_of(described)))
             lines += ["# Derived tables", ""]
             lines += ["Made when a statement names them.", ""]
             lines += [

@@ -30,7 +30,8 @@ SEALS = 3
 
 def rows_of(table):
     """The table's rows as they were written; NULL where a column is not named."""
-    given = json.loads(ROWS.read_text("utf-8"))[table]
+    none = {"columns": [], "rows": []}
+    given = json.loads(ROWS.read_text("utf-8")).get(table, none)
     missing = {column.name: None for column in TABLES[table].columns}
     return [missing | dict(zip(given["columns"], row, strict=True)) for row in given["rows"]]
 

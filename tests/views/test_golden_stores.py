@@ -11,9 +11,10 @@ from cotenant.query.questions.promises import NAMES
 from cotenant.schema import TABLES
 from cotenant.store.compaction import Compactor
 from cotenant.store.writer import StoreWriter
-from tests.data.write_store import ANSWERS, DAY_NS, STORES, answer, answers, rows_of
+from tests.data.write_store import ANSWERS, DAY_NS, ROWS, STORES, answer, answers, rows_of
 
 GOLDEN = sorted(STORES.iterdir())
+OF_THEN = [table for table in TABLES if table in json.loads(ROWS.read_text("utf-8"))]
 
 
 @pytest.fixture(params=GOLDEN, ids=lambda root: root.name)
@@ -41,7 +42,7 @@ def test_there_is_a_store_of_each_format():
     assert [root.name for root in GOLDEN] == ["byte-stream-split", "plain-durations"]
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", OF_THEN)
 def test_every_row_is_read_as_it_was_written(golden: Path, table: str):
     rows = stored(golden, table)
     assert rows
@@ -69,5 +70,5 @@ def test_what_is_merged_anew_keeps_every_row(golden: Path, tmp_path: Path):
         while compactor.step(start_ns + 7 * DAY_NS):
             pass
         assert len(writer.segments) < before
-    for table in TABLES:
+    for table in OF_THEN:
         assert in_order(stored(root, table)) == in_order(rows_of(table)), table

@@ -118,6 +118,16 @@ SESSIONS: Final = Table(
         Column("attach_gap_ns", "int64", "longest time a library was mapped before its probes"),
         Column("coverage", "string", "launches seen at each layer, by process; the last 64 (JSON)"),
         Column("notes", "string", "what else the recording has to say about itself (JSON)"),
+        Column(
+            "spans_from_ns",
+            "int64",
+            "from when on its spans are stored, UTC; NULL: they are derived from rows",
+        ),
+        Column(
+            "spans_until_ns",
+            "int64",
+            "operations that began before, UTC, are in stored spans; NULL: all are",
+        ),
     ),
     snapshot=True,
 )
@@ -204,6 +214,89 @@ LIMITS: Final = Table(
     ),
 )
 
+SPANS: Final = Table(
+    "spans",
+    "Work of a process on a stream: from its first operation to the call that proves it done.",
+    (
+        Column("timestamp_ns", "int64", "when it began, UTC", False),
+        Column("cgroup_id", "int64", "joins containers", False),
+        Column("pid", "int32", "process id in the host's pid namespace", False),
+        Column("gpu", "string", "UUID of the GPU, else its device file if only one is open"),
+        Column("context", "int64", "CUDA context of its first operation"),
+        Column(
+            "stream",
+            "int64",
+            "CUDA stream; 0 the default stream, below 0 that of a thread",
+            False,
+        ),
+        Column("end_ns", "int64", "when it was done; if unproven, when the last was queued", False),
+        Column("proof_ns", "int64", "when the call began that proves it done; NULL if none does"),
+        Column("waited_ns", "int64", "how long that call took", False),
+        Column("proof_api", "string", "that call's function"),
+        Column(
+            "closed_by",
+            "string",
+            "wait, query or copy: what proved it; exit, age or stop: nothing did",
+            False,
+        ),
+        Column("streams", "int32", "streams that the same call proved done", False),
+        Column("launches", "int64", "kernels and graphs launched, shed ones included", False),
+        Column("copies", "int64", "copies, shed ones included", False),
+        Column("copied_bytes", "int64", "bytes that they moved", False),
+        Column("collectives", "int64", "rows of operations that NCCL queued", False),
+        Column("total_extent", "float64", "sizes of all, in threads; 25 bytes are one", False),
+        Column("mix", "int64", "its operations; joins span_mixes; NULL if too many to keep"),
+        Column("shed", "int64", "of its operations, those without a row of their own", False),
+        Column("lost", "bool", "whether rows of its tenant were lost meanwhile", False),
+    ),
+    united=True,
+)
+
+SPAN_MIXES: Final = Table(
+    "span_mixes",
+    "What spans are made of: each distinct mix of operations once an hour for each tenant.",
+    (
+        Column("timestamp_ns", "int64", "when it was written, UTC", False),
+        Column("cgroup_id", "int64", "joins containers", False),
+        Column("mix", "int64", "joins spans; the same for the same operations on any host", False),
+        Column("kernel_name", "string", "as in cuda_events", False),
+        Column("size", "int64", "threads of a launch, bytes of a copy"),
+        Column("count", "int64", "how often the mix has it", False),
+    ),
+    united=True,
+    holds=True,
+)
+
+GPU_SECONDS: Final = Table(
+    "gpu_seconds",
+    "Per second, tenant and GPU. Rows of the same second add up; memory is the largest of theirs.",
+    (
+        Column("timestamp_ns", "int64", "start of the second, UTC", False),
+        Column("cgroup_id", "int64", "joins containers; one for all cgroups of a tenant", False),
+        Column("gpu", "string", "UUID of the GPU, else its device file if only one is open"),
+        Column("busy_ns", "int64", "time with work of the tenant in flight", False),
+        Column("overlapped_ns", "int64", "of that, time with work of others in flight, too", False),
+        Column("unproven_ns", "int64", "of busy_ns, time in spans that no call proves done", False),
+        Column("launches", "int64", "kernels and graphs launched", False),
+        Column("waits", "int64", "calls that waited for the GPU", False),
+        Column("waited_ns", "int64", "time inside them", False),
+        Column("copied_bytes", "int64", "bytes copied", False),
+        Column("memory_bytes", "int64", "device memory held; NULL if not known"),
+    ),
+)
+
+GPU_OVERLAPS: Final = Table(
+    "gpu_overlaps",
+    "Per second and pair of tenants on a GPU: both had work in flight. Rows of one second add up.",
+    (
+        Column("timestamp_ns", "int64", "start of the second, UTC", False),
+        Column("cgroup_id", "int64", "joins containers; one for all cgroups of a tenant", False),
+        Column("other_cgroup_id", "int64", "the other tenant; joins containers", False),
+        Column("gpu", "string", "UUID of the GPU, else its device file if only one is open"),
+        Column("overlap_ns", "int64", "time with work of both in flight", False),
+    ),
+)
+
 DIMENSIONS: Final = (
     CONTAINERS,
     TOTALS,
@@ -215,4 +308,8 @@ DIMENSIONS: Final = (
     GPU_TIMINGS,
     ROLLUPS,
     LIMITS,
+    SPANS,
+    SPAN_MIXES,
+    GPU_SECONDS,
+    GPU_OVERLAPS,
 )

@@ -1,9 +1,9 @@
 """How long rows are kept: by age and by bytes, oldest first.
 
 Rollups say in a few bytes what the rows said, so they stay ``LONGER`` times as long; and so do the
-kernels of graphs, which are launched for long after they were made. Who a tenant was stays as long
-as anything that may name it: a snapshot, or a page of one, goes when the next one began before the
-oldest row that is left.
+kernels of graphs and the mixes of spans, which are used for long after they were first. Who a
+tenant was stays as long as anything that may name it: a snapshot, or a page of one, goes when the
+next one began before the oldest row that is left.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ from cotenant.store.snapshot import written_at
 from cotenant.store.writer import StoreWriter
 
 LONGER: Final = 10
-_LONG_LIVED: Final = frozenset({"rollups", "graph_kernels"})
+_LONG_LIVED: Final = frozenset(
+    {"rollups", "graph_kernels", "span_mixes", "gpu_seconds", "gpu_overlaps"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ class Recorder:
             settings.store, node=node, boot_id=boot_id, gid=store_group(settings.group)
         )
         # The store is ours by now: only then is anything attached.
+        attaching_ns = time.time_ns()
         self._helper = helper
         helper.begin(for_helper(settings, hierarchy))
         self._ledger = Ledger(
@@ -80,6 +81,7 @@ class Recorder:
             boot_id=boot_id,
             hierarchy=hierarchy.controller or "v2",
             layers=settings.layers,
+            attaching_ns=attaching_ns,
         )
         self._snapshots = Snapshots(self._writer, self._ledger, self._session, self._clock)
         self._heard: list[Report] = []
@@ -116,9 +118,11 @@ class Recorder:
         self._helper.ready()
         dispatch(self._handlers, self._helper.take())
         self._sample_clock()
+        started_ns = time.time_ns()
         self._session.started(
-            now_ns=time.time_ns(), offset_ns=self._clock.offset_ns, method=told.method
+            now_ns=started_ns, offset_ns=self._clock.offset_ns, method=told.method
         )
+        self._gpus.spans.begin(started_ns)
         self._maintenance.start()
         self._notify.say("READY=1", f"STATUS=recording into {self._settings.store}")
 
@@ -242,7 +246,7 @@ class Recorder:
             if not self._sink.seal(time.time_ns(), at_once=True):
                 self._sampling.losses.give_up_waiting()
             self._gpus.look()
-            self._sampling.rollups.finish()
+            self._sampling.finish()
             self._sample(time.time_ns(), last=True)
             self.notices.extend(audit(self._sampling.losses, self._sink, self._session))
             self._session.ended(time.time_ns())

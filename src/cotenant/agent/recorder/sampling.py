@@ -16,6 +16,7 @@ from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits
 from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.agent.recorder.samplers.losses import Losses
 from cotenant.agent.recorder.samplers.sampler import RowSink, Sampler, write_samples
+from cotenant.agent.recorder.samplers.spans import SpanRows
 from cotenant.agent.recorder.samplers.throttle import Throttle
 from cotenant.agent.recorder.samplers.totals import Totals
 from cotenant.agent.recorder.session_row import SessionRow
@@ -45,6 +46,7 @@ class Sampling:
         self.losses = Losses(partial(owners, ledger))
         self.holes = Holes(ledger)
         self.rollups = Rollups()
+        self._span_rows = SpanRows(gpus.spans)
         self.control = ControlPage(maps["controls"], ring_bytes=settings.events_bytes)
         self._cost_control = CostControl(self.control, settings, cost, ask)
         self.counters = ProgramCounters(maps["counters"])
@@ -56,11 +58,18 @@ class Sampling:
             self.losses,
             self.holes,
             self.rollups,
+            self._span_rows,
+            self._span_rows.mixes,
             *throttle,
             CgroupLimits(ledger),
             *gpus.samplers(),
         ]
         self._seconds = 0
+
+    def finish(self) -> None:
+        """No more rows come: what waited for some is over."""
+        self.rollups.finish()
+        self._span_rows.finish()
 
     def step(self, now_ns: int, sink: RowSink, session: SessionRow, *, last: bool = False) -> None:
         """One second is over; its rows are visible with the next seal."""
@@ -69,7 +78,7 @@ class Sampling:
         self._bound_cost(session)
         counters = self.counters.read()
         self.losses.orphans = orphans(counters)
-        session.note(**counters)
+        session.note(**counters, spans=self._gpus.spans.counts())
         with_processes = last or self._seconds % _COVERAGE_EVERY == 0
         session.layers(self._gpus.layers, processes=with_processes)
         self._seconds += 1

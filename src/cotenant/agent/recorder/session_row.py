@@ -32,7 +32,9 @@ _LIBRARIES_MAX: Final = 256
 class SessionRow:
     """The row of this recording."""
 
-    def __init__(self, *, node: str, boot_id: str, hierarchy: str, layers: str) -> None:
+    def __init__(
+        self, *, node: str, boot_id: str, hierarchy: str, layers: str, attaching_ns: int
+    ) -> None:
         self._row: dict[str, Any] = {
             "session_id": uuid.uuid4().hex,
             "node": node,
@@ -43,6 +45,7 @@ class SessionRow:
             "hierarchy": hierarchy,
             "attach_gap_ns": None,
             "coverage": None,
+            "spans_from_ns": attaching_ns,
         }
         self._libraries: dict[str, LibraryReport] = {}
         self._notes: dict[str, Any] = {}

@@ -55,16 +55,16 @@ queues as (
 ),
 proofs as (
     -- A wait for a CUDA event proves what was queued before the event, which is not known here.
-    select queue, timestamp_ns, call_ns, api
+    select queue, timestamp_ns, call_ns, api, op
     from calls
     where op in ('sync', 'query') and stream is not null and api not ilike '%event%'
     union all
-    select queue, timestamp_ns, call_ns, api
+    select queue, timestamp_ns, call_ns, api, op
     from calls
     where op = 'memcpy' and stream is null
       and (direction = 'DtoH' or (direction = 'HtoD' and bytes > 65536))
     union all
-    select q.queue, c.timestamp_ns, c.call_ns, c.api
+    select q.queue, c.timestamp_ns, c.call_ns, c.api, c.op
     from calls c
     join queues q on q.node = c.node and q.pid = c.pid and q.recording = c.recording
     where c.op = 'sync' and c.stream is null and c.api not ilike '%event%'
@@ -78,6 +78,7 @@ select
     w.tenant,
     w.node,
     w.gpu,
+    w.context,
     w.stream_key                                    as stream,
     w.recording,
     w.op,
@@ -98,6 +99,7 @@ select
     p.timestamp_ns                                  as proof_ns,
     p.timestamp_ns + p.call_ns                      as proof_end_ns,
     p.api                                           as proof_api,
+    p.op                                            as proof_op,
     case when p.queue is not null then hash(w.queue, p.timestamp_ns, w.tenant) end as span
 from work w
 asof left join proofs p

@@ -1,5 +1,4 @@
--- table: When a tenant had work on a GPU: from the first launch on an idle stream to the call
--- that proves the stream done.
+-- table: Spans of recordings that stored none, derived from their rows.
 -- from: gpu_work
 with grouped as (
     select
@@ -13,9 +12,12 @@ with grouped as (
         proof_ns,
         any_value(proof_end_ns)                     as proof_end_ns,
         any_value(proof_api)                        as proof_api,
+        any_value(proof_op)                         as proof_op,
+        arg_min(context, timestamp_ns)              as context,
         any_value(span)                             as span,
         -- Of every operation, those included that were shed: what each is a share of.
-        sum(extent * weight)                        as total_extent,
+        -- In 25ths: the sum of whole numbers does not depend on their order.
+        sum(round(extent * 25)::hugeint * weight) / 25 as total_extent,
         min(timestamp_ns)                           as first_ns,
         max(queued_ns)                              as last_ns,
         sum(weight) filter (op in ('launch', 'graph_launch'))::bigint as launches,
@@ -23,8 +25,11 @@ with grouped as (
         sum(bytes * weight) filter (op = 'memcpy')::bigint as copied_bytes,
         count(nccl_op)                              as collectives,
         -- Two spans with the same operations, in whatever order, have the same signature.
-        (sum(hash(kernel_name, size)::hugeint) % 4611686018427387847)::bigint as signature
+        (sum(hash(kernel_name, size)::hugeint) % 4611686018427387847)::bigint as signature,
+        (sum(hash(kernel_name, size)::hugeint * weight) % 4611686018427387847)::bigint as mix,
+        sum(weight - 1)::bigint                     as shed
     from gpu_work
+    where without_spans(node, timestamp_ns)
     group by tenant, node, pid, stream, recording, proof_ns
 ),
 placed as (
@@ -33,7 +38,7 @@ placed as (
         lag(proof_end_ns) over (
             partition by node, pid, stream, recording order by proof_ns nulls last
         )                                           as before_ns,
-        count(*) over (partition by node, pid, proof_ns, proof_end_ns) as streams
+        count(*) over (partition by node, pid, recording, proof_ns, proof_end_ns) as streams
     from grouped
 )
 select
@@ -64,5 +69,15 @@ select
     collectives,
     signature,
     total_extent,
-    span
+    span,
+    start_ns                                        as timestamp_ns,
+    context,
+    case proof_op
+        when 'sync'   then 'wait'
+        when 'memcpy' then 'copy'
+        else proof_op
+    end                                             as closed_by,
+    mix,
+    shed,
+    null::boolean                                   as lost
 from placed

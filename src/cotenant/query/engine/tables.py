@@ -7,11 +7,13 @@ from typing import Any, Final
 
 from cotenant.query.engine.guard import blanked
 from cotenant.query.engine.snapshots import read_snapshot
+from cotenant.query.engine.stored_spans import create_macro
 from cotenant.query.text.sql import quoted
 from cotenant.schema import TABLES, Column, Table
 from cotenant.store.manifest import Segment, schema_id
 
 TIME: Final = "timestamp_ns"
+STORED: Final = "stored"  # Where tables are that derived ones of the same name unite with others.
 _TIMED: Final = "cuda_events"
 _TIMINGS: Final = "gpu_timings"
 _WHOLE: Final = ("nccl_events", "losses")
@@ -181,6 +183,7 @@ def create_views(connection: Any, root: Path, segments: Sequence[Segment], windo
     by_table: dict[str, list[Segment]] = {name: [] for name in TABLES}
     for segment in segments:
         by_table[segment.table].append(segment)
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {STORED}")
     for name, table in TABLES.items():
         if table.snapshot:
             _copy_snapshot(connection, table, root, by_table[name], window)
@@ -188,8 +191,11 @@ def create_views(connection: Any, root: Path, segments: Sequence[Segment], windo
         if name == _TIMED:
             select = _timed_view(connection, root, by_table, window)
         else:
-            select = view(connection, table, root, by_table[name], window)
-        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
+            within = replace(window, from_ns=None, to_ns=None) if table.holds else window
+            select = view(connection, table, root, by_table[name], within)
+        where = f"{STORED}.{name}" if table.united else name
+        connection.execute(f"CREATE OR REPLACE VIEW {where} AS {select}")
+    create_macro(connection)
     _create_whole(connection, root, by_table, window)
 
 

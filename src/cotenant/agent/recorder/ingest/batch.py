@@ -71,6 +71,10 @@ class Batch:
         """A field that differs within a signature, 0 where unknown; None for any other field."""
         return self._varying.get(name)
 
+    def field(self, name: str) -> npt.NDArray[Any]:
+        """The value of a field for each signature."""
+        return np.ascontiguousarray(self._signatures[name])
+
     def plain(self, name: str) -> npt.NDArray[Any]:
         """A field's values."""
         if name in self._varying:

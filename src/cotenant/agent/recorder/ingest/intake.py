@@ -8,6 +8,7 @@ from cotenant.agent.recorder.ingest.columns.makers import makers
 from cotenant.agent.recorder.ingest.drain import Drain, Rows, open_drain
 from cotenant.agent.recorder.ingest.facts import Facts
 from cotenant.agent.recorder.ingest.rollups import Rollups
+from cotenant.agent.recorder.ingest.spans import SPANNED
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.store_sink import StoreSink
 from cotenant.identity.ledger import Ledger
@@ -20,6 +21,7 @@ class Intake:
         self._makers = makers(ledger, clock) | gpus.makers()
         self._facts = Facts(ledger, gpus.names, gpus.communicators, clock)
         self._facts.add(gpus.handlers(), gpus.gone)
+        self._spans = gpus.spans
         self.events = 0  # Rows so far.
 
     def open(self, maps: Mapping[str, int], events_bytes: int) -> Drain:
@@ -39,6 +41,8 @@ class Intake:
         """Make columns of the rows, and hand them to the store."""
         for columns, batch in batches:
             rows = columns.make(batch)
+            if columns.family == SPANNED:
+                self._spans.add(batch, rows)
             if sink.keep(columns, batch, rows):
                 rollups.add(columns.family, batch, rows)
                 blind_spots.unnamed(rows)

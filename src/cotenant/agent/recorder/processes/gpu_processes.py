@@ -31,6 +31,7 @@ from cotenant.agent.recorder.ingest.columns.gpu import GpuColumn
 from cotenant.agent.recorder.ingest.columns.graph import GraphColumn
 from cotenant.agent.recorder.ingest.columns.kernel import KernelColumn
 from cotenant.agent.recorder.ingest.columns.owner import owner_of
+from cotenant.agent.recorder.ingest.spans import SpanMaker
 from cotenant.agent.recorder.processes.communicators import Communicators
 from cotenant.agent.recorder.processes.devices import Devices
 from cotenant.agent.recorder.processes.graphs import Graphs
@@ -78,6 +79,7 @@ class GpuProcesses:
         self.graphs = Graphs(self.names, seed)
         self.devices = Devices()
         self.layers = LayerChoice(layers)
+        self.spans = SpanMaker()
         self._clock = clock
         self._timings = Timings(ledger, clock)
         self._kernel = KernelColumn(self.names, self.graphs)
@@ -125,6 +127,7 @@ class GpuProcesses:
         self.names.gone(process)
         self.graphs.gone(process)
         self.devices.gone(process)
+        self.spans.gone(process)
         if self._memory is not None:
             self._memory.gone(process)
 

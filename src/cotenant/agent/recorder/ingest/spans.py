@@ -1,0 +1,281 @@
+"""Spans, made of the rows of ``cuda_events`` as they come; ``native/spans.h`` keeps the state.
+
+What a row means to spans follows from its signature: which queue it is of, whether it is work,
+and what it proves done. Everything else is done in C.
+"""
+
+import time
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cotenant._native import Spans as NativeSpans
+from cotenant.agent.process import Process
+from cotenant.agent.recorder.ingest.batch import KNOWN, Batch
+from cotenant.probes.tables import BY_ID
+from cotenant.schema.events import CUDA_RECORD, ENUMS
+
+SPANNED: Final = "cuda"  # The family whose rows these are.
+_SETTLE_NS: Final = 1_000_000_000  # A call that began before another may return so much later.
+_HOLD_NS: Final = 600_000_000_000
+_RENEW_NS: Final = 3_600_000_000_000  # Mixes are written again: retention deletes rows by age.
+
+_OPS: Final = {text: number for number, text in ENUMS["cuda_op"].items()}
+_WAYS: Final = {text: number for number, text in ENUMS["cuda_direction"].items()}
+_BITS: Final = {
+    field.column: field.known for field in CUDA_RECORD.fields if field.known is not None
+}
+
+# As in ``enum work`` and the flags of a signature.
+_LAUNCH, _COPY, _OTHER = 1, 2, 3
+_WORK: Final = {"launch": _LAUNCH, "graph_launch": _LAUNCH, "memcpy": _COPY, "memset": _OTHER}
+_SIZED, _SIZED_BY_BYTES, _COLLECTIVE, _CONTEXT = 1, 2, 4, 8
+_PROVES_STREAM, _PROVES_PROCESS, _PROVES_IF_LARGE = 16, 32, 64
+
+_DIMENSIONS: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+_DEFAULT_STREAMS: Final = (0, 1)
+_THREAD_STREAM: Final = 2
+
+_SIGNATURE: Final = np.dtype(
+    [
+        ("process_start_ns", "<u8"),
+        ("stream", "<i8"),
+        ("cgroup_id", "<i8"),
+        ("context", "<u8"),
+        ("size", "<i8"),
+        ("pid", "<u4"),
+        ("weight", "<u4"),
+        ("gpu", "<i4"),
+        ("api", "<u2"),
+        ("work", "u1"),
+        ("flags", "u1"),
+    ]
+)
+SPAN: Final = np.dtype(
+    [
+        ("start_ns", "<i8"),
+        ("end_ns", "<i8"),
+        ("proof_ns", "<i8"),
+        ("waited_ns", "<i8"),
+        ("stream", "<i8"),
+        ("cgroup_id", "<i8"),
+        ("context", "<u8"),
+        ("launches", "<i8"),
+        ("copies", "<i8"),
+        ("copied_bytes", "<i8"),
+        ("collectives", "<i8"),
+        ("shed", "<i8"),
+        ("extent", "<f8"),
+        ("pid", "<u4"),
+        ("gpu", "<i4"),
+        ("streams", "<u4"),
+        ("mix", "<i4"),
+        ("api", "<u2"),
+        ("closed_by", "u1"),
+        ("has_context", "u1"),
+        ("reserved", "<u4"),
+    ]
+)
+_ITEM: Final = np.dtype([("name", "<u8"), ("size", "<i8"), ("sized", "<u8")])
+_COUNT: Final = np.dtype([("item", "<u4"), ("reserved", "<u4"), ("count", "<u8")])
+
+_BY_EVENT: Final = np.array(
+    [number in BY_ID and "event" in BY_ID[number].symbol.lower() for number in range(1 << 16)]
+)
+
+Spans = npt.NDArray[np.void]
+
+
+class Mixes(NamedTuple):
+    """Mixes that were not seen before: how many items each has, and these one after the other."""
+
+    sizes: npt.NDArray[np.uint32]
+    items: npt.NDArray[np.void]  # ``_ITEM``
+    counts: npt.NDArray[np.uint64]
+
+
+class ClosedSpans(NamedTuple):
+    """What there is to write."""
+
+    spans: Spans
+    open: Spans  # As far as they are certain.
+    fresh: Mixes
+    epoch: int  # Numbers of mixes count within one.
+
+
+class SpanMaker:
+    """Feeds rows to the native part, and takes closed spans from it."""
+
+    def __init__(self, now: Callable[[], int] = time.monotonic_ns) -> None:
+        self._now = now
+        self._native = NativeSpans(_SETTLE_NS, _HOLD_NS)
+        self._gpus: dict[str, int] = {}
+        self.names: dict[int, str] = {}
+        self._hashes: dict[str, int] = {}
+        self._items = np.empty(0, _ITEM)
+        self._epoch = 0
+        self._renewed_ns = now()
+
+    def begin(self, started_ns: int) -> None:
+        """What began before, UTC, is of another recording as far as SQL can tell."""
+        self._native.begin(started_ns)
+
+    @property
+    def gpus(self) -> list[str]:
+        """Every GPU, by its number."""
+        return list(self._gpus)
+
+    def gone(self, process: Process) -> None:
+        """A process ended."""
+        self._native.gone(self._now(), process.pid, process.start_ns)
+
+    def add(self, batch: Batch, rows: Any) -> None:
+        """A batch, and the rows that were made of it."""
+        signatures = self._signatures(batch, rows)
+        self._native.add(
+            self._now(),
+            signatures,
+            np.ascontiguousarray(batch.codes, np.int32),
+            np.ascontiguousarray(rows.column("timestamp_ns").to_numpy(), np.int64),
+            _numbers(batch, "duration_ns"),
+            _numbers(batch, "bytes"),
+            self._named(rows.column("kernel_name").combine_chunks()),
+        )
+
+    def take(self, *, stopping: bool = False) -> ClosedSpans:
+        """Spans that were closed since; all of them if the recording stops."""
+        epoch, closed, still_open, items, sizes, counts = self._native.take(self._now(), stopping)
+        told = np.frombuffer(items, _ITEM)
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._items = told
+            self._forget_names()
+        elif len(told):
+            self._items = np.concatenate([self._items, told])
+        counted = np.frombuffer(counts, _COUNT)
+        fresh = Mixes(
+            np.frombuffer(sizes, np.uint32), self._items[counted["item"]], counted["count"]
+        )
+        if (now := self._now()) - self._renewed_ns >= _RENEW_NS:
+            self._renewed_ns = now
+            self._native.renew()
+        return ClosedSpans(
+            np.frombuffer(closed, SPAN), np.frombuffer(still_open, SPAN), fresh, epoch
+        )
+
+    def _forget_names(self) -> None:
+        used = set(self._items["name"].tolist())
+        self.names = {number: name for number, name in self.names.items() if number in used}
+        self._hashes = {name: number for number, name in self.names.items()}
+
+    def counts(self) -> dict[str, int]:
+        """What is held, and what there was no room for."""
+        return self._native.counts()
+
+    def _signatures(self, batch: Batch, rows: Any) -> npt.NDArray[np.void]:
+        found = np.zeros(batch.signatures, _SIGNATURE)
+        for name in ("process_start_ns", "pid", "api", "weight", "context"):
+            found[name] = batch.field(name)
+        # Any row of a signature tells whose all rows of it are, and where they ran.
+        example = np.zeros(batch.signatures, np.int64)
+        example[batch.codes] = np.arange(batch.rows)
+        chosen = rows.select(["cgroup_id", "gpu"]).take(pa.array(example))
+        found["cgroup_id"] = chosen.column("cgroup_id").to_numpy()
+        found["gpu"] = self._gpu_numbers(chosen.column("gpu").combine_chunks())
+        known = batch.field(KNOWN)
+        found["stream"] = _streams(batch, known)
+        done = ~_has(known, "result") | (batch.field("result") == 0)
+        found["work"] = np.where(done, _works(batch), 0)
+        found["size"], sized = _threads(batch)
+        flags = np.where(_has(known, "grid_x") & sized, _SIZED, 0)
+        flags = np.where(found["work"] == _LAUNCH, flags, 0)
+        by_bytes = (batch.field("op") != _OPS["launch"]) & _has(known, "bytes")
+        flags |= np.where(by_bytes, _SIZED_BY_BYTES, 0)
+        flags |= np.where(_has(known, "nccl_op") & _is_nccl(batch), _COLLECTIVE, 0)
+        flags |= np.where(_has(known, "context"), _CONTEXT, 0)
+        found["flags"] = flags | np.where(done, _proves(batch, known), 0)
+        return found
+
+    def _gpu_numbers(self, gpus: Any) -> npt.NDArray[np.int32]:
+        words = gpus.dictionary.to_pylist()
+        numbers = [self._gpus.setdefault(word, len(self._gpus)) for word in words]
+        places = gpus.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+        found: npt.NDArray[np.int32] = np.array([*numbers, -1], np.int32)[places]
+        return found
+
+    def _named(self, names: Any) -> npt.NDArray[np.uint64]:
+        hashes = np.array([self._hash(name) for name in names.dictionary.to_pylist()], np.uint64)
+        found: npt.NDArray[np.uint64] = hashes[names.indices.to_numpy(zero_copy_only=False)]
+        return found
+
+    def _hash(self, name: str) -> int:
+        found = self._hashes.get(name)
+        if found is None:
+            digest = blake2b(name.encode("utf-8", "replace"), digest_size=8).digest()
+            found = self._hashes[name] = int.from_bytes(digest, "little")
+            self.names[found] = name
+        return found
+
+
+def _numbers(batch: Batch, name: str) -> npt.NDArray[np.uint64]:
+    field = CUDA_RECORD.field(name)
+    values = np.ascontiguousarray(batch.plain(name), np.uint64)
+    unknown = batch.unknown(field)
+    return values if unknown is None else np.where(unknown, np.uint64(0), values)
+
+
+def _has(known: npt.NDArray[Any], column: str) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = known >> _BITS[column] & 1 == 1
+    return found
+
+
+def _streams(batch: Batch, known: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """0 and 1 are the legacy default stream, 2 is one for each thread."""
+    stream = batch.field("stream").astype(np.int64)
+    default = ~_has(known, "stream") | np.isin(stream, _DEFAULT_STREAMS)
+    by_thread = np.where(stream == _THREAD_STREAM, -batch.field("tid").astype(np.int64), stream)
+    return np.where(default, 0, by_thread)
+
+
+def _works(batch: Batch) -> npt.NDArray[np.uint8]:
+    table = np.zeros(max(_OPS.values()) + 2, np.uint8)
+    for op, work in _WORK.items():
+        table[_OPS[op]] = work
+    found: npt.NDArray[np.uint8] = table[np.minimum(batch.field("op"), len(table) - 1)]
+    return found
+
+
+def _threads(batch: Batch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The product of grid and block, and where it is a number that SQL can hold."""
+    product = np.ones(batch.signatures, np.int64)
+    fits = np.ones(batch.signatures, bool)
+    for name in _DIMENSIONS:
+        factor = batch.field(name).view(np.int32).astype(np.int64)
+        most = np.abs(product.astype(np.float64) * factor)
+        fits &= most < 2.0**62
+        product *= factor
+    return product, fits
+
+
+def _is_nccl(batch: Batch) -> npt.NDArray[np.bool_]:
+    return np.isin(batch.field("nccl"), list(ENUMS["nccl_op"]))
+
+
+def _proves(batch: Batch, known: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """What a call of each signature proves done when it returns."""
+    op, direction = batch.field("op"), batch.field("direction")
+    named, told = _has(known, "stream"), _has(known, "direction")
+    waits = (op == _OPS["sync"]) & ~_BY_EVENT[batch.field("api")]
+    asks = (op == _OPS["query"]) & ~_BY_EVENT[batch.field("api")]
+    # A copy that names no stream returns when it is done; a small one to the device sooner.
+    copies = (op == _OPS["memcpy"]) & ~named & told
+    stream = (waits | asks) & named | copies & (direction == _WAYS["DtoH"])
+    large = copies & (direction == _WAYS["HtoD"])
+    found: npt.NDArray[np.int64] = (
+        stream * _PROVES_STREAM + (waits & ~named) * _PROVES_PROCESS + large * _PROVES_IF_LARGE
+    )
+    return found

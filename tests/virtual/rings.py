@@ -1,0 +1,170 @@
+"""A recorder without a kernel: records in rings that a test fills, rows and spans in a store."""
+
+import os
+import struct
+
+import numpy as np
+
+from cotenant.agent.recorder.blind_spots import BlindSpots
+from cotenant.agent.recorder.ingest.clock import WallClock
+from cotenant.agent.recorder.ingest.intake import Intake
+from cotenant.agent.recorder.ingest.rollups import Rollups
+from cotenant.agent.recorder.ingest.spans import SpanMaker
+from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
+from cotenant.agent.recorder.samplers.containers import Containers
+from cotenant.agent.recorder.samplers.holes import Holes
+from cotenant.agent.recorder.samplers.losses import Losses
+from cotenant.agent.recorder.samplers.spans import SpanRows
+from cotenant.agent.recorder.store_sink import StoreSink
+from cotenant.identity.ledger import Ledger
+from cotenant.probes.programs import FACTS_RING_BYTES, NAMES_RING_BYTES
+from cotenant.probes.tables import FUNCTIONS
+from cotenant.query.engine.session import Session
+from cotenant.schema.dimensions import SESSIONS
+from cotenant.schema.events import CUDA_RECORD, ENUMS
+from cotenant.store.segment import rows_of
+from cotenant.store.writer import StoreWriter
+
+PAGE = os.sysconf("SC_PAGESIZE")
+EVENTS_BYTES = 1 << 22
+OFFSET_NS = 1_790_000_000_000_000_000  # Of UTC: the kernel's clock begins at 0.
+KIND_CUDA = 1
+ENDED = next(n for n, text in ENUMS["fact_kind"].items() if text == "PROCESS_GONE")
+BY_SYMBOL = {function.symbol: function for function in FUNCTIONS}
+_WIRE = {f.name: f for f in CUDA_RECORD.fields if f.type != "S0"}
+WIRE = np.dtype(
+    {
+        "names": list(_WIRE),
+        "formats": [f.type for f in _WIRE.values()],
+        "offsets": [f.offset for f in _WIRE.values()],
+        "itemsize": 176,
+    }
+)
+_OPS = {text: number for number, text in ENUMS["cuda_op"].items()}
+_WAYS = {text: number for number, text in ENUMS["cuda_direction"].items()}
+
+
+class FakeRing:
+    """What a BPF ring buffer looks like to its reader; records do not wrap around."""
+
+    def __init__(self, size):
+        self.fd = os.memfd_create("ring")
+        os.ftruncate(self.fd, 2 * PAGE + 2 * size)
+        self._size = size
+        self._end = 0
+
+    def add(self, record):
+        """A record that its producer has committed."""
+        assert self._end % self._size + len(record) + 8 < self._size
+        at = 2 * PAGE + self._end % self._size
+        os.pwrite(self.fd, struct.pack("<II", len(record), 0) + record, at)
+        self._end += 8 + (len(record) + 7 & ~7)
+        os.pwrite(self.fd, struct.pack("<Q", self._end), PAGE)
+
+
+class _NoHelper:
+    def ask(self, request):
+        pass
+
+    def hear_until(self, answer, seconds):
+        return False
+
+
+def call(symbol, at, took=0, *, pid=7, tid=None, cgroup=1, **more):
+    """One call as its ring record; times are of the kernel's clock."""
+    function = BY_SYMBOL[symbol]
+    record = np.zeros((), WIRE)
+    known = dict.fromkeys(("duration_ns", "result"), True)
+    more = {"result": 0, "weight": 1, "handle": 0, **more}
+    if "direction" in more:
+        more["direction"] = _WAYS[more["direction"]]
+    if "threads" in more:
+        more["grid_x"] = more.pop("threads")
+        more |= {name: 1 for name in ("grid_y", "grid_z", "block_x", "block_y", "block_z")}
+    values = {"timestamp_ns": at, "duration_ns": took, "pid": pid, "tid": tid or pid}
+    values |= {"cgroup_id": cgroup, "process_start_ns": pid * 1000, "kind": KIND_CUDA}
+    values |= {"size": 176, "op": _OPS[function.op], "api": function.id, "comm": b"python"}
+    for name, value in (values | {"function": function.id} | more).items():
+        record[name] = value
+    bits = {f.name: f.known for f in _WIRE.values() if f.known is not None}
+    record["known"] = sum({1 << bit for name, bit in bits.items() if name in more or name in known})
+    return record.tobytes()
+
+
+class VirtualRecorder:
+    """The way of a row from the ring to the store, step by step, at times of the test's choice."""
+
+    def __init__(self, root, node="node-a"):
+        self.root = root
+        self.now_ns = 0
+        self.events = FakeRing(EVENTS_BYTES)
+        self._facts, self._names = FakeRing(FACTS_RING_BYTES), FakeRing(NAMES_RING_BYTES)
+        self.ledger = Ledger(node, "boot-1")
+        clock = WallClock(lambda: OFFSET_NS)
+        clock.sample()
+        gpus = GpuProcesses("seed", self.ledger, _NoHelper(), "both", clock)
+        gpus.spans = self.maker = SpanMaker(lambda: self.now_ns)
+        self.intake = Intake(self.ledger, gpus, clock)
+        maps = {"events": self.events.fd, "facts": self._facts.fd, "names": self._names.fd}
+        self.drain = self.intake.open(maps, EVENTS_BYTES)
+        self.writer = StoreWriter(root, node=node, boot_id="boot-1")
+        self.sink = StoreSink(self.writer, Losses(lambda entries: entries["cgroup_id"]))
+        self._rollups = Rollups()
+        self._blind_spots = BlindSpots(Holes(self.ledger), clock)
+        self.spans = SpanRows(self.maker)
+        self._containers = Containers(self.ledger)
+
+    def cgroup(self, kernel_id, path):
+        """A cgroup of the host."""
+        self.ledger.born(0, kernel_id, path, OFFSET_NS)
+
+    def began(self, at=0):
+        """The row of this recording; its rows are counted from then on."""
+        row = {"session_id": f"s{at}", "node": self.ledger.node, "boot_id": "boot-1"}
+        row |= {"kernel": "6.1", "started_ns": OFFSET_NS + at, "wall_offset_ns": OFFSET_NS}
+        row |= {"attach_method": "multi", "layers": "auto", "hierarchy": "v2"}
+        row["spans_from_ns"] = OFFSET_NS
+        self.maker.begin(OFFSET_NS + at)
+        self.writer.replace("sessions", rows_of(SESSIONS, [row]))
+
+    def cycle(self, now_ns):
+        """Everything that came since, into the store."""
+        self.now_ns = now_ns
+        self.drain.catch_up()
+        self.intake.keep(self.intake.take(), self.sink, self._rollups, self._blind_spots)
+        self.sample()
+
+    def sample(self):
+        """What a second brings."""
+        for sampler in (self.spans, self.spans.mixes):
+            rows = sampler.sample(OFFSET_NS + self.now_ns)
+            if rows is not None:
+                self.writer.append(sampler.table, rows)
+
+    def finish(self):
+        """Seal everything."""
+        self.spans.finish()
+        self.sample()
+        rows = self._containers.sample(OFFSET_NS + (1 << 50))
+        if rows is not None:
+            self.writer.replace("containers", rows)
+        self.writer.seal(OFFSET_NS + self.now_ns)
+        self.writer.close()
+
+
+# Each identifies a span in a way of its own, or says what rows do not tell.
+_APART = "signature, span, mix, lost, closed_by"
+
+
+def stored_and_derived(root):
+    """The spans of a store as they were stored, and as SQL derives them from its rows."""
+    with Session(root) as session:
+        stored = _rows(session, "spans")
+        session._connection.execute("CREATE OR REPLACE MACRO without_spans(a, b) AS true")
+        session._catalog.forget()
+        return stored, _rows(session, "spans_of_rows")
+
+
+def _rows(session, table):
+    rows = session.ask(f"select * exclude ({_APART}) from {table}").rows()
+    return sorted(rows, key=lambda row: str([row[name] for name in sorted(row)]))
