@@ -63,6 +63,7 @@ struct signal_struct {
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
+	int on_rq;
 	void *stack;
 	int pid;
 	int tgid;

@@ -43,6 +43,7 @@ enum host_state {
 #define HOST_KNOWN_PEER 1
 #define HOST_KNOWN_STATE 2
 #define HOST_KNOWN_PEER_TENANT 3
+#define HOST_KNOWN_THIEF 4
 
 struct host_event {
 	struct event_head head;
@@ -62,6 +63,10 @@ struct host_event {
 		AS("enum:host_state") KNOWN(HOST_KNOWN_STATE);
 	__u16 attribution DOC("how the owner was determined: task, kernel, ...") AS("enum:attribution");
 	__u32 weight DOC("how many events this row stands for");
+	__u64 thief_cgroup_id DOC("of a wait: tenant that had the CPU for most of it; joins containers")
+		AS("cgroup:thief_v1_id") KNOWN(HOST_KNOWN_THIEF);
+	__u64 thief_v1_id;
+	__u64 thief_ns DOC("for how much of the wait it had it") KNOWN(HOST_KNOWN_THIEF);
 };
 
 enum io_op {
@@ -185,7 +190,7 @@ struct tcp_event {
 	__u32 weight DOC("how many events this row stands for");
 };
 
-_Static_assert(sizeof(struct host_event) == 64 + 48, "host_event has holes");
+_Static_assert(sizeof(struct host_event) == 64 + 72, "host_event has holes");
 _Static_assert(sizeof(struct io_event) == 64 + 72, "io_event has holes");
 _Static_assert(sizeof(struct net_event) == 64 + 128, "net_event has holes");
 _Static_assert(sizeof(struct tcp_event) == 64 + 64, "tcp_event has holes");

@@ -22,6 +22,9 @@ struct sched_task {
 	__u32 off_times;
 	__u64 off_since;
 	__u64 runnable_since;
+	/* Of its waits: up to where the present one is told, and what nobody is known to have had. */
+	__u64 told_until;
+	__u64 nobody_ns;
 	/* Who got the CPU when it left. */
 	__u64 taker_cgroup_id;
 	__u64 taker_v1_id;

@@ -57,6 +57,7 @@ enum counter {
 	COUNTER_OWNERS_FULL = 18,	/* a request of more tenants than are told apart */
 	COUNTER_MEMORY_FULL = 20,	/* no room to remember an allocation */
 	COUNTER_ORPHAN_SHED = 21,
+	COUNTER_CONTENTION_FULL = 22,	/* no room for another pair of who waits and who runs */
 	COUNTER_END,
 };
 

@@ -26,6 +26,29 @@ VALUES(host_state);
 #define SAY_TIMES 16
 #define SAY_NS 4000000
 
+/* Before Linux commit bcf9033e5449 ("sched: move CPU field back into thread_info ...") (v5.16). */
+struct task_struct___own_cpu {
+	unsigned int cpu;
+} BTF;
+
+struct thread_info___cpu {
+	unsigned int cpu;
+} BTF;
+
+struct task_struct___info {
+	struct thread_info___cpu thread_info;
+} BTF;
+
+static __always_inline __u32 cpu_of(struct task_struct *task)
+{
+	struct task_struct___own_cpu *own = (void *)task;
+	struct task_struct___info *with_info = (void *)task;
+
+	if (bpf_core_field_exists(own->cpu))
+		return BPF_CORE_READ(own, cpu);
+	return BPF_CORE_READ(with_info, thread_info.cpu);
+}
+
 struct bpf_iter__task {
 	struct task_struct *task;
 } BTF;
@@ -41,14 +64,19 @@ static __always_inline void leaves(struct sched_task *sched, __u64 now, bool_t l
 		say(sched);
 }
 
-static __always_inline void comes(struct task_struct *task, struct sched_task *sched,
-				  __u32 holder_pid, const struct sched_task *holder, __u64 now)
+static __always_inline void comes(struct cpu_runs *cpu, struct task_struct *task,
+				  struct sched_task *sched, __u32 holder_pid,
+				  const struct sched_task *holder, __u64 now)
 {
-	__u64 off = sched->off_since, runnable = sched->runnable_since;
+	__u64 off = sched->off_since, runnable = waits_since(sched);
 	bool_t preempted = off && sched->state == HOST_STATE_R;
 	struct host_event *row;
 	struct total *total;
 
+	if (runnable)
+		wait_ends(bpf_get_smp_processor_id(), sched, later(runnable, sched->told_until), now,
+			  host_all || sched->gpu || now - runnable >= host_threshold_ns);
+	sched->told_until = 0;
 	sched->on_since = now;
 	sched->off_since = 0;
 	sched->runnable_since = 0;
@@ -64,13 +92,12 @@ static __always_inline void comes(struct task_struct *task, struct sched_task *s
 				row->known = 1 << HOST_KNOWN_DURATION | 1 << HOST_KNOWN_STATE;
 				row_peer(row, sched->taker_pid, sched->taker_cgroup_id,
 					 sched->taker_v1_id);
+				if (preempted)
+					row_thief(row, cpu);
 				bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
 			}
 		}
 	}
-	/* The waker may have been faster than the switch. */
-	if (preempted || runnable < off)
-		runnable = off;
 	if (!runnable)
 		return;
 	total = span_add(sched, TOTAL(runqueue), now - runnable);
@@ -85,6 +112,7 @@ static __always_inline void comes(struct task_struct *task, struct sched_task *s
 	row->known = 1 << HOST_KNOWN_DURATION;
 	if (holder)
 		row_peer(row, holder_pid, holder->cgroup_id, holder->v1_id);
+	row_thief(row, cpu);
 	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
 }
 
@@ -93,8 +121,11 @@ static __always_inline int switched(bool_t preempt, struct task_struct *prev,
 {
 	struct sched_task *from = prev->pid ? sched_of(prev) : NULL;
 	struct sched_task *to = next->pid ? sched_of(next) : NULL;
+	struct cpu_runs *cpu = runs_of(bpf_get_smp_processor_id());
 	__u64 now = bpf_ktime_get_ns();
 
+	if (cpu)
+		run_ends(cpu, from, now);
 	if (from) {
 		leaves(from, now, prev_state & TASK_DEAD);
 		from->off_since = now;
@@ -104,7 +135,7 @@ static __always_inline int switched(bool_t preempt, struct task_struct *prev,
 		from->taker_v1_id = to ? to->v1_id : 0;
 	}
 	if (to)
-		comes(next, to, prev->pid, from, now);
+		comes(cpu, next, to, prev->pid, from, now);
 	return 0;
 }
 
@@ -124,6 +155,28 @@ int BPF_PROG(host_switch_reading, bool_t preempt, struct task_struct *prev,
 	     struct task_struct *next)
 {
 	return switched(preempt, prev, next, BPF_CORE_READ(prev, __state));
+}
+
+/*
+ * A thread that waits is moved to another CPU's queue, with its own queue locked. One that is
+ * being woken is on none yet.
+ */
+SEC("?tp_btf/sched_migrate_task")
+int BPF_PROG(host_migrate, struct task_struct *task)
+{
+	struct sched_task *sched;
+	__u64 since, now;
+
+	if (!task->on_rq)
+		return 0;
+	sched = bpf_task_storage_get(&sched_tasks, task, 0, 0);
+	since = sched && sched->cgroups && !sched->on_since ? waits_since(sched) : 0;
+	if (!since)
+		return 0;
+	now = bpf_ktime_get_ns();
+	wait_ends(cpu_of(task), sched, later(since, sched->told_until), now, 0);
+	sched->told_until = now;
+	return 0;
 }
 
 /* A row of its own frame: see host_waking. */

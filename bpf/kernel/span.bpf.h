@@ -5,8 +5,8 @@
 #ifndef COTENANT_SPAN_BPF_H
 #define COTENANT_SPAN_BPF_H
 
-#include "common/sched.bpf.h"
 #include "kernel/owner.bpf.h"
+#include "kernel/waits.bpf.h"
 
 #define TOTAL(op) KERNEL_FUNCTION(EVENT_HOST, HOST_OP_##op)
 #define TASK_NOLOAD 0x400
@@ -26,6 +26,7 @@ static __always_inline void say(struct sched_task *sched)
 {
 	struct total *total = sched_total(sched, TOTAL(oncpu));
 
+	say_nobody(sched);
 	/* Room for a new tenant may be long in coming: its time waits with the thread. */
 	if (!total)
 		return;
@@ -48,7 +49,7 @@ static __always_inline void refresh(struct sched_task *sched, const struct task_
 {
 	__u64 id = v2_cgroup_id(task);
 
-	if (sched->cgroups && (sched->on_times || sched->off_times))
+	if (sched->cgroups && (sched->on_times || sched->off_times || sched->nobody_ns))
 		say(sched);
 	sched->v1_id = v1_cgroup_id(task->cgroups);
 	if (is_kthread(task) && id == ROOT_CGROUP) {
@@ -165,6 +166,9 @@ static __always_inline struct host_event *host_row(struct total *total,
 	row->peer_pid = 0;
 	row->peer_cgroup_id = 0;
 	row->peer_v1_id = 0;
+	row->thief_cgroup_id = 0;
+	row->thief_v1_id = 0;
+	row->thief_ns = 0;
 	row->state = 0;
 	row->attribution = sched->cgroup_id == NOBODY ? ATTRIBUTION_kernel : ATTRIBUTION_task;
 	row->weight = row_weight(total);
@@ -181,6 +185,17 @@ static __always_inline void row_peer(struct host_event *row, __u32 pid, __u64 cg
 	row->peer_cgroup_id = cgroup_id;
 	row->peer_v1_id = v1_id;
 	row->known |= 1 << HOST_KNOWN_PEER | 1 << HOST_KNOWN_PEER_TENANT;
+}
+
+/* Of the wait that just ended on this CPU. */
+static __always_inline void row_thief(struct host_event *row, const struct cpu_runs *cpu)
+{
+	if (!cpu || !cpu->wait.thief_ns)
+		return;
+	row->thief_cgroup_id = cpu->wait.thief_cgroup_id;
+	row->thief_v1_id = cpu->wait.thief_v1_id;
+	row->thief_ns = cpu->wait.thief_ns;
+	row->known |= 1 << HOST_KNOWN_THIEF;
 }
 
 static __always_inline __u16 state_of(bool_t preempt, unsigned int state)

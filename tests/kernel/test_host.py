@@ -28,6 +28,17 @@ while time.monotonic() < end:
     pass
 """
 
+# All at the same time, on one CPU.
+BURN_TOGETHER = """
+import os, sys, time
+os.sched_setaffinity(0, {0})
+os.nice(-15)
+start = float(sys.argv[1])
+time.sleep(max(0, start - time.monotonic()))
+while time.monotonic() < start + 3:
+    pass
+"""
+
 # Reads one byte at a time in a thread of its own, and says which thread that is.
 SLEEPER = """
 import os, sys, threading
@@ -109,6 +120,33 @@ def test_a_preempted_thread_says_which_tenant_took_its_cpu(
     with capsys.disabled():
         # The current task of a switch is the one that leaves: its span ends in the other's switch.
         print(f"\nswitch: 0 of {len(rows)} wrong; by current task {len(rows)} of {len(rows)}")
+
+
+def test_a_wait_is_charged_to_those_who_ran_and_never_with_more_than_that(
+    cgroups: Callable[[], Cgroup], store: Path
+) -> None:
+    """Three threads wait for the CPU that one of another tenant has, and for each other."""
+    crowd, single = cgroups(), cgroups()
+    with record(store, "--events", "host") as recording:
+        start = time.monotonic() + 3
+        burners = [python(cgroup, BURN_TOGETHER, start) for cgroup in (crowd,) * 3 + (single,)]
+        for burner in burners:
+            finish(burner)
+    rows = recording.sql(
+        "select v.cgroup_path as victim, p.cgroup_path as peer, sum(waited_ns)::bigint as ns "
+        "from cpu_contention c join containers v using (cgroup_id) "
+        "left join containers p on p.cgroup_id = c.peer_cgroup_id group by all"
+    )
+    had = {(row["victim"], row["peer"]): row["ns"] for row in rows}
+    ran = {f"/{cgroup.name}": on_cpu(recording, cgroup) for cgroup in (crowd, single)}
+    for (_, peer), ns in had.items():
+        assert peer not in ran or ns <= ran[peer]
+    a, b = ran
+    # When one of them ran, the other had a thread that waited; but for their start.
+    assert had[a, b] > 0.6 * ran[b]
+    assert had[b, a] > 0.6 * ran[a]
+    # Of the three, two wait for the third.
+    assert had[a, a] > 0.6 * ran[a]
 
 
 def test_a_wakeup_belongs_to_the_thread_that_wakes_up(

@@ -34,6 +34,7 @@ HOOKS: Final = (
         "time on and off the CPU",
         instead_of="host_switch",
     ),
+    Hook("host", "host_migrate", "sched_migrate_task", "who had the CPU before a thread moved"),
     Hook("host", "host_waking", "sched_waking", "wakeups and waits for a CPU"),
     Hook("host", "host_wakeup_new", "sched_wakeup_new", "waits of new threads"),
     Hook("host", "host_tick", "tick", "CPU time of threads that never pause"),

@@ -6,22 +6,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cotenant.probes import syscalls
+from cotenant.probes.cpus import online_cpus
 
 _TICKS_A_SECOND: Final = 4
 _TYPE_SOFTWARE: Final = 1
 _CPU_CLOCK: Final = 0
 _FREQUENCY: Final = 1 << 10  # The period is a frequency.
-
-
-def online_cpus() -> list[int]:
-    """The numbers of the CPUs that run."""
-    with open("/sys/devices/system/cpu/online") as file:
-        text = file.read().strip()
-    cpus: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        cpus += range(int(first), int(last or first) + 1)
-    return cpus
 
 
 @dataclass(slots=True)

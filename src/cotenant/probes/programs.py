@@ -18,6 +18,7 @@ from cotenant._native import OBJECTS, load
 from cotenant.errors import Unsupported
 from cotenant.probes import syscalls
 from cotenant.probes.attach import PROGRAMS, Method
+from cotenant.probes.cpus import possible_cpus
 from cotenant.probes.function import CallFamily, Function, encode
 from cotenant.probes.rejection import read_rejection
 from cotenant.schema.constants import MAPS
@@ -110,6 +111,7 @@ def load_object(
         "births": sizes.facts_bytes,
         "names": NAMES_RING_BYTES,
         "unread": UNREAD_RING_BYTES,
+        "cpu_runs": possible_cpus(),
     }
     try:
         loaded, maps = load(

@@ -297,6 +297,22 @@ GPU_OVERLAPS: Final = Table(
     ),
 )
 
+CPU_CONTENTION: Final = Table(
+    "cpu_contention",
+    "Per second: how long a tenant's threads waited for a CPU, by who had it meanwhile.",
+    (
+        Column("timestamp_ns", "int64", "end of the second, UTC", False),
+        Column("cgroup_id", "int64", "whose threads waited; joins containers", False),
+        Column("peer_cgroup_id", "int64", "who had the CPU; NULL: nobody known"),
+        Column(
+            "waited_ns",
+            "int64",
+            "for how long; on each CPU, the union of the waits of all its threads",
+            False,
+        ),
+    ),
+)
+
 DIMENSIONS: Final = (
     CONTAINERS,
     TOTALS,
@@ -312,4 +328,5 @@ DIMENSIONS: Final = (
     SPAN_MIXES,
     GPU_SECONDS,
     GPU_OVERLAPS,
+    CPU_CONTENTION,
 )

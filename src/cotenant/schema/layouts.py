@@ -34,6 +34,15 @@ CALL_SPEC: Final = np.dtype(
     }
 )
 
+CONTENTION_KEY: Final = np.dtype(
+    {
+        "names": ['cgroup_id', 'cgroup_v1_id', 'peer_cgroup_id', 'peer_v1_id'],
+        "formats": ['<u8', '<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 16, 24],
+        "itemsize": 32,
+    }
+)
+
 CONTROL: Final = np.dtype(
     {
         "names": ['window', 'excludes', 'paused', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes'],

@@ -4,7 +4,8 @@ import os
 import re
 from pathlib import Path
 
-from cotenant.probes.perf import online_cpus, open_ticks
+from cotenant.probes.cpus import online_cpus
+from cotenant.probes.perf import open_ticks
 
 
 def test_the_cpus_that_run_are_those_of_proc() -> None:

@@ -87,6 +87,7 @@ def test_a_wait_for_a_cpu_lasts_as_long_as_it_did_and_counts_by_its_weight(store
         "thief": "batch",
         "waits": 11,
         "waited_ns": 23 * MS,
+        "ran_ns": None,
         "p99_ns": 3 * MS,
         "max_ns": 3 * MS,
         "worst_at_ns": START_NS,

@@ -85,6 +85,8 @@ SHARED_MAPS: Final = (
     "events", "facts", "names", "totals", "spare_totals", "counters", "controls", "holdings",
     "allocations",
 )  # fmt: skip
+# Those of families that may not be recorded.
+FAMILY_MAPS: Final = ("contention",)
 
 # Names are learned for both.
 NCCL: Final = "nccl"
@@ -208,6 +210,7 @@ class Helper:
     def run(self) -> None:
         """Attach, announce, and follow until the recorder hangs up or says stop."""
         shared = {name: self._programs.maps[name] for name in SHARED_MAPS}
+        shared |= {name: fd for name, fd in self._programs.maps.items() if name in FAMILY_MAPS}
         shared["calls_under_way"] = self._calls
         costs = attempt(self._method)
         self._link.send(

@@ -6,16 +6,11 @@ from typing import Final
 import numpy as np
 
 from cotenant.probes import syscalls
+from cotenant.probes.cpus import possible_cpus
 from cotenant.schema.constants import MAPS
 from cotenant.schema.events import ENUMS
 
 _NAMES: Final = {number: name.lower() for number, name in ENUMS["counter"].items() if name != "END"}
-
-
-def possible_cpus() -> int:
-    """How many CPUs the kernel keeps values for in a map of values per CPU."""
-    with open("/sys/devices/system/cpu/possible") as file:
-        return int(file.read().strip().split("-")[-1].split(",")[-1]) + 1
 
 
 class ProgramCounters:

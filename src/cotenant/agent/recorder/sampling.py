@@ -13,14 +13,16 @@ from cotenant.agent.recorder.overhead.cost_control import CallCost, CostControl
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.program_counters import ProgramCounters, orphans
 from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits
+from cotenant.agent.recorder.samplers.cpu_contention import CpuContention
 from cotenant.agent.recorder.samplers.holes import Holes
-from cotenant.agent.recorder.samplers.losses import Losses
+from cotenant.agent.recorder.samplers.losses import Losses, Tally
 from cotenant.agent.recorder.samplers.sampler import RowSink, Sampler, write_samples
 from cotenant.agent.recorder.samplers.spans import SpanRows
 from cotenant.agent.recorder.samplers.throttle import Throttle
 from cotenant.agent.recorder.samplers.totals import Totals
 from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.settings import Settings
+from cotenant.identity.ids import V2
 from cotenant.identity.ledger import Ledger
 
 # Seconds.
@@ -52,7 +54,11 @@ class Sampling:
         self.counters = ProgramCounters(maps["counters"])
         self._totals = Totals(maps, ledger, self.losses, self.control.next_window)
         host = "host" in settings.events
-        throttle = [Throttle(ledger, exclude=settings.config.exclude)] if host else []
+        on_host: list[Sampler] = []
+        if host:
+            on_host.append(Throttle(ledger, exclude=settings.config.exclude))
+        if host and "contention" in maps:
+            on_host.append(CpuContention(maps["contention"], ledger, self._gone))
         self._samplers: list[Sampler] = [
             self._totals,
             self.losses,
@@ -60,11 +66,14 @@ class Sampling:
             self.rollups,
             self._span_rows,
             self._span_rows.mixes,
-            *throttle,
+            *on_host,
             CgroupLimits(ledger),
             *gpus.samplers(),
         ]
         self._seconds = 0
+
+    def _gone(self, cgroup_id: int, cgroup_v1_id: int) -> bool:
+        return self._totals.gone(Tally("", cgroup_id, cgroup_v1_id, V2))
 
     def finish(self) -> None:
         """No more rows come: what waited for some is over."""

@@ -1,4 +1,4 @@
-"""Runnable threads without a CPU, because of another tenant or of their own quota."""
+"""Runnable threads without a CPU, because of who ran there or of their own quota."""
 
 from typing import Any, Final
 
@@ -6,12 +6,11 @@ from cotenant.query.derived.registry import Ask
 from cotenant.query.findings.finding import Finding, milliseconds, percent
 from cotenant.query.text import shell
 
-NEEDS: Final = ("host_events", "cpu_waits")
+NEEDS: Final = ("host_events", "cpu_waits", "cpu_culprits")
 STARVED: Final = 0.10  # Of a thread's time without a CPU.
 MOSTLY: Final = 0.5
 
-# Each wait's row names the thread that had the CPU: cause and effect are one record. A wait without
-# that name proves nothing.
+# How long the worst thread of each tenant waited, and who had its CPU for how much of that.
 _WAITS: Final = """
 with threads as (
     select node, tid, max(timestamp_ns + coalesce(duration_ns, 0)) - min(timestamp_ns) as seen_ns
@@ -22,18 +21,19 @@ with threads as (
 looked_at as (
     select (max(timestamp_ns) - min(timestamp_ns)) / 100 as little_ns from host_events
 ),
-by_peer as (
+by_thief as (
     select
         w.tenant,
         w.node,
         w.pid,
         w.tid,
-        p.tenant                                    as peer,
+        t.tenant                                    as thief,
         sum(w.waited_ns * w.weight)::double         as waited_ns,
+        sum(w.thief_ns * w.weight)::double          as thief_ns,
         sum(w.weight)                               as waits,
         max(w.waited_ns)                            as longest_ns
     from cpu_waits w
-    join containers p on p.cgroup_id = w.peer_cgroup_id
+    left join containers t on t.cgroup_id = w.thief_cgroup_id
     group by all
 ),
 by_thread as (
@@ -45,17 +45,19 @@ by_thread as (
         sum(waited_ns)                              as waited_ns,
         sum(waits)::bigint                          as waits,
         max(longest_ns)                             as longest_ns,
-        arg_max(peer, waited_ns)                    as culprit,
-        max(waited_ns)                              as culprit_ns
-    from by_peer
+        sum(thief_ns) filter (thief is not null)    as known_ns,
+        arg_max(thief, thief_ns) filter (thief is not null) as thief,
+        max(thief_ns) filter (thief is not null)    as thief_ns
+    from by_thief
     group by tenant, node, pid, tid
 )
-select b.*, t.seen_ns
+select b.*, t.seen_ns, c.waited_ns as had_ns, c.ran_ns
 from by_thread b
 join threads t using (node, tid)
+join cpu_culprits c on c.tenant = b.tenant and c.thief = b.thief
 where b.waited_ns >= 0.1 * t.seen_ns and b.waits >= 20
     and b.waited_ns >= (select little_ns from looked_at)
-qualify row_number() over (partition by tenant order by b.waited_ns desc) = 1
+qualify row_number() over (partition by b.tenant order by b.waited_ns desc) = 1
 """
 
 _QUOTA: Final = """
@@ -80,25 +82,29 @@ def find(ask: Ask) -> list[Finding]:
 
 def _waiting(row: dict[str, Any]) -> Finding | None:
     share = row["waited_ns"] / max(row["seen_ns"], 1)
-    of_it = row["culprit_ns"] / max(row["waited_ns"], 1)
-    if share < STARVED:
+    of_it = min(row["thief_ns"], row["had_ns"]) / max(row["waited_ns"], 1)
+    # Without somebody who had the CPU the wait proves nothing.
+    if share < STARVED or row["known_ns"] < MOSTLY * row["waited_ns"]:
         return None
-    culprit = row["culprit"] if of_it >= MOSTLY else "several others"
-    own = culprit == row["tenant"]
+    culprit = row["thief"] if of_it >= MOSTLY else "several others"
+    own = row["thief"] == row["tenant"]
+    had = "its own threads" if culprit == row["tenant"] else culprit
+    ran = f", of {milliseconds(row['ran_ns'])} that it ran in all" if row["ran_ns"] else ""
     return Finding(
         kind="CPU starvation",
         victim=row["tenant"],
         culprit=culprit,
         share=min(share, 1.0),
         confidence=min(0.95, 0.5 + of_it / 2),
-        title=f"{row['tenant']} waits for a CPU that {'its own threads' if own else culprit} had",
+        title=f"{row['tenant']} waits for a CPU that {had} had",
         evidence=(
             f"thread {row['tid']} was ready to run for {milliseconds(row['waited_ns'])} without a "
             f"CPU, {percent(share)} of its time, in {row['waits']:,} waits "
             f"(the longest {milliseconds(row['longest_ns'])})",
-            f"in {percent(of_it)} of that time the CPU was {row['culprit']}'s",
+            f"{row['thief']} had a CPU for {milliseconds(row['had_ns'])} while a thread of "
+            f"{row['tenant']} waited for it{ran}",
         ),
-        next=shell.ask("who_stole_cpu", row["tenant"]),
+        next=shell.ask("who_stole_cpu", row["tenant"]) + " own=true" * own,
     )
 
 

@@ -3,8 +3,8 @@
 -- param: limit BIGINT = 10   how many calls to show
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
 -- reading: Each row is one call. `off_cpu_ns` is how long its thread did not run, which is normal for
--- a wait. `cpu_wait_ns` is how long it was runnable without a CPU, and `cpu_thief` the tenant that ran
--- instead. `own_io_ns` is the tenant's longest disk request during the call, `other_io_bytes` what
+-- a wait. `cpu_wait_ns` is how long it was runnable without a CPU, and `cpu_thief` the tenant that had
+-- the CPU for most of that. `own_io_ns` is the tenant's longest disk request during the call, `other_io_bytes` what
 -- other tenants moved on any disk. If all are zero, the cause is the GPU itself or another rank.
 with calls as (
     select c.tenant, e.node, e.cgroup_id, e.pid, e.tid, e.api, e.timestamp_ns, e.duration_ns
@@ -42,16 +42,22 @@ off_cpu as (
 waits as (
     select
         s.id,
+        p.tenant                                    as thief,
         -- Of this thread only: a weight may include waits of other threads.
-        sum(w.waited_ns)                            as cpu_wait_ns,
-        arg_max(p.tenant, w.waited_ns)              as cpu_thief
+        sum(w.waited_ns)                            as waited_ns,
+        sum(w.thief_ns)                             as thief_ns
     from slow s
     join cpu_waits w
       on w.node = s.node and w.tid = s.tid
      and w.waited_from_ns < s.timestamp_ns + s.duration_ns
      and w.waited_from_ns + w.waited_ns > s.timestamp_ns
-    left join containers p on p.cgroup_id = w.peer_cgroup_id
-    group by s.id
+    left join containers p on p.cgroup_id = w.thief_cgroup_id
+    group by s.id, p.tenant
+),
+starved as (
+    select id, sum(waited_ns) as cpu_wait_ns, arg_max(thief, thief_ns) as cpu_thief
+    from waits
+    group by id
 ),
 disk as (
     select
@@ -90,7 +96,7 @@ select
     coalesce(r.retransmits, 0)::bigint              as retransmits
 from slow s
 left join off_cpu o using (id)
-left join waits w using (id)
+left join starved w using (id)
 left join disk d using (id)
 left join wire r using (id)
 order by s.duration_ns desc, call_at_ns, s.tid

@@ -108,6 +108,38 @@ def test_the_sql_that_is_shown_names_the_tenants_itself(store, capsys):
     assert "list_contains(['train'], w.tenant)" in sql
 
 
+def test_a_thief_has_no_more_than_it_ran(store, capsys):
+    """Three threads waited 9 ms each while one ran for 4 ms, and others for the rest."""
+    for tid in (7, 8, 9):
+        _wait(store, "train", "batch", 0, 9 * MS, tid=tid)
+    for thief, ns in (("batch", 4 * MS), ("train", 3 * MS), (None, 2 * MS)):
+        row = {"timestamp_ns": START_NS + SECOND, "waited_ns": ns}
+        if thief:
+            row["peer_cgroup_id"] = store.tenant(thief)
+        store.add("cpu_contention", "train", row)
+    ran = {"timestamp_ns": START_NS + SECOND, "family": "host", "function": "oncpu"}
+    ran |= {"count": 1, "max_ns": 0, "histogram": [0], "bytes": 0}
+    store.add("totals", "batch", ran | {"sum_ns": 4 * MS})
+    store.add("totals", "train", ran | {"sum_ns": 3 * MS})
+    root = store.write()
+    rows = _asked(root, capsys, "who_stole_cpu", "own=true", "--tenant", "train")
+    assert [(r["thief"], r["waited_ns"], r["ran_ns"]) for r in rows] == [
+        ("batch", 4 * MS, 4 * MS),
+        ("train", 3 * MS, 3 * MS),
+        ("(nobody known)", 2 * MS, None),
+    ]
+
+
+def test_an_old_recording_charges_nobody_with_more_than_it_ran(store, capsys):
+    for tid in (7, 8, 9):
+        _wait(store, "train", "batch", 0, 9 * MS, tid=tid)
+    ran = {"timestamp_ns": START_NS + SECOND, "family": "host", "function": "oncpu"}
+    ran |= {"count": 1, "max_ns": 0, "histogram": [0], "bytes": 0, "sum_ns": 5 * MS}
+    store.add("totals", "batch", ran)
+    (row,) = _asked(store.write(), capsys, "who_stole_cpu", "--tenant", "train")
+    assert (row["thief"], row["waited_ns"], row["ran_ns"]) == ("batch", 5 * MS, 5 * MS)
+
+
 @pytest.mark.parametrize("name", sorted(n for n, q in questions().items() if q.about_others))
 def test_a_session_of_one_tenant_has_no_row_that_names_another(store, name):
     for turn in range(3):

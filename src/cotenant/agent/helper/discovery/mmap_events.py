@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cotenant.probes import syscalls
-from cotenant.probes.perf import online_cpus
+from cotenant.probes.cpus import online_cpus
 
 _PAGES: Final = 64  # Data pages of each CPU's buffer; a power of two.
 _SOFTWARE: Final = 1

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cotenant.agent.recorder.ingest.columns.owner import OWNER, owners
-from cotenant.agent.recorder.program_counters import possible_cpus
 from cotenant.agent.recorder.samplers.losses import Fate, Losses, Tally
 from cotenant.identity.ids import NOBODY, UNTOLD
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
+from cotenant.probes.cpus import possible_cpus
 from cotenant.probes.kernel import counted
 from cotenant.schema.constants import KERNEL_FUNCTION_BIT, KERNEL_FUNCTION_KIND_SHIFT
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY

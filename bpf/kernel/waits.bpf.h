@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Who had the CPU that a thread waited for.
+ *
+ *   runs        |--- a ---|-- b --|  idle  |- a -|      the last ones of each CPU
+ *   a wait           |----------------------|
+ *   its shares       |-a--|-- b --|         |           the rest: nobody known
+ *
+ * A wait is shared among those who ran during it, by their time on that CPU. Of a tenant's waits
+ * on one CPU the union counts: where two of its threads wait, the runner is charged once. So
+ * nobody is charged with more than it ran.
+ *
+ * A CPU's runs change with its run queue locked: at a switch, and when a thread is moved away.
+ */
+#ifndef COTENANT_WAITS_BPF_H
+#define COTENANT_WAITS_BPF_H
+
+#include "common/sched.bpf.h"
+
+#define RUNS 256	/* of each CPU that are remembered */
+#define WAITERS 128	/* tenants whose waits are told apart, on each CPU */
+
+struct run {
+	__u64 start;
+	__u64 end;
+	__u64 cgroup_id;
+	__u64 v1_id;
+};
+
+/* Up to where a tenant's waits were counted: an interval, and a time before which nothing is. */
+struct counted {
+	__u64 cgroup_id;
+	__u64 v1_id;
+	__u64 from;
+	__u64 until;
+	__u64 floor;
+};
+
+/* Both ids of the peer 0: nobody known. */
+struct contention_key {
+	__u64 cgroup_id;
+	__u64 cgroup_v1_id;
+	__u64 peer_cgroup_id;
+	__u64 peer_v1_id;
+};
+
+/*
+ * The wait that is being shared out. It lies here and not on the stack, where the verifier would
+ * follow every value through every turn of a loop.
+ */
+struct wait {
+	__u64 began;
+	__u64 ended;
+	__u64 from;	/* began, or the floor of what is counted */
+	__u64 reach;	/* runs that ended by then are passed over */
+	__u64 slot;	/* of the tenant in counted */
+	__u64 rest;	/* not counted yet, and nobody's so far */
+	/* Who had most of it, as far as that is seen in passing; never more than it had. */
+	__u64 thief_cgroup_id;
+	__u64 thief_v1_id;
+	__u64 thief_ns;
+	struct contention_key key;
+};
+
+struct cpu_runs {
+	__u64 since;	/* when the thread that runs now began */
+	__u64 next;
+	struct wait wait;
+	struct run runs[RUNS];
+	struct counted counted[WAITERS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);	/* as many as there are CPUs, once loaded */
+	__type(key, __u32);
+	__type(value, struct cpu_runs);
+} cpu_runs SEC(".maps");
+
+/* There already: no memory can be had with interrupts off. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct contention_key);
+	__type(value, __u64); /* ns */
+} contention SEC(".maps");
+
+LAYOUT(contention_key);
+
+/*
+ * Without a branch: the verifier would follow both ways of each, in every turn of a loop.
+ */
+static __always_inline __u64 positive(__s64 value)
+{
+	__s64 sign = value >> 63;
+
+	barrier_var(sign);
+	return value & ~sign;
+}
+
+static __always_inline __u64 later(__u64 a, __u64 b)
+{
+	return b + positive(a - b);
+}
+
+static __always_inline __u64 sooner(__u64 a, __u64 b)
+{
+	return a - positive(a - b);
+}
+
+static __always_inline __u64 overlap(__u64 a, __u64 a_end, __u64 b, __u64 b_end)
+{
+	return positive(sooner(a_end, b_end) - later(a, b));
+}
+
+static __always_inline bool_t contention_add(const struct contention_key *key, __u64 ns)
+{
+	__u64 *value = bpf_map_lookup_elem(&contention, key);
+	__u64 zero = 0;
+
+	if (!value) {
+		bpf_map_update_elem(&contention, key, &zero, BPF_NOEXIST);
+		value = bpf_map_lookup_elem(&contention, key);
+	}
+	if (value)
+		__sync_fetch_and_add(value, ns);
+	else
+		count(COUNTER_CONTENTION_FULL);
+	return value != NULL;
+}
+
+/* What nobody is known to have had is told now and then, with the thread's time on CPUs. */
+static __always_inline void say_nobody(struct sched_task *sched)
+{
+	struct contention_key key = {
+		.cgroup_id = sched->cgroup_id,
+		.cgroup_v1_id = sched->v1_id,
+	};
+
+	if (sched->nobody_ns && contention_add(&key, sched->nobody_ns))
+		sched->nobody_ns = 0;
+}
+
+static __always_inline struct cpu_runs *runs_of(__u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpu_runs, &cpu);
+}
+
+/* The thread that ran on this CPU leaves it; NULL for the idle one. */
+static __noinline int run_ends(struct cpu_runs *cpu, const struct sched_task *ran, __u64 now)
+{
+	struct run *last = &cpu->runs[(cpu->next - 1) % RUNS];
+	__u64 since = cpu->since;
+	struct run *run;
+
+	cpu->since = now;
+	if (!ran || !since)
+		return 0;
+	if (last->end == since && last->cgroup_id == ran->cgroup_id && last->v1_id == ran->v1_id) {
+		last->end = now;
+		return 0;
+	}
+	run = &cpu->runs[cpu->next % RUNS];
+	cpu->next++;
+	run->start = since;
+	run->end = now;
+	run->cgroup_id = ran->cgroup_id;
+	run->v1_id = ran->v1_id;
+	return 0;
+}
+
+/* The tenant's slot; one that another tenant has to leave takes nothing twice. */
+static __always_inline struct counted *counted_of(struct cpu_runs *cpu,
+						  const struct sched_task *waiter)
+{
+	struct counted *counted;
+
+	cpu->wait.slot = (waiter->cgroup_id + waiter->v1_id) % WAITERS;
+	counted = &cpu->counted[cpu->wait.slot % WAITERS];
+	if (counted->cgroup_id != waiter->cgroup_id || counted->v1_id != waiter->v1_id) {
+		counted->floor = later(counted->floor, counted->until);
+		counted->cgroup_id = waiter->cgroup_id;
+		counted->v1_id = waiter->v1_id;
+		counted->from = 0;
+		counted->until = 0;
+	}
+	return counted;
+}
+
+static __always_inline void counted_add(struct counted *counted, __u64 from, __u64 until)
+{
+	if (from > counted->until) {
+		counted->floor = later(counted->floor, counted->until);
+		counted->from = from;
+	} else {
+		counted->from = sooner(counted->from, from);
+	}
+	counted->until = until;
+}
+
+/* One run's part of the wait; 0 if it ended before. Global, so that it is verified once. */
+__noinline int share_run(__u32 at, __u64 number)
+{
+	struct cpu_runs *cpu = runs_of(at);
+	struct counted *counted;
+	__u64 had, uncounted;
+	struct wait *wait;
+	struct run *run;
+
+	if (!cpu)
+		return 0;
+	run = &cpu->runs[number % RUNS];
+	wait = &cpu->wait;
+	if (run->end <= wait->reach)
+		return 0;
+	counted = &cpu->counted[wait->slot % WAITERS];
+	had = overlap(run->start, run->end, wait->began, wait->ended);
+	uncounted = overlap(run->start, run->end, wait->from, wait->ended) -
+		    overlap(run->start, run->end, later(counted->from, wait->from), counted->until);
+	if (run->cgroup_id == wait->thief_cgroup_id && run->v1_id == wait->thief_v1_id) {
+		wait->thief_ns += had;
+	} else if (had > wait->thief_ns) {
+		wait->thief_cgroup_id = run->cgroup_id;
+		wait->thief_v1_id = run->v1_id;
+		wait->thief_ns = had;
+	}
+	if (!uncounted || uncounted > wait->rest)
+		return 1;
+	wait->key.peer_cgroup_id = run->cgroup_id;
+	wait->key.peer_v1_id = run->v1_id;
+	if (contention_add(&wait->key, uncounted))
+		wait->rest -= uncounted;
+	return 1;
+}
+
+/*
+ * A wait on this CPU is over, or goes on elsewhere: the tenant is charged with what none of its
+ * threads was charged with. Who had most of the wait is of interest to a row alone; else runs that
+ * were shared out for the tenant already are passed over.
+ */
+__noinline int wait_ends(__u32 at, struct sched_task *waiter, __u64 began, __u64 now, __u32 row)
+{
+	struct cpu_runs *cpu = runs_of(at);
+	struct counted *counted;
+	struct wait *wait;
+
+	if (!cpu || !waiter)
+		return 0;
+	wait = &cpu->wait;
+	counted = counted_of(cpu, waiter);
+	wait->began = began;
+	wait->ended = now;
+	wait->from = later(began, counted->floor);
+	wait->rest = positive(now - wait->from) -
+		     overlap(wait->from, now, counted->from, counted->until);
+	wait->reach = !row && began >= counted->from ? later(began, counted->until) : began;
+	wait->thief_cgroup_id = 0;
+	wait->thief_v1_id = 0;
+	wait->thief_ns = 0;
+	wait->key.cgroup_id = waiter->cgroup_id;
+	wait->key.cgroup_v1_id = waiter->v1_id;
+	for (__u64 i = 1; i <= RUNS; i++)
+		if (!share_run(at, cpu->next - i))
+			break;
+	waiter->nobody_ns += wait->rest;
+	counted_add(counted, wait->from, now);
+	return 0;
+}
+
+/* Since when the thread is ready to run, and does not; 0 where it is not known to be. */
+static __always_inline __u64 waits_since(const struct sched_task *sched)
+{
+	if (sched->off_since && sched->state == HOST_STATE_R)
+		return sched->off_since;
+	/* The waker may have been faster than the switch. */
+	return sched->runnable_since ? later(sched->runnable_since, sched->off_since) : 0;
+}
+
+#endif /* COTENANT_WAITS_BPF_H */

@@ -1,0 +1,73 @@
+"""Who had the CPU that a tenant's threads waited for, as summed up in the kernel."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cotenant.identity.ledger import Ledger
+from cotenant.probes import syscalls
+from cotenant.schema.constants import MAPS
+from cotenant.schema.layouts import CONTENTION_KEY
+
+Gone = Callable[[int, int], bool]  # Whether the cgroup with these two ids was removed.
+
+_IDLE_SAMPLES: Final = 30  # Without a change, after which a pair of a removed cgroup is deleted.
+
+
+class CpuContention:
+    """Writes what was added to each pair since the last sample."""
+
+    table: Final = "cpu_contention"
+
+    def __init__(self, fd: int, ledger: Ledger, gone: Gone) -> None:
+        self._fd = fd
+        self._ledger = ledger
+        self._gone = gone
+        self._before: dict[bytes, int] = {}
+        self._idle: dict[bytes, int] = {}
+
+    def sample(self, now_ns: int) -> Any | None:
+        """One row for each pair of which a thread waited; None if none did."""
+        keys, values = syscalls.map_items(self._fd, *MAPS["contention"])
+        width = MAPS["contention"][0]
+        names = [keys[at : at + width] for at in range(0, len(keys), width)]
+        sums = np.frombuffer(values, np.uint64).astype(np.int64)
+        before = np.array([self._before.get(name, 0) for name in names], np.int64)
+        self._before = dict(zip(names, sums.tolist(), strict=True))
+        added = sums - before
+        changed = np.flatnonzero(added > 0)
+        self._forget(names, set(changed.tolist()))
+        if not len(changed):
+            return None
+        pairs = np.frombuffer(keys, CONTENTION_KEY)[changed]
+        return self._rows(now_ns, pairs, added[changed])
+
+    def _rows(self, now_ns: int, pairs: npt.NDArray[np.void], waited: npt.NDArray[np.int64]) -> Any:
+        own = [np.ascontiguousarray(pairs[name]) for name in ("cgroup_id", "cgroup_v1_id")]
+        peer = [np.ascontiguousarray(pairs[name]) for name in ("peer_cgroup_id", "peer_v1_id")]
+        nobody = (peer[0] == 0) & (peer[1] == 0)
+        return pa.table(
+            {
+                "timestamp_ns": np.full(len(pairs), now_ns, np.int64),
+                "cgroup_id": self._ledger.translate(*own),
+                "peer_cgroup_id": pa.array(self._ledger.translate(*peer), mask=nobody),
+                "waited_ns": waited,
+            }
+        )
+
+    def _forget(self, names: list[bytes], busy: set[int]) -> None:
+        """Delete pairs of removed cgroups from the kernel's map."""
+        idle = {
+            name: self._idle.get(name, 0) + 1 for at, name in enumerate(names) if at not in busy
+        }
+        for name in [name for name, samples in idle.items() if samples >= _IDLE_SAMPLES]:
+            own, own_v1, peer, peer_v1 = np.frombuffer(name, np.uint64).tolist()
+            if self._gone(own, own_v1) or ((peer or peer_v1) and self._gone(peer, peer_v1)):
+                syscalls.map_delete(self._fd, name)
+                del idle[name], self._before[name]
+            else:
+                idle[name] = 0
+        self._idle = idle
