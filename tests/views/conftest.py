@@ -5,6 +5,7 @@ import io
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,6 +66,9 @@ def cotenant(store, monkeypatch):
     """``cotenant(verb, ...)``: exit code, stdout and stderr of the command on the store."""
 
     def cotenant(*words, stdin=None):
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setenv("TZ", "UTC")
+        time.tzset()
         if stdin is not None:
             monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         out, err = io.StringIO(), io.StringIO()

@@ -6,10 +6,10 @@ from cotenant.store.writer import StoreWriter
 
 LOST = "incomplete: 12 of 1,234 cuda events were lost\n"
 HEAD = """\
-tenant      container               cgroup_id  cuda  first     last      where
-----------  ------------  -------------------  ----  --------  --------  -----
-ml/train    c0ffee000000  4611686018427387847     7  14:13:20  14:13:20  pod
-slurm/4711  slurm/4711    2305843009213693951     3  14:14:20  14:14:20  job
+tenant      container     cuda     first  last (UTC)  where
+----------  ------------  ----  --------  ----------  -----
+ml/train    c0ffee000000     7  14:13:20    14:13:20  pod
+slurm/4711  slurm/4711       3  14:14:20    14:14:20  job
 """
 
 
@@ -18,6 +18,13 @@ def test_tenants_with_events_are_listed_most_active_first(cotenant):
     assert code == 0
     assert out == HEAD + "(2 rows; 2026-09-21 14:13:20 to 14:14:20 UTC)\n"
     assert err == "1 cgroup without events; --all lists them\n" + LOST
+
+
+def test_ids_are_shown_to_those_who_ask(cotenant):
+    _, out, _ = cotenant("tenants", "--wide")
+    assert out.splitlines()[2].endswith("  pod    4611686018427387847")
+    _, out, _ = cotenant("tenants", "--vertical")
+    assert "cgroup_id   4611686018427387847" in out.splitlines()
 
 
 def test_all_lists_tenants_without_events_too(cotenant):

@@ -1,13 +1,24 @@
 """Units, tables and lines for people."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.query.engine.answer import Interval, Loss, Standing
-from cotenant.views import text
+from cotenant.views import moments, text, units
+from cotenant.views.moments import interval
+from cotenant.views.tables import Layout, table
 
 NOW_NS = 1_790_000_000_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def utc():
+    moments.show_utc(True)
+    yield
+    moments.show_utc(False)
 
 
 @pytest.mark.parametrize(
@@ -36,19 +47,16 @@ def test_a_size_counts_in_powers_of_two(number, shown):
 
 
 def test_an_interval_within_a_day_names_the_day_once():
-    assert (
-        text.interval(Interval(NOW_NS, NOW_NS + 61 * 10**9))
-        == "2026-09-21 14:13:20 to 14:14:21 UTC"
-    )
+    assert interval(Interval(NOW_NS, NOW_NS + 61 * 10**9)) == "2026-09-21 14:13:20 to 14:14:21 UTC"
 
 
 def test_an_interval_over_days_names_both():
     shown = "2026-09-21 14:13:20 to 2026-09-22 14:13:20 UTC"
-    assert text.interval(Interval(NOW_NS, NOW_NS + 86_400 * 10**9)) == shown
+    assert interval(Interval(NOW_NS, NOW_NS + 86_400 * 10**9)) == shown
 
 
 def test_numbers_stand_right_and_text_left():
-    assert text.table(["name", "n"], [["a", 1], ["bb", 1_000], [None, None]], 80) == [
+    assert table(["name", "n"], [["a", 1], ["bb", 1_000], [None, None]], Layout(80)) == [
         "name     n",
         "----  ----",
         "a        1",
@@ -62,7 +70,7 @@ def test_control_characters_in_a_name_do_not_reach_the_terminal():
 
 
 def test_columns_that_may_not_be_elided_stay_whole():
-    lines = text.table(["id", "text"], [["x" * 12, "y" * 30]], 30, frozenset({"id"}))
+    lines = table(["id", "text"], [["x" * 12, "y" * 30]], Layout(30), frozenset({"id"}))
     assert lines[2] == "x" * 12 + "  " + "y" * 15 + "…"
 
 
@@ -72,7 +80,7 @@ values = st.none() | st.integers() | st.floats() | st.text(max_size=50) | st.boo
 @given(st.lists(st.lists(values, min_size=4, max_size=4), max_size=5), st.integers(40, 200))
 def test_no_line_is_ever_wider_than_the_screen(rows, width):
     names = ["a", "a_rather_long_name", "c", "d"]
-    assert max(map(len, text.table(names, rows, width))) <= width
+    assert max(map(len, table(names, rows, Layout(width)))) <= width
 
 
 def test_an_answer_that_lacks_nothing_says_so():
@@ -90,3 +98,52 @@ def test_an_answer_that_lacks_something_says_what():
         "incomplete: 2 segments are missing",
     ]
     assert text.summary(1, standing) == "(1 row)"
+
+
+def test_where_a_screen_is_narrow_headings_take_two_lines():
+    rows = [["ml/train", 3], ["ml/serve", 1_009]]
+    assert table(["tenant", "requests_beside"], rows, Layout(20)) == [
+        "          requests_",
+        "tenant       beside",
+        "--------  ---------",
+        "ml/train          3",
+        "ml/serve       1009",
+    ]
+
+
+def test_what_does_not_fit_is_named_with_the_way_out():
+    rows = [["ml/train", 1_000_003, 2_000_003]]
+    lines = table(["tenant", "launches", "copies"], rows, Layout(24, way_out="--wide"))
+    assert lines[0] == "tenant    launches"
+    assert lines[-1] == "(1 more column does not…"
+    lines = table(["tenant", "launches", "copies"], rows * 2, Layout(20, way_out="-w"))
+    assert "ml/train   1000003" in lines
+    assert table(["tenant", "launches", "copies"], rows, Layout(None))[-1] == (
+        "ml/train   1000003  2000003"
+    )
+
+
+def test_two_columns_never_have_one_heading():
+    names = ["tenant", "slowest_ns", "slowest_at_ns", "neighbour", "neighbour_bytes"]
+    values = [["a"], [1_000], [NOW_NS], ["b"], [1_024]]
+    lines = units.table(names, values, Layout(vertical=True))
+    assert lines == [
+        "--- row 1",
+        "tenant            a",
+        "neighbour         b",
+        "slowest           1 us",
+        "slowest_at (UTC)  2026-09-21 14:13:20.000",
+        "neighbour_bytes   1 KiB",
+    ]
+
+
+def test_a_moment_is_shown_in_the_zone_of_whoever_looks(monkeypatch):
+    moments.show_utc(False)
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    assert interval(Interval(NOW_NS, NOW_NS)) == "2026-09-21 16:13:20 to 16:13:20 CEST"
+    later = NOW_NS + 60 * 86_400 * 10**9
+    both = "2026-09-21 16:13:20 CEST to 2026-11-20 15:13:20 CET"
+    assert interval(Interval(NOW_NS, later)) == both
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()

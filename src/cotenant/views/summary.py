@@ -6,6 +6,7 @@ from pathlib import Path
 from cotenant.query.engine.session import Session
 from cotenant.query.screens.summary import summary
 from cotenant.views import text
+from cotenant.views.tables import Layout, table
 
 
 def print_summary(store: Path, from_ns: int) -> None:
@@ -26,7 +27,7 @@ def print_summary(store: Path, from_ns: int) -> None:
         for row in answer.rows()
     ]
     if rows:
-        print(*text.table(names, rows, text.width_of_output()), sep="\n")
+        print(*table(names, rows, Layout.of_output()), sep="\n")
     else:
         print("no process called a GPU library")
     for line in text.incompleteness(answer.standing):

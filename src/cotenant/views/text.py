@@ -1,32 +1,19 @@
-"""Text for people: tables that fit the screen, and numbers in the units one thinks in."""
+"""Text for people: values, numbers in the units one thinks in, and how complete they are."""
 
 import json
 import math
-import os
-import sys
-from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime, time
+from collections.abc import Sequence
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 
 from cotenant.printable import escaped_json, printable
-from cotenant.query.engine.answer import Hole, Interval, Standing
+from cotenant.query.engine.answer import Hole, Standing
 from cotenant.schema.holes import REASONS
+from cotenant.views.moments import interval, moment, zone
 
-PLAIN_WIDTH: Final = 80
 NULL: Final = "NULL"
-_GAP: Final = "  "
-_NARROWEST: Final = 8  # Below this an elided text says nothing.
-_ELLIPSIS: Final = "…"
 _NAMED: Final = 3  # Tenants with a hole that are named one by one.
-
-
-def width_of_output() -> int:
-    """The terminal's width; where there is none, what fits everywhere."""
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):
-        return PLAIN_WIDTH
 
 
 def count(number: int) -> str:
@@ -56,19 +43,6 @@ def _three_digits(number: float) -> str:
         return str(int(number))
     digits = max(0, 2 - int(math.log10(abs(number)))) if abs(number) >= 1 else 2
     return f"{number:,.{digits}f}"
-
-
-def moment(ns: int) -> str:
-    """``2026-09-21 14:13:20`` in UTC."""
-    return f"{datetime.fromtimestamp(ns // 1_000_000_000, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def interval(covered: Interval) -> str:
-    """``2026-09-21 14:13:20 to 14:15:01 UTC``."""
-    start, end = moment(covered.start_ns), moment(covered.end_ns)
-    if start[:10] == end[:10]:
-        end = end[11:]
-    return f"{start} to {end} UTC"
 
 
 def plain(value: Any) -> Any:
@@ -112,75 +86,6 @@ def cell(value: Any) -> str:
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-
-
-def _fitted(widths: list[int], elastic: list[bool], room: int) -> list[int]:
-    """Widths that fit, by eliding the widest texts first; as they are, if that is not enough."""
-    fitted = list(widths)
-    while sum(fitted) > room:
-        widest = max(
-            (i for i in range(len(fitted)) if elastic[i] and fitted[i] > _NARROWEST),
-            key=lambda i: fitted[i],
-            default=None,
-        )
-        if widest is None:
-            return fitted
-        fitted[widest] -= 1
-    return fitted
-
-
-def _shown(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + _ELLIPSIS
-
-
-def table(
-    names: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    width: int,
-    whole: frozenset[str] = frozenset(),
-    right: frozenset[str] = frozenset(),
-) -> list[str]:
-    """Lines of a table, none wider than ``width``: numbers right, long texts elided.
-
-    Columns named in ``whole`` are never elided, those in ``right`` hold numbers with units. What
-    does not fit even so is left out from the right, and the last line says so.
-    """
-    names, rows = [cell(name) for name in names], [list(row) for row in rows]
-    numeric = [n in right or _numeric(row[i] for row in rows) for i, n in enumerate(names)]
-    cells = [[cell(value) for value in row] for row in rows]
-    widths = [max([len(n), *(len(row[i]) for row in cells)]) for i, n in enumerate(names)]
-    elastic = [not numeric[i] and name not in whole for i, name in enumerate(names)]
-    columns = len(names)
-    while True:
-        room = width - len(_GAP) * (columns - 1)
-        fitted = _fitted(widths[:columns], elastic[:columns], room)
-        if sum(fitted) <= room or columns == 1:
-            break
-        columns -= 1
-    fitted = [min(w, width) for w in fitted]
-    lines = [_line(names[:columns], fitted, numeric), _GAP.join("-" * w for w in fitted)]
-    lines += [_line(row[:columns], fitted, numeric) for row in cells]
-    if columns < len(names):
-        left_out = f"({len(names) - columns} more columns do not fit: {names[columns]}, ...)"
-        lines.append(_shown(left_out, width))
-    return lines
-
-
-def _numeric(values: Iterable[Any]) -> bool:
-    known = [value for value in values if value is not None]
-    return bool(known) and all(_is_number(value) for value in known)
-
-
-def _line(texts: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
-    parts = []
-    for text, width, number in zip(texts, widths, numeric, strict=False):
-        shown = _shown(text, width)
-        parts.append(shown.rjust(width) if number else shown.ljust(width))
-    return _GAP.join(parts).rstrip()
-
-
 def incompleteness(standing: Standing) -> list[str]:
     """One line for each thing that an answer lacks; none where it lacks nothing."""
     lines = []
@@ -205,8 +110,9 @@ def incompleteness(standing: Standing) -> list[str]:
 
 def _hole(hole: Hole) -> str:
     """``cuda events of train missing for 1.23 s from 2026-09-21 14:13:20.120 UTC (why)``."""
-    began = f"{moment(hole.interval.start_ns)}.{hole.interval.start_ns // 1_000_000 % 1000:03}"
-    when = f"for {duration(hole.blind_ns)} from {began} UTC"
+    start = hole.interval.start_ns
+    began = f"{moment(start)}.{start // 1_000_000 % 1000:03} {zone(start)}"
+    when = f"for {duration(hole.blind_ns)} from {began}"
     if not hole.families:
         return f"{hole.reason} {when}"
     reason = REASONS.get(hole.reason)

@@ -7,26 +7,49 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cotenant.views import text
+from cotenant.views import tables, text
+from cotenant.views.moments import moment, zone
+from cotenant.views.tables import Layout
 
-_WHO: Final = frozenset({"tenant", "victim", "aggressor", "other"})
+_WHO: Final = frozenset({"tenant", "victim", "aggressor", "other", "neighbour", "thief"})
+# Where it was and how it was found, not what it cost: last, as it is what may not fit.
+_LAST: Final = frozenset(
+    {"node", "pid", "tid", "comm", "gpu", "comm_hash", "build_id", "device"}
+    | {f"image{which}" for which in ("_a", "_b", "_before", "_after")}
+    | {"ci_low", "ci_high", "p", "samples", "window_from_at_ns", "window_to_at_ns"}
+)
 _PARTS: Final = frozenset({"share", "quality", "rises"})
+_UNITS: Final = ("_at_ns", "_ns", "_s_bytes", "_bytes")
 
 
 def heading(name: str) -> str:
     """The column's name without its unit."""
-    for suffix in ("_at_ns", "_ns", "_s_bytes", "_bytes"):
+    for suffix in _UNITS:
         if name.endswith(suffix) and len(name) > len(suffix):
             return name.removesuffix(suffix)
     return name
+
+
+def _headings(names: Sequence[str]) -> list[str]:
+    """Every column's heading; where two would be one, the unit stays."""
+    bare = [heading(name) for name in names]
+    return [
+        name.removesuffix("_ns") if bare.count(head) > 1 else head
+        for name, head in zip(names, bare, strict=True)
+    ]
+
+
+def is_moment(name: str) -> bool:
+    """Whether the column holds moments."""
+    return name.endswith("_at_ns") or name == "timestamp_ns"
 
 
 def shown(name: str, value: Any) -> Any:
     """The value as text with its unit; as it is, where the name says none."""
     if value is None or isinstance(value, str | bool | list | dict):
         return value
-    if name.endswith("_at_ns") or name == "timestamp_ns":
-        return f"{text.moment(value)}.{value // 1_000_000 % 1_000:03d}"
+    if is_moment(name):
+        return f"{moment(value)}.{value // 1_000_000 % 1_000:03d}"
     if name.endswith("_ns"):
         return text.duration(float(value))
     if name.endswith("_s_bytes"):
@@ -45,9 +68,24 @@ def has_unit(name: str) -> bool:
     return heading(name) != name or name in _PARTS or name in ("bytes", "timestamp_ns")
 
 
-def table(names: Sequence[str], columns: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """Lines of a table with every value in its unit, numbers to the right."""
+def table(names: Sequence[str], columns: Sequence[Sequence[Any]], layout: Layout) -> list[str]:
+    """Lines of a table with every value in its unit: who, what it cost, and where that was."""
+    order = sorted(range(len(names)), key=lambda i: _rank(names[i]))
+    names, columns = [names[i] for i in order], [columns[i] for i in order]
     cells = [[shown(n, v) for v in column] for n, column in zip(names, columns, strict=True)]
-    right = frozenset(heading(n) for n in names if has_unit(n) and not n.endswith("_at_ns"))
-    heads = [heading(name) for name in names]
-    return text.table(heads, zip(*cells, strict=True), width, _WHO, right)
+    heads = [
+        _zoned(head, column) if is_moment(name) else head
+        for name, head, column in zip(names, _headings(names), columns, strict=True)
+    ]
+    right = frozenset(h for n, h in zip(names, heads, strict=True) if has_unit(n))
+    return tables.table(heads, zip(*cells, strict=True), layout, _WHO, right)
+
+
+def _rank(name: str) -> int:
+    return 0 if name in _WHO else 2 if name in _LAST else 1
+
+
+def _zoned(head: str, moments: Sequence[int | None]) -> str:
+    """The heading with the zone of the moments below it."""
+    known = [ns for ns in moments if ns is not None]
+    return f"{head} ({zone(max(known))})" if known else head

@@ -36,17 +36,17 @@ alone as (
     group by all
 )
 select
-    r.node,
-    r.device,
     r.tenant,
     m.neighbour,
-    count(*)                                        as requests_beside,
-    any_value(a.requests)                           as requests_alone,
+    round(avg(r.duration_ns) / any_value(a.alone_ns), 2) as slowdown,
+    sum(greatest(r.duration_ns - coalesce(a.alone_ns, r.duration_ns), 0))::bigint as delayed_ns,
     avg(r.duration_ns)::bigint                      as beside_ns,
     any_value(a.alone_ns)::bigint                   as alone_ns,
-    round(avg(r.duration_ns) / any_value(a.alone_ns), 2) as slowdown,
     sum(m.bytes)::bigint                            as neighbour_bytes,
-    sum(greatest(r.duration_ns - coalesce(a.alone_ns, r.duration_ns), 0))::bigint as delayed_ns
+    count(*)                                        as requests_beside,
+    any_value(a.requests)                           as requests_alone,
+    r.device,
+    r.node
 from met m
 join requests r using (id)
 left join alone a on a.node = r.node and a.device = r.device and a.tenant = r.tenant

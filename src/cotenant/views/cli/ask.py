@@ -14,6 +14,9 @@ from cotenant.query.screens.tenants import meant
 from cotenant.views import text, units
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given
+from cotenant.views.cli.layout import add_layout_arguments, chosen_layout
+from cotenant.views.moments import interval
+from cotenant.views.tables import Layout
 from cotenant.views.window import add_window_arguments, window
 
 HELP = "Run a named question on a store. Without a name, list the questions."
@@ -34,11 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("settings", nargs="*", metavar="name=value", help="set a parameter")
     parser.add_argument("--show-sql", action="store_true", help="print the SQL before the answer")
     parser.add_argument("--json", action="store_true", help="print one object, exact numbers")
+    add_layout_arguments(parser)
     add_window_arguments(parser)
     store_argument(parser)
 
 
-_FLAGS = frozenset({"--show-sql", "--json", "--help", "-h"})
+_FLAGS = frozenset({"--show-sql", "--json", "--wide", "--vertical", "--utc", "--help", "-h"})
 
 
 def arranged(words: Sequence[str]) -> list[str]:
@@ -74,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         if args.show_sql:
             print(_sql_shown(args, chosen["tenant"], sql), end="\n\n")
-        _print(question, answer, empty=empty, tenant=args.tenant)
+        _print(question, answer, chosen_layout(args), empty=empty, tenant=args.tenant)
     for line in text.incompleteness(answer.standing):
         print(line, file=sys.stderr)
     return 0
@@ -127,12 +131,14 @@ def _counted(standing: Standing) -> bool:
     return bool(standing.losses or standing.missing_segments or standing.holes)
 
 
-def _print(question: Question, answer: Answer, *, empty: bool, tenant: str | None) -> None:
+def _print(
+    question: Question, answer: Answer, layout: Layout, *, empty: bool, tenant: str | None
+) -> None:
     if not answer.table.num_rows:
         print(_nothing(question, answer, empty=empty, tenant=tenant))
         return
     columns = [column.to_pylist() for column in answer.table.columns]
-    print(*units.table(answer.table.column_names, columns, text.width_of_output()), sep="\n")
+    print(*units.table(answer.table.column_names, columns, layout), sep="\n")
     print(text.summary(answer.table.num_rows, answer.standing, tenant))
     if answer.truncated:
         print(f"only the first {text.count(TABLE_ROWS)} rows; use --since or --tenant to see fewer")
@@ -145,4 +151,4 @@ def _nothing(question: Question, answer: Answer, *, empty: bool, tenant: str | N
     who = tenant or "any tenant"
     if answer.interval is None:
         return f"{question.name}: no events of {who} were recorded in this window"
-    return f"{question.title}: no rows for {who}, {text.interval(answer.interval)}"
+    return f"{question.title}: no rows for {who}, {interval(answer.interval)}"

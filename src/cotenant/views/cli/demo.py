@@ -22,6 +22,7 @@ from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.ending import end_now
 from cotenant.views.summary import print_summary
+from cotenant.views.tables import Layout, table
 from cotenant.views.window import period_ns
 
 HELP = "Run three tenants on a simulated GPU, record them, and print what each did."
@@ -149,7 +150,7 @@ def _answer(store: Path, began_ns: int) -> None:
             print("\n" + promise(name).rstrip())
             columns = answer.table.column_names
             rows = [[row[column] for column in columns] for row in answer.rows()]
-            print("", *text.table(columns, rows, text.width_of_output()), sep="\n")
+            print("", *table(columns, rows, Layout.of_output()), sep="\n")
             for missing in text.incompleteness(answer.standing):
                 print(missing)
     here = option("--store", str(store))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from cotenant.errors import CotenantError
 from cotenant.views import text
 from cotenant.views.cli import apply_debug, debug_argument, store_argument
+from cotenant.views.moments import with_zone
+from cotenant.views.tables import width_of_output
 
 if TYPE_CHECKING:
     from cotenant.agent.doctor import Check
@@ -66,7 +68,7 @@ def _recorded(store: str) -> Iterator["Check"]:
         return  # Nothing was recorded, or we may not read it.
     if last is None:
         return
-    yield Check("last recording", True, f"began {text.moment(last.started_ns)}", needed=False)
+    yield Check("last recording", True, f"began {with_zone(last.started_ns)}", needed=False)
     for library in last.libraries[:_SHOWN_MAX]:
         yield _library(library)
     for process in last.processes[:_SHOWN_MAX]:
@@ -111,7 +113,7 @@ def _print(check: "Check") -> None:
     mark = "ok" if check.holds else "NO" if check.needed else "--"
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
-    room = text.width_of_output() - _INDENT
+    room = width_of_output() - _INDENT
     said = [text.cell(check.found), *map(text.cell, check.more), text.cell(check.advice)]
     lines = [line for part in said for line in textwrap.wrap(part, room)] or [""]
     print(f"{mark:3} {check.name:{_INDENT - 5}} {lines[0]}")

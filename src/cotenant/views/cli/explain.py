@@ -12,6 +12,9 @@ from cotenant.query.screens.tenants import meant
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given
+from cotenant.views.cli.layout import add_utc_argument
+from cotenant.views.moments import interval, show_utc
+from cotenant.views.tables import width_of_output
 from cotenant.views.window import add_window_arguments, window
 
 HELP = "Find problems: each with its victim, its culprit and evidence, the costliest first."
@@ -28,11 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
     parser.add_argument("--json", action="store_true", help="print one object, exact numbers")
     add_window_arguments(parser)
+    add_utc_argument(parser)
     store_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings, and how complete their data is."""
+    show_utc(args.utc)
     chosen = window(args)
     tenants = meant(args.store, args.tenant) if args.tenant is not None else None
     with Session(args.store, **(chosen | {"tenant": None})) as session:
@@ -76,8 +81,8 @@ def _lines(found: Explanation, tenant: str | None, *, empty: bool) -> list[str]:
     if not found.findings:
         who = tenant or f"{text.count(found.tenants)} tenant" + "s" * (found.tenants != 1)
         lines.append(f"nothing stands out for {who}")
-    last = f"({text.interval(found.interval)}; {_standing(found)})"
-    return lines + textwrap.wrap(last, text.width_of_output(), subsequent_indent=" ")
+    last = f"({interval(found.interval)}; {_standing(found)})"
+    return lines + textwrap.wrap(last, width_of_output(), subsequent_indent=" ")
 
 
 def _counted(found: Explanation) -> bool:
@@ -110,7 +115,7 @@ def _wrapped(words: str, first: str, others: str) -> list[str]:
     """Lines that fit; a name with hyphens stays whole."""
     return textwrap.wrap(
         text.cell(words),
-        text.width_of_output(),
+        width_of_output(),
         initial_indent=first,
         subsequent_indent=others,
         break_on_hyphens=False,

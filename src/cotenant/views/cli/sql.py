@@ -6,8 +6,10 @@ import sys
 from cotenant.errors import UsageError
 from cotenant.query.engine.answer import Standing
 from cotenant.query.engine.session import Session
-from cotenant.views import rows, text
+from cotenant.views import rows, tables, text
 from cotenant.views.cli import store_argument
+from cotenant.views.cli.layout import add_layout_arguments, chosen_layout
+from cotenant.views.tables import Layout
 from cotenant.views.window import add_window_arguments, window
 
 HELP = "Run read-only SQL on a store, also while it is being recorded. Needs no privilege."
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--raw", action="store_true", help="keep tenants' text as it is, in csv and json"
     )
+    add_layout_arguments(parser)
     add_window_arguments(parser)
     store_argument(parser)
 
@@ -44,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     question = _question(args.sql)
     with Session(args.store, **window(args)) as session:
         if args.format == "table":
-            standing = _print_table(session, question)
+            standing = _print_table(session, question, chosen_layout(args))
         else:
             with session.stream(question) as (batches, standing):
                 rows.write(batches, args.format, sys.stdout, raw=args.raw)
@@ -65,14 +68,14 @@ def _question(words: str) -> str:
         raise UsageError("the SQL on stdin is not UTF-8; convert it") from error
 
 
-def _print_table(session: Session, question: str) -> Standing:
+def _print_table(session: Session, question: str, layout: Layout) -> Standing:
     answer = session.ask(question, rows=TABLE_ROWS)
     columns = [column.to_pylist() for column in answer.table.columns]
     if answer.table.column_names == ["explain_key", "explain_value"]:
         print(*map(text.lines, columns[1]), sep="\n")
         return answer.standing
     names = rows.unique(answer.table.column_names)
-    lines = text.table(names, zip(*columns, strict=True), text.width_of_output())
+    lines = tables.table(names, zip(*columns, strict=True), layout)
     print(*lines, sep="\n")
     print(text.summary(answer.table.num_rows, answer.standing))
     if answer.truncated:

@@ -9,6 +9,9 @@ from cotenant.query.screens.tenants import silent_cgroups, tenants
 from cotenant.schema.families import FAMILIES
 from cotenant.views import text
 from cotenant.views.cli import store_argument
+from cotenant.views.cli.layout import add_layout_arguments, chosen_layout
+from cotenant.views.moments import moment, zone
+from cotenant.views.tables import Layout, table
 from cotenant.views.window import add_window_arguments, window
 
 HELP = "List every tenant with events, and its container, pod, unit or job."
@@ -18,7 +21,7 @@ examples:
   cotenant tenants --since 5m
   cotenant tenants --all --json
 """
-_WHOLE = frozenset({"container", "first", "last"})
+_WHO = frozenset({"tenant", "container"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print an array of objects, exact numbers"
     )
+    add_layout_arguments(parser)
     add_window_arguments(parser)
     store_argument(parser)
 
@@ -41,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(text.as_json([_plain(row) for row in found]))
     elif found:
-        print(*_lines(found), sep="\n")
+        print(*_lines(found, chosen_layout(args), ids=args.wide or args.vertical), sep="\n")
         print(text.summary(len(found), answer.standing))
     if not args.json and not found:
         print("nothing was recorded yet" if empty else "no tenant has events in this window")
@@ -58,23 +62,24 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "events": counts}
 
 
-def _lines(found: list[dict[str, Any]]) -> list[str]:
+def _lines(found: list[dict[str, Any]], layout: Layout, *, ids: bool) -> list[str]:
     active = [family for family in FAMILIES if any(row[family] for row in found)]
-    names = ["tenant", "container", "cgroup_id", *active, "first", "last", "where"]
     latest = max((row["last_seen_ns"] or 0 for row in found), default=0)
+    names = ["tenant", "container", *active, "first", f"last ({zone(latest)})", "where"]
+    names += ["cgroup_id"] * ids
     rows = [
         [
             row["tenant"],
             _short(row["container_id"]),
-            row["cgroup_id"],
             *(row[family] for family in active),
             _when(row["first_seen_ns"], latest),
             _when(row["last_seen_ns"], latest),
             _where(row),
+            *([row["cgroup_id"]] if ids else []),
         ]
         for row in found
     ]
-    return text.table(names, rows, text.width_of_output(), _WHOLE)
+    return table(names, rows, layout, _WHO, frozenset(names[-3 - ids : -1 - ids]))
 
 
 def _short(container_id: str) -> str:
@@ -87,8 +92,8 @@ def _when(ns: int | None, latest: int) -> str | None:
     """The time of day; with the date if that is not the day of the latest event."""
     if ns is None:
         return None
-    shown = text.moment(ns)
-    return shown[11:] if shown[:10] == text.moment(latest)[:10] else shown
+    shown = moment(ns)
+    return shown[11:] if shown[:10] == moment(latest)[:10] else shown
 
 
 def _where(row: dict[str, Any]) -> str | None:

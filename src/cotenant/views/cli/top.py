@@ -8,6 +8,8 @@ from cotenant.errors import CotenantError
 from cotenant.query.text.time_syntax import period_ns
 from cotenant.views import text
 from cotenant.views.cli import store_argument
+from cotenant.views.cli.layout import add_layout_arguments, chosen_layout
+from cotenant.views.tables import Layout, table
 
 HELP = "Show what each tenant does, live; of a finished recording, its end. Needs no privilege."
 EXAMPLES = """
@@ -30,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="with --once: print an array of objects"
     )
+    add_layout_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
     source = SampleSource(Path(args.store), args.tenant, period_ns(args.window) / 1e9)
     if args.once or args.json or not sys.stdout.isatty():
-        return _once(source, as_json=args.json)
+        return _once(source, chosen_layout(args), as_json=args.json)
     try:
         from cotenant.views.tui.app import Top
     except ModuleNotFoundError as error:
@@ -49,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _once(source: object, *, as_json: bool) -> int:
+def _once(source: object, layout: Layout, *, as_json: bool) -> int:
     from cotenant.views.tui.columns import COLUMNS
     from cotenant.views.tui.sample import SampleSource
 
@@ -61,7 +64,7 @@ def _once(source: object, *, as_json: bool) -> int:
     else:
         names = ["tenant", *(column.title for column in COLUMNS)]
         shown = [[row["tenant"], *(c.cell(row) for c in COLUMNS)] for row in sample.rows]
-        print(*text.table(names, shown, text.width_of_output()), sep="\n")
+        print(*table(names, shown, layout, frozenset({"tenant"})), sep="\n")
     for line in sample.lacks:
         print(line, file=sys.stderr)
     return 0

@@ -12,6 +12,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from cotenant.errors import CotenantError
 from cotenant.views import text
+from cotenant.views.moments import with_zone
 from cotenant.views.tui.columns import COLUMNS, TENANT_WIDTH
 from cotenant.views.tui.sample import Sample, SampleSource
 from cotenant.views.tui.screens import Detail, Help, Sql
@@ -150,7 +151,7 @@ class Top(App[None]):
         seconds = text.duration(sample.end_ns - sample.start_ns)
         state = ("paused", "#eab530") if self.paused else ("live", "#1fc593")
         if not sample.live and not self.paused:
-            state = (f"until {text.moment(sample.end_ns)} UTC", "#9aa4b2")
+            state = (f"until {with_zone(sample.end_ns)}", "#9aa4b2")
         tenants = "tenant" if count == 1 else "tenants"
         by = next((c.title for c in COLUMNS if c.key == self.sorted_by), "tenant")
         wanted = f", with {self.wanted!r}" if self.wanted else ""
