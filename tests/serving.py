@@ -133,10 +133,11 @@ class Served:
     process: "subprocess.Popen[str]"
     said: str = ""
     socket: Path | None = None
+    below: str = ""  # The path of a proxy, with a slash at its end.
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/"
+        return f"http://127.0.0.1:{self.port}/{self.below}"
 
     def request(
         self,
@@ -208,7 +209,7 @@ def serving(
     )
     try:
         line = process.stdout.readline() if process.stdout else ""
-        found = re.search(r"http://[^ /]*:(\d+)/(?:#token=(\S+))?", line)
+        found = re.search(r"http://[^ /]*:(\d+)/[^ #]*(?:#token=(\S+))?", line)
         assert found, line
         served = Served(int(found[1]), found[2] or token, process, line, socket)
         _wait(served)

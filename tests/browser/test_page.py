@@ -1,6 +1,7 @@
 """The page, as somebody at a desk sees and uses it."""
 
 import shutil
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -262,3 +263,11 @@ def test_a_store_being_written_grows_on_screen(tmp_path, visit):
         tab.settled()
         names = tab.run("() => cotenant.timeline.parts.flatMap((part) => part.tile.names)")
         assert "late_kernel" in names
+
+
+def test_the_page_works_below_the_path_of_a_proxy(store, visit):
+    with serving(store, "--root-path", "/team/gpu") as running:
+        tab = visit(replace(running, below="team/gpu/"))
+        tab.settled()
+        assert all(f":{running.port}/team/gpu/" in address for address in tab.asked), tab.asked
+        assert tab.complaints == []

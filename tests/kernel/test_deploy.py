@@ -18,6 +18,7 @@ from tests.kernel.test_overload import warm
 
 UNIT = ROOT / "deploy" / "systemd" / "cotenant.service"
 SERVE_UNIT = ROOT / "deploy" / "systemd" / "cotenant-serve.service"
+SOCKET_UNIT = ROOT / "deploy" / "systemd" / "cotenant-serve.socket"
 SYSUSERS = ROOT / "deploy" / "systemd" / "cotenant.sysusers"
 README = ROOT / "deploy" / "README.md"
 DOCKERFILE = ROOT / "deploy" / "container" / "Dockerfile"
@@ -66,13 +67,14 @@ def test_it_records_with_the_capabilities_of_the_unit_and_tells_the_manager(
     assert process.returncode == 0, errors.read_text()
 
 
-@pytest.mark.parametrize("unit", [UNIT, SERVE_UNIT], ids=["record", "serve"])
+@pytest.mark.parametrize("unit", [UNIT, SERVE_UNIT, SOCKET_UNIT], ids=["record", "serve", "socket"])
 def test_the_unit_is_one_that_systemd_takes(unit: Path, tmp_path: Path) -> None:
     tool = shutil.which("systemd-analyze")
     if tool is None:
         pytest.skip("no systemd-analyze")
+    for one in (UNIT, SERVE_UNIT, SOCKET_UNIT):
+        (tmp_path / one.name).write_text(one.read_text().replace("/usr/bin/cotenant", "/bin/true"))
     here = tmp_path / unit.name
-    here.write_text(unit.read_text().replace("/usr/bin/cotenant", "/bin/true"))
     done = subprocess.run([tool, "verify", here], capture_output=True, text=True, check=False)
     complaints = [line for line in done.stderr.splitlines() if unit.name in line]
     assert complaints == []
@@ -89,6 +91,7 @@ def test_the_daemonset_asks_for_no_more_than_it_needs(tmp_path: Path) -> None:
     context = daemonset.container()["securityContext"]
     assert context["privileged"] is context["allowPrivilegeEscalation"] is False
     assert context["readOnlyRootFilesystem"] is True
+    assert context["seccompProfile"] == context["appArmorProfile"] == {"type": "Unconfined"}
     assert daemonset.pod()["hostPID"] is True
     # What a resolver reads, where a runtime of Kubernetes keeps it.
     state = [str(place) for place in (containerd.STATE, containerd.K3S_STATE, storage.RUN)]

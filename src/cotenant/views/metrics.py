@@ -6,9 +6,11 @@ beyond the first few hundred share one name. A name's control characters are spe
 it is safe to look at, and two names stay two.
 """
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
@@ -167,6 +169,16 @@ class Metrics:
                 (),
                 {(): newest / 1e9},
             )
+        yield from _disk(session.store)
+
+
+def _disk(store: Path) -> Iterator[Metric]:
+    """How full the disk is that recorders write to."""
+    room = os.statvfs(store)
+    free = room.f_bavail * room.f_frsize
+    size = (room.f_blocks - room.f_bfree) * room.f_frsize + free
+    yield _gauge("cotenant_disk_free_bytes", "Left on the disk of the store.", (), {(): free})
+    yield _gauge("cotenant_disk_bytes", "Size of the disk of the store.", (), {(): size})
 
 
 class _Given(Collector):

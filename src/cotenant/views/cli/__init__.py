@@ -26,6 +26,7 @@ VERBS: Final = {
     "record": "record this host until stopped",
     "demo": "record three simulated tenants on this host",
     "doctor": "check whether this host can be recorded",
+    "health": "say whether the store is being written to",
     "tenants": "list tenants, with their events",
     "sql": "run read-only SQL on a store",
     "ask": "run a named question on a store",

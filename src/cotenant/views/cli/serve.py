@@ -22,6 +22,7 @@ examples:
   cotenant serve --tenant ml/train            # only this tenant's rows
   cotenant serve --token-file /etc/cotenant/token    # a fixed token, for Prometheus
   cotenant serve --socket /run/cotenant/page.sock    # for members of the store's group
+  cotenant serve --root-path /gpu --name example.org    # behind a proxy: https://example.org/gpu/
   ssh -L 7411:127.0.0.1:7411 gpu-node         # then open the address on your own machine
 """
 _VARIABLE = "COTENANT_TOKEN"
@@ -52,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--socket", type=Path, metavar="PATH", help="listen on this socket instead of a port"
     )
     parser.add_argument(
+        "--root-path",
+        metavar="PATH",
+        help="path below which a reverse proxy shows the page; it may speak TLS, under any --name",
+    )
+    parser.add_argument(
         "--token-file",
         type=Path,
         metavar="FILE",
@@ -66,7 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until stopped."""
     try:
-        from cotenant.views.web import server
+        from cotenant.views.web import activation, server
+        from cotenant.views.web.root_path import root_path
     except ModuleNotFoundError as error:
         raise CotenantError(
             f"the page needs the package {error.name}; run pip install 'cotenant[look]'"
@@ -82,10 +89,12 @@ def run(args: argparse.Namespace) -> int:
         names=tuple(args.name),
         socket=args.socket,
         raw=args.raw,
+        root_path=None if args.root_path is None else root_path(args.root_path),
     )
-    listening = server.bound_socket(settings)
+    listening = activation.passed_socket() or server.bound_socket(settings)
     rest = f" with the token in {told_by}" if token else f"#token={settings.token}"
-    print(f"serving {args.store} {_place(args, listening)}{rest}", flush=True)
+    place = _place(listening, args.address, settings.root_path or "")
+    print(f"serving {args.store} {place}{rest}", flush=True)
     try:
         check_readable(settings.store)
     except CotenantError as error:
@@ -107,12 +116,13 @@ def _check_user(as_root: bool) -> None:
         )
 
 
-def _place(args: argparse.Namespace, listening: socket.socket) -> str:
-    if args.socket is not None:
-        tunnel = f"ssh -L 7411:{args.socket.absolute()} {os.uname().nodename}"
-        return f"on {args.socket}; from your desk `{tunnel}`, then http://localhost:7411/"
-    host = f"[{args.address}]" if ":" in args.address else args.address
-    return f"at http://{host}:{listening.getsockname()[1]}/"
+def _place(listening: socket.socket, address: str, root: str) -> str:
+    if listening.family == socket.AF_UNIX:
+        path = os.path.abspath(listening.getsockname())
+        tunnel = f"ssh -L 7411:{path} {os.uname().nodename}"
+        return f"on {path}; from your desk `{tunnel}`, then http://localhost:7411{root}/"
+    host = f"[{address}]" if ":" in address else address
+    return f"at http://{host}:{listening.getsockname()[1]}{root}/"
 
 
 def given_token(file: Path | None) -> tuple[str | None, str]:

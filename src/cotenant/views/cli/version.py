@@ -1,9 +1,7 @@
 """``cotenant --version``: what runs here."""
 
 import argparse
-import hashlib
 import os
-from importlib import resources
 from typing import Any
 
 from cotenant import __version__
@@ -30,6 +28,10 @@ def version_line() -> str:
 
 def objects_id() -> str:
     """Of the BPF objects that a recording loads, all of them: equal bytes have equal ids."""
+    # Every other verb, and its probes of a container, would wait for these.
+    import hashlib
+    from importlib import resources
+
     folder = resources.files("cotenant") / "_native" / "objects"
     digest = hashlib.sha256()
     objects = sorted(folder.iterdir(), key=lambda file: file.name) if folder.is_dir() else []

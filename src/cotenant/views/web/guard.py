@@ -51,9 +51,16 @@ class Guard:
     """Refuses what does not come from our page or with our token; hardens every answer."""
 
     def __init__(
-        self, app: App, *, hosts: Iterable[str], token: str, any_port: bool = False
+        self,
+        app: App,
+        *,
+        hosts: Iterable[str],
+        token: str,
+        any_port: bool = False,
+        proxied: bool = False,
     ) -> None:
         self._app = app
+        self._proxied = proxied  # A reverse proxy may speak TLS, and put its own name for ours.
         self._hosts = frozenset(hosts)
         self._any_port = any_port
         self._token = token.encode()
@@ -101,6 +108,8 @@ class Guard:
 
     def _is_origin(self, origin: str, host: str) -> bool:
         scheme, _, place = origin.partition("://")
+        if self._proxied:
+            return scheme in ("http", "https") and self._is_ours(place)
         ours = place == host.lower() if self._any_port else place in self._hosts
         return ours and scheme == "http"
 

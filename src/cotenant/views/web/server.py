@@ -27,6 +27,7 @@ from cotenant.views.web.api import Api
 from cotenant.views.web.connections import ACCEPTED_AT_ONCE, QUEUE, Connection, Connections
 from cotenant.views.web.guard import App, Guard
 from cotenant.views.web.reader import Reader
+from cotenant.views.web.root_path import Below
 from cotenant.views.web.worker import Bounds, Worker
 
 _TYPES: Final = {
@@ -52,6 +53,7 @@ class WebSettings:
     names: tuple[str, ...] = ()  # Under which it may be asked, besides its address.
     socket: Path | None = None  # Where it listens instead of an address.
     raw: bool = False  # Whether /metrics has tenants' names as they are.
+    root_path: str | None = None  # Where a reverse proxy shows it; None without one.
     bounds: Bounds = field(default_factory=Bounds)
 
     def hosts(self, port: int | None) -> list[str]:
@@ -134,7 +136,16 @@ def application(settings: WebSettings, port: int | None, workers: tuple[Worker, 
     ]
     routes.append(Route("/metrics", _metrics(reader, raw=settings.raw)))
     app = Starlette(routes=routes, exception_handlers={404: _unknown, Exception: _broken})
-    return Guard(app, hosts=settings.hosts(port), token=settings.token, any_port=port is None)
+    proxied = settings.root_path is not None
+    known = None if proxied else port
+    guard = Guard(
+        app,
+        hosts=settings.hosts(known),
+        token=settings.token,
+        any_port=known is None,
+        proxied=proxied,
+    )
+    return Below(guard, settings.root_path or "")
 
 
 def bound_socket(settings: WebSettings) -> socket.socket:
@@ -197,7 +208,7 @@ def new_server(
     settings: WebSettings, listening: socket.socket, workers: tuple[Worker, Worker]
 ) -> uvicorn.Server:
     """A server that answers on this socket once it runs."""
-    port = None if settings.socket is not None else listening.getsockname()[1]
+    port = None if listening.family == socket.AF_UNIX else listening.getsockname()[1]
     connection: Any = functools.partial(Connection, Connections())
     config = uvicorn.Config(
         application(settings, port, workers),

@@ -58,11 +58,11 @@ async function send(path, options) {
 
 export function get(name, query = {}, signal = undefined) {
   const text = new URLSearchParams(query).toString();
-  return send(`/api/${name}${text ? `?${text}` : ""}`, { signal });
+  return send(`api/${name}${text ? `?${text}` : ""}`, { signal });
 }
 
 export function sql(text) {
-  return send("/api/sql", {
+  return send("api/sql", {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ sql: text }),

@@ -1,15 +1,15 @@
 // The page: opens the store, keeps up with it, and wires the parts together.
 
-import { get, keepToken, takeToken } from "/api.js";
-import { Details } from "/details.js";
-import { by, el, later, refill } from "/dom.js";
-import { brief, duration, moment } from "/format.js";
-import { listen } from "/keys.js";
-import { Panels } from "/panels.js";
-import { SqlBox } from "/sqlbox.js";
-import { Theme } from "/theme.js";
-import { Timeline } from "/timeline.js";
-import { View } from "/view.js";
+import { get, keepToken, takeToken } from "./api.js";
+import { Details } from "./details.js";
+import { by, el, later, refill } from "./dom.js";
+import { brief, duration, moment } from "./format.js";
+import { listen } from "./keys.js";
+import { Panels } from "./panels.js";
+import { SqlBox } from "./sqlbox.js";
+import { Theme } from "./theme.js";
+import { Timeline } from "./timeline.js";
+import { View } from "./view.js";
 
 const LIVE_MS = 1000;
 const STILL_MS = 5000;

@@ -1,8 +1,8 @@
 // What is under the pointer, and what was clicked.
 
-import { get } from "/api.js";
-import { by, el, later, refill } from "/dom.js";
-import { bytes, count, duration, moment } from "/format.js";
+import { get } from "./api.js";
+import { by, el, later, refill } from "./dom.js";
+import { bytes, count, duration, moment } from "./format.js";
 
 const EMPTY = ["", null, undefined];
 

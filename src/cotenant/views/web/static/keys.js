@@ -1,6 +1,6 @@
 // Everything a mouse can do, by keyboard.
 
-import { by, el, refill } from "/dom.js";
+import { by, el, refill } from "./dom.js";
 
 const HELP = [
   ["← →", "move in time; with Shift, by a whole screen"],

@@ -1,6 +1,6 @@
 // Painting: everything the canvases show is drawn here, and nothing is decided.
 
-import { duration, moment } from "/format.js";
+import { duration, moment } from "./format.js";
 
 export const GUTTER = 190;
 export const RULER = 26;

@@ -1,8 +1,8 @@
 // Beside the timeline: who does what in the time on screen, who slows whom, and what stands out.
 
-import { get } from "/api.js";
-import { el, later, refill } from "/dom.js";
-import { brief, bytes, count, duration } from "/format.js";
+import { get } from "./api.js";
+import { el, later, refill } from "./dom.js";
+import { brief, bytes, count, duration } from "./format.js";
 
 const FOLLOWING = 3000; // ms between the tables of a view that never settles.
 const SETTLED = 350; // ms without a move before the tables are asked for again.

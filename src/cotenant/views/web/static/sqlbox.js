@@ -1,8 +1,8 @@
 // The SQL box: questions to start from, any read-only SQL, and what the answer lacks.
 
-import { get, sql } from "/api.js";
-import { by, el, refill } from "/dom.js";
-import { count } from "/format.js";
+import { get, sql } from "./api.js";
+import { by, el, refill } from "./dom.js";
+import { count } from "./format.js";
 
 export class SqlBox {
   constructor() {

@@ -1,6 +1,6 @@
 // Tiles of the timeline: fetched as they come into view, kept, and drawn coarser until they are here.
 
-import { get } from "/api.js";
+import { get } from "./api.js";
 
 const MOST_KEPT = 160;
 const AT_ONCE = 2; // The server has other things to do.

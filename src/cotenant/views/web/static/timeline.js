@@ -1,11 +1,11 @@
 // The timeline: frames, the mouse, and what lies under it.
 
-import { Painter, GUTTER, RULER, fitted } from "/paint.js";
-import { rowsOf } from "/rows.js";
-import { Tiles } from "/tiles.js";
-import { WHOLE } from "/view.js";
-import { get } from "/api.js";
-import { by, later } from "/dom.js";
+import { Painter, GUTTER, RULER, fitted } from "./paint.js";
+import { rowsOf } from "./rows.js";
+import { Tiles } from "./tiles.js";
+import { WHOLE } from "./view.js";
+import { get } from "./api.js";
+import { by, later } from "./dom.js";
 
 
 const FOLLOWING = 3000; // ms between looks at the GPU in a view that never settles.
