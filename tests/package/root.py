@@ -29,6 +29,14 @@ def made_root(name: str, packages: str) -> Path:
     return Path(done.stdout.strip())
 
 
+def build_root() -> Path:
+    """That of tools/wheel.sh, which has what a build needs."""
+    made = REPOSITORY / "build" / "roots" / "build.made"
+    if not made.exists():
+        subprocess.run([REPOSITORY / "tools" / "wheel.sh", REPOSITORY / "dist"], check=True)
+    return made_root("build", made.read_text())
+
+
 @dataclass(frozen=True, slots=True)
 class Root:
     """One such Debian; ``shared`` is seen inside as /mnt."""

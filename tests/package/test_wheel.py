@@ -18,7 +18,7 @@ import pytest
 
 from cotenant.query.questions.promises import promise
 from tests.package.conftest import build_wheel
-from tests.package.root import REPOSITORY, Root, made_root
+from tests.package.root import REPOSITORY, Root, build_root
 from tests.package.truth import collectives, operations, stem
 
 COTENANT = "/opt/empty/bin/cotenant"
@@ -41,8 +41,7 @@ def test_auditwheel_confirms_its_tag(dist: Path) -> None:
 
 
 def test_the_source_distribution_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
-    base = made_root("build", (REPOSITORY / "build" / "roots" / "build.made").read_text())
-    root = Root(base, tmp_path / "root", dist)
+    root = Root(build_root(), tmp_path / "root", dist)
     (source,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
     backend = REPOSITORY / "build" / "backend"
     (root.place / "upper" / "backend").mkdir()
