@@ -50,6 +50,7 @@ SCRIPTS = (
     Script("kills", ("--kills", "100"), ("--kills", "7")),
     Script("page"),
     Script("rounds", ("--rounds", "200"), ("--rounds", "10")),
+    Script("busy", (), ("--demos", "1")),
     Script("torch_names"),
 )
 
@@ -240,6 +241,24 @@ TARGETS: tuple[Check, ...] = (
         "0",
         _incomplete,
         lambda v: v == 0,
+    ),
+    (
+        "calls of the demo beside 12 busy loops that are neither a row nor in a hole that is told",
+        "0",
+        lambda r: _at(r, "busy", "result", "untold"),
+        lambda v: v == 0,
+    ),
+    (
+        "the same: seconds from the mapping of a library to its probes, at most",
+        "< 1",
+        lambda r: _at(r, "busy", "result", "worst_hole_s"),
+        lambda v: v < 1,
+    ),
+    (
+        "the same: the median of them",
+        "printed",
+        lambda r: _at(r, "busy", "result", "median_hole_s"),
+        lambda v: True,
     ),
     (
         "soak, a new container each second: BPF links, maps, descriptors, more at the end",

@@ -1,10 +1,10 @@
-"""What went unseen is told: to whom it happened, from when to when, and in each answer."""
+"""What went unseen is told: whose it was, from when to when, and below each answer it touches."""
 
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.kernel.conftest import SIM, Cgroup, Recording, command, record
@@ -20,56 +20,105 @@ say(early=101)
 while not os.path.exists({enough!r}):
     launch(kernel)
 """
+BRIEF = """
+context, module = start()
+launch(out("cuModuleGetFunction", module, b"brief"), times=23)
+"""
 QUIET = """
 context, module = start()
 launch(out("cuModuleGetFunction", module, b"quiet"), times=211)
+say(done=1)
+wait()
 """
 
 
-def footer(recording: Recording, cgroup: Cgroup) -> tuple[str, str]:
-    """What an answer about a tenant says below its rows, and on stderr."""
+def own_driver(place: Path, name: str) -> dict[str, str]:
+    """A driver in a file of its own, of this name."""
+    place.mkdir()
+    shutil.copy(SIM / "libcuda.so.1", place / name)
+    if name != "libcuda.so.1":
+        (place / "libcuda.so.1").symlink_to(name)
+    return {"LD_LIBRARY_PATH": str(place)}
+
+
+@contextmanager
+def helper_held_up(recording: Recording) -> Iterator[None]:
+    """The helper gets no CPU meanwhile, as on a busy host."""
+    os.kill(recording.helper(), signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(recording.helper(), signal.SIGCONT)
+
+
+def lacks(recording: Recording, cgroup: Cgroup, what: str = "cuda_events") -> list[str]:
+    """Why an answer about a tenant is not complete; nothing if it says that it is."""
     code, said, complaints = command(
-        "sql", "--store", recording.store,
-        "select op, count(*) from cuda_events group by op", "--tenant", f"/{cgroup.name}",
+        "sql", "--store", recording.store, f"select count(*) from {what}",
+        "--tenant", f"/{cgroup.name}",
     )  # fmt: skip
     assert code == 0, complaints
-    return said.splitlines()[-1], complaints
+    told = [line.rpartition("(")[2].removesuffix(")") for line in complaints.splitlines()]
+    assert bool(told) != said.splitlines()[-1].endswith("complete)")
+    return sorted(told)
 
 
-def test_calls_before_the_probes_came_lie_in_a_hole_of_their_tenant(
+def holes(recording: Recording, reason: str, tenant: str) -> list[dict[str, int]]:
+    """A tenant's holes of one kind, in the order of time."""
+    return recording.wait_for(
+        "select from_ns, to_ns from losses join containers using (cgroup_id) "
+        f"where tenant = '{tenant}' and reason = '{reason}' order by from_ns"
+    )
+
+
+def test_what_went_unseen_is_told_to_those_it_touches_and_to_nobody_else(
     cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
 ) -> None:
-    late, other = cgroups(), cgroups()
-    place, enough, log = tmp_path / "place", tmp_path / "enough", tmp_path / "log"
-    place.mkdir()
-    # A file of its own, under a name that nobody looks for before it is mapped.
-    shutil.copy(SIM / "libcuda.so.1", place / "engine.bin")
-    (place / "libcuda.so.1").symlink_to("engine.bin")
-    environment = {"LD_LIBRARY_PATH": str(place), "COTENANT_SIM_LOG": str(log)}
+    late, other, partly, brief = (cgroups() for _ in range(4))
+    late = [late, cgroups()]
+    enough, logs = tmp_path / "enough", [tmp_path / "first.log", tmp_path / "second.log"]
+    # Under a name that nobody looks for before it is mapped.
+    driver = own_driver(tmp_path / "place", "engine.bin")
     with record(store, "--budget", "off") as recording:
         warm(recording, cgroups())
-        os.kill(recording.helper(), signal.SIGSTOP)  # As a busy host does to it.
-        try:
-            early = Script(late, EARLY.format(enough=str(enough)), **environment)
-            early.heard()
-        finally:
-            os.kill(recording.helper(), signal.SIGCONT)
+        with helper_held_up(recording):
+            # Two tenants share the file: when the second one's mapping is read, it is probed.
+            early = [
+                Script(
+                    tenant, EARLY.format(enough=str(enough)), COTENANT_SIM_LOG=str(log), **driver
+                )
+                for tenant, log in zip(late, logs, strict=True)
+            ]
+            for script in early:
+                script.heard()
         recording.wait_for("select 1 from sessions where libraries like '%/engine.bin%'")
         enough.touch()
-        early.end()
-        Script(other, QUIET).end()
-        time.sleep(1.2)
-    told = compare(store, f"cgroup_path = '/{late.name}'", [log])
-    assert told.untold == ()
-    assert told.calls == told.rows + told.inside
-    assert told.rows > 0
-    assert told.inside >= 101
-    last, complaints = footer(recording, late)
-    assert "complete" not in last
-    # It loaded its module meanwhile, so nobody knows what its kernels are called.
-    reasons = [line.rpartition("(")[2] for line in complaints.splitlines()]
-    assert sorted(reasons) == ["kernels without a name)", "probes came late)"]
-    assert "missing for" in recording.errors.read_text()
-    last, complaints = footer(recording, other)
-    assert last.endswith("complete)")
-    assert complaints == ""
+        for script in early:
+            script.end()
+        quiet = Script(other, QUIET)
+        quiet.heard()
+        # A driver in which functions are left to UCX.
+        unprobed = Script(partly, QUIET, driver="framed")
+        unprobed.heard()
+        holes(recording, "functions refused", f"/{partly.name}")
+        assert lacks(recording, other) == []
+        assert "functions refused" in lacks(recording, partly)
+        assert "functions refused" in lacks(recording, partly, "totals")
+        # It is gone before anybody could look at its driver, or ask whose it was.
+        with helper_held_up(recording):
+            Script(brief, BRIEF, **own_driver(tmp_path / "other", "libcuda.so.1")).end()
+        holes(recording, "never probed", "unknown")
+        assert "never probed" in lacks(recording, other)
+        for script in (quiet, unprobed):
+            script.go_on()
+            script.end()
+    for tenant, log in zip(late, logs, strict=True):
+        told = compare(store, f"cgroup_path = '/{tenant.name}'", [log])
+        assert told.untold == ()
+        assert told.calls == told.rows + told.inside
+        assert told.rows > 0
+        assert told.inside >= 101
+        # It loaded its module meanwhile, so nobody knows what its kernels are called.
+        assert {"kernels without a name", "probes came late"} <= set(lacks(recording, tenant))
+    said = recording.errors.read_text()
+    assert all(f"of /{tenant.name} missing for" in said for tenant in (*late, partly))

@@ -7,13 +7,17 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
 from cotenant.agent.helper.gaps import Gaps
 from cotenant.agent.helper.prober import Prober, Probes
+from cotenant.agent.helper.resting import Resting, mappers
+from cotenant.agent.helper.unprobed import UnprobedFunctions
 from cotenant.agent.helper.unsure import OF_RUNTIME, Unsure
-from cotenant.agent.protocol.reports import LibraryReport, Report, Rested
+from cotenant.agent.protocol.reports import LibraryReport, Report
+from cotenant.agent.protocol.requests import Rest
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attachment, Placed
 from cotenant.probes.changes import TooMany
@@ -88,7 +92,9 @@ class Libraries:
         # A thread that waits for somebody's file may come back when another has had it meanwhile.
         self._attaching: set[Inode] = set()
         self._changing: set[tuple[int, int]] = set()
-        self._resting: frozenset[int] = frozenset()
+        by_whom = partial(mappers, prober.code_program)
+        self.resting = Resting(by_whom)
+        self.unprobed = UnprobedFunctions(by_whom, tell)
         self._spare: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
@@ -130,7 +136,7 @@ class Libraries:
         if found is None or not found.placed:
             self._turn_away(inode, fd)
             if found is not None:
-                self._tell(ProbedLibrary(fd, path, found).describe())
+                self._tell_of(ProbedLibrary(fd, path, found), inode)
             return False
         if inode in self._probed or inode in self._attaching or not self._room(tenant):
             os.close(fd)
@@ -200,6 +206,7 @@ class Libraries:
             self._tell(
                 replace(library.describe(), attached=0, stepped=0, blind=blind, refused=refused)
             )
+            self.unprobed.consider(inode, refused, library.plan.kinds)
             return
         library.attached_ns = self._attached_last_ns = time.monotonic_ns()
         library.gap_ns = None if mapped_ns is None else library.attached_ns - mapped_ns
@@ -212,12 +219,13 @@ class Libraries:
         about = library.describe()
         self._tell(about)
         self.unsure.consider(inode, about.refused)
+        self.unprobed.consider(inode, about.refused, about.kinds)
 
     def _place(self, library: ProbedLibrary, inode: Inode) -> None:
         """Every probe of a file. One process that ends meanwhile makes the kernel refuse all."""
         for pause_s in (*_PAUSES_S, None):
             try:
-                self._prober.place(library.probes, library.fd, inode, self._awake(library.plan))
+                self._prober.place(library.probes, library.fd, inode, self._awake(library, inode))
             except ProbeError as error:
                 if pause_s is None or isinstance(error, TooMany):
                     raise
@@ -241,7 +249,7 @@ class Libraries:
         """Leave alone what was changed meanwhile in a file with this inode number."""
         for inode, library in list(self._probed.items()):
             if inode.number == number and self._prober.harmful(
-                library.probes, library.fd, inode, self._awake(library.plan)
+                library.probes, library.fd, inode, self._awake(library, inode)
             ):
                 self._place_again(library, inode)
 
@@ -255,15 +263,35 @@ class Libraries:
             if self._prober.make_room(library.probes, library.plan.placed):
                 self._tell_of(library, inode)
 
-    def _awake(self, found: Plan) -> list[Placed]:
+    def _awake(self, library: ProbedLibrary, inode: Inode) -> list[Placed]:
         spare = self._spare - OF_RUNTIME if self.unsure else self._spare
-        return [p for p in found.placed if p.function.id not in self._resting | spare]
+        without = self.resting.of(inode) | spare
+        return [p for p in library.plan.placed if p.function.id not in without]
 
-    def rest(self, functions: frozenset[int], number: int) -> None:
-        """Leave these functions without probes; all others have theirs throughout."""
-        changed, self._resting = self._resting ^ functions, functions
-        done = self._attach_again(changed)
-        self._tell(Rested(number, whole=done and not functions))
+    def rest(self, request: Rest) -> None:
+        """Leave functions without probes where only the tenant that is named has them mapped."""
+        self.resting.ask(request.tenants, request.number)
+        done = self._settle()
+        self._tell(self.resting.report(done=done))
+
+    def rest_again(self) -> None:
+        """Somebody else may map by now what rests."""
+        before = self.resting.report(done=True).blind
+        done = self._settle()
+        if self.resting.report(done=done).blind != before:
+            self._tell(self.resting.report(done=done))
+
+    def _settle(self) -> bool:
+        """Place what does not rest any more, remove what does; false if that failed somewhere."""
+        done = True
+        for inode, library in list(self._probed.items()) if self.resting else ():
+            foreign = self.resting.foreign(inode)
+            if self.resting.settle(inode, library.plan):
+                done &= self._place_again(library, inode)
+                library.attached_ns = self._attached_last_ns = time.monotonic_ns()
+                for tenant, since_ns in foreign:
+                    self._late(library, tenant, since_ns)
+        return done
 
     def spare(self, functions: frozenset[int]) -> None:
         """Leave these without probes, because another layer tells the same."""
@@ -301,6 +329,7 @@ class Libraries:
                 gone.add(inode)
         for inode in gone:
             self.unsure.forget(inode)
+            self.resting.forget(inode)
         if gone:
             self._release([self._probed.pop(inode) for inode in gone])
         return gone

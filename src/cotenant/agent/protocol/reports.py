@@ -130,12 +130,30 @@ class AttachGap:
     kinds: Annotated[tuple[_Short, ...], MaxItems(16)] = ()  # Of library, where that is known.
 
 
+class Blind(NamedTuple):
+    """A tenant some of whose calls are not seen, since when by the monotonic clock."""
+
+    tenant: _Path
+    families: Annotated[tuple[_Short, ...], MaxItems(16)]
+    since_ns: _Count
+
+
 @dataclass(frozen=True, slots=True)
 class Rested:
-    """A request to rest is done; ``whole`` if no function lacks its probes."""
+    """A request to rest is done, for these tenants; all others had all of their probes by then."""
 
     number: HalfWord
-    whole: bool
+    whole: bool  # No function lacks its probes.
+    blind: Annotated[tuple[Blind, ...], _Several] = ()
+    done_ns: _Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unprobed:
+    """All tenants who have functions mapped that have no probe; others had theirs by then."""
+
+    blind: Annotated[tuple[Blind, ...], _Several]
+    done_ns: _Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +243,7 @@ Report = (
     | LibraryReport
     | AttachGap
     | Rested
+    | Unprobed
     | PointerReport
     | Named
     | DevicesFound

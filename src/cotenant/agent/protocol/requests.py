@@ -88,9 +88,15 @@ class ChooseLayers:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Just these functions are to be without probes; answered by ``Rested`` with this number."""
+    """By the cgroup of a tenant: functions that are to be without probes where only it calls them.
 
-    functions: Annotated[tuple[HalfWord, ...], _Several]
+    Answered by ``Rested`` with this number.
+    """
+
+    tenants: Annotated[
+        Mapping[Annotated[str, Chars(1 << 14)], Annotated[tuple[HalfWord, ...], _Several]],
+        MaxItems(1 << 12),
+    ]
     number: HalfWord
 
 

@@ -1,14 +1,21 @@
 """What the helper, the kernel's counters and the rows themselves say about what went unseen."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cotenant.agent.protocol.reports import AttachGap, RunsMissed
+from cotenant.agent.protocol.reports import (
+    AttachGap,
+    Blind,
+    Rested,
+    RunsMissed,
+    Unprobed,
+    WorkPassedOver,
+)
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.schema import holes as why
@@ -25,8 +32,15 @@ _COUNTED: Final = {
     "owners_full": (why.NO_REQUEST, ("io",)),
     "memory_full": (why.NO_ALLOCATION, ("cuda",)),
 }
-_ENDED: Final = "?"  # The tenant of a process that was gone before it could be asked.
 _UNNAMED: Final = "unknown@"
+# Work without which a library stays without probes.
+_LOOKED_AT: Final = frozenset({"mappings", "libraries", "waiting", "pointers"})
+_LOST: Final = "lost"
+
+
+def _known(tenant: str) -> str | None:
+    """The path of a tenant's cgroup; None if nobody knows it."""
+    return tenant if tenant.startswith("/") else None
 
 
 class BlindSpots:
@@ -39,15 +53,41 @@ class BlindSpots:
         self._counted_ns: int | None = None
         self._missed: dict[str, int] = {}
         self._looked_ns = time.time_ns()
+        self._blind: dict[why.Reason, set[tuple[str, tuple[str, ...]]]] = {}
 
     def attach_gap(self, report: AttachGap) -> None:
         """A tenant called a library before it was probed."""
-        times = np.array([report.begin_ns, report.end_ns], np.int64)
-        begin_ns, end_ns = self._clock.utc(times).tolist()
-        whose = None if report.tenant in ("", _ENDED) else report.tenant
+        begin_ns, end_ns = self._utc(report.begin_ns), self._utc(report.end_ns)
         reason = why.LATE if report.probed else why.NEVER
         families = {"nccl" if kind == "nccl" else "cuda" for kind in report.kinds} or GPU_FAMILIES
-        self._holes.add(reason, sorted(families), whose, begin_ns, end_ns)
+        self._holes.add(reason, sorted(families), _known(report.tenant), begin_ns, end_ns)
+
+    def rested(self, report: Rested) -> None:
+        """Who is without probes now, because they cost too much."""
+        self._told(why.OVER_BUDGET, report.blind, report.done_ns)
+
+    def unprobed(self, report: Unprobed) -> None:
+        """Who calls functions now that have no probe."""
+        self._told(why.REFUSED, report.blind, report.done_ns)
+
+    def _told(self, reason: why.Reason, blind: Iterable[Blind], done_ns: int) -> None:
+        """All of whom something goes unseen for this reason."""
+        now = {(one.tenant, one.families): one.since_ns for one in blind}
+        for tenant, families in self._blind.get(reason, set()) - now.keys():
+            self._holes.close(reason, families, _known(tenant), self._utc(done_ns))
+        for (tenant, families), since_ns in now.items():
+            self._holes.open(reason, families, _known(tenant), self._utc(since_ns))
+        self._blind[reason] = set(now)
+
+    def passed_over(self, report: WorkPassedOver) -> None:
+        """Tenants that brought more to look at than is looked at for one."""
+        for what in _LOOKED_AT & report.counts.keys():
+            for tenant in report.counts[what]:
+                reason = why.MAPPINGS_LOST if tenant == _LOST else why.NOT_LOOKED_AT
+                self._holes.open(reason, GPU_FAMILIES, _known(tenant), time.time_ns())
+
+    def _utc(self, monotonic_ns: int) -> int:
+        return int(self._clock.utc(np.array([monotonic_ns], np.int64))[0])
 
     def counted(self, counters: Mapping[str, int], now_ns: int) -> None:
         """The kernel's counters as they stand: what there was no room for since the last time."""

@@ -17,6 +17,7 @@ from cotenant.agent.protocol.reports import (
     RunsMissed,
     TextsRead,
     Trouble,
+    Unprobed,
     WorkPassedOver,
 )
 from cotenant.agent.recorder.blind_spots import BlindSpots
@@ -44,9 +45,10 @@ def report_handlers(
         LibraryReport: (session.library, notices.library),
         AttachGap: (session.attach_gap, blind_spots.attach_gap),
         PointerReport: (session.pointer,),
-        WorkPassedOver: (session.passed_over,),
+        WorkPassedOver: (session.passed_over, blind_spots.passed_over),
         Trouble: (session.helper_trouble,),
-        Rested: (control.rested,),
+        Rested: (control.rested, blind_spots.rested),
+        Unprobed: (blind_spots.unprobed,),
         Named: (lambda report: ledger.named(report.key, report.names, report.named_ns),),
         DevicesFound: (gpus.devices.found,),
         KernelsFound: (gpus.kernels_found,),

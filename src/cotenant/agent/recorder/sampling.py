@@ -24,6 +24,7 @@ from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.settings import Settings
 from cotenant.identity.ids import V2
 from cotenant.identity.ledger import Ledger
+from cotenant.probes.kernel import counted
 
 # Seconds.
 _FORGET_EVERY: Final = 16
@@ -50,7 +51,7 @@ class Sampling:
         self.rollups = Rollups()
         self._span_rows = SpanRows(gpus.spans)
         self.control = ControlPage(maps["controls"], ring_bytes=settings.events_bytes)
-        self._cost_control = CostControl(self.control, settings, cost, ask)
+        self._cost_control = CostControl(self.control, settings, cost, ask, self._path)
         self.counters = ProgramCounters(maps["counters"])
         self._totals = Totals(maps, ledger, self.losses, self.control.next_window)
         host = "host" in settings.events
@@ -96,7 +97,16 @@ class Sampling:
             self._ledger.forget(now_ns - _FORGET_AFTER_NS)
 
     def _bound_cost(self, session: SessionRow) -> None:
-        changed = self._cost_control.step(self._totals, time.monotonic(), stepped=session.stepped)
-        for function, resting in changed:
-            session.rested(function, time.time_ns(), resting=resting)
+        control = self._cost_control
+        storms = control.step(self._totals, time.monotonic(), stepped=session.stepped)
+        names = [
+            f"{(counted(storm.function) or ('', '?'))[1]} by {self._path(storm.owner) or '?'}"
+            for storm in storms
+        ]
+        session.storms(names, time.time_ns(), control.entry_ns)
         session.over_budget(self._totals.unmeasured)
+
+    def _path(self, owner: Tally) -> str | None:
+        """Where the cgroup is."""
+        row = self._ledger.row(owner.hierarchy, owner.cgroup_id)
+        return str(row["cgroup_path"]) if row and row["cgroup_path"] else None

@@ -3,7 +3,7 @@
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,7 +18,6 @@ from cotenant.agent.protocol.reports import (
     WorkPassedOver,
 )
 from cotenant.agent.recorder.processes.layer_choice import LayerChoice
-from cotenant.probes.kernel import counted
 from cotenant.schema.dimensions import SESSIONS
 from cotenant.store.segment import rows_of
 
@@ -145,11 +144,12 @@ class SessionRow:
         steps = [*self._notes.get("clock_steps", ()), {"at_ns": now_ns, "by_ns": by_ns}]
         self.note(clock_steps=steps[-_EVENTS_NOTED:])
 
-    def rested(self, function: int, now_ns: int, *, resting: bool) -> None:
-        """A function's probes cost too much and were removed, or are back."""
-        name = (counted(function) or ("", str(function)))[1]
-        news = {"function": name, "at_ns": now_ns, "probed": not resting}
-        self.note(budget_detached=[*self._notes.get("budget_detached", ()), news][-_EVENTS_NOTED:])
+    def storms(self, names: Iterable[str], now_ns: int, entry_ns: float) -> None:
+        """Who calls what so often that even counting the calls costs too much, and how much."""
+        news = [{"who": name, "at_ns": now_ns, "entry_ns": round(entry_ns)} for name in names]
+        if news:
+            told = [*self._notes.get("budget_storms", ()), *news]
+            self.note(budget_storms=told[-_EVENTS_NOTED:])
 
     def over_budget(self, calls: Mapping[str, int]) -> None:
         """Calls of these functions were counted at entry only, so far."""

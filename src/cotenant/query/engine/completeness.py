@@ -11,7 +11,11 @@ from cotenant.store.manifest import Segment
 
 _EVENTS: Final = "_events"
 # Computed from a family's rows, so a lost row is missing here too. `totals` are exact.
-_COMPUTED_FROM: Final = {"gpu_memory": "cuda", "graph_kernels": "cuda", "gpu_timings": "cuda"}
+_COMPUTED_FROM: Final = {
+    **dict.fromkeys(("gpu_memory", "graph_kernels", "gpu_timings", "spans", "span_mixes"), "cuda"),
+    **dict.fromkeys(("gpu_seconds", "gpu_overlaps"), "cuda"),
+    "cpu_contention": "host",
+}
 
 # Rows are told once a second: what was lost at the end of a window is told after it. A row of an
 # old store says when it was told, and no more.

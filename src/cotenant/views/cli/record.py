@@ -147,8 +147,9 @@ def _add_limits(group: Any) -> None:
     group.add_argument(
         "--budget-rest",
         metavar="TIME",
-        help="detach a function that exceeds the budget even when its calls are only counted: for "
-        "this long, then twice as long each time, up to 16 times this (default: 30s)",
+        help="where a tenant exceeds the budget even when its calls are only counted, and no other "
+        "has the library mapped, detach the function: for this long, then twice as long each time, "
+        "up to 16 times this (default: 30s)",
     )
 
 

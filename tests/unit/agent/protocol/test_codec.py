@@ -18,6 +18,7 @@ from cotenant.agent.protocol.reports import (
     LINE_MAX,
     NAME_MAX,
     AttachGap,
+    Blind,
     DevicesFound,
     Failed,
     HooksRefused,
@@ -38,6 +39,7 @@ from cotenant.agent.protocol.reports import (
     TextsRead,
     TrialReady,
     Trouble,
+    Unprobed,
     WorkPassedOver,
 )
 from cotenant.agent.protocol.requests import (
@@ -68,7 +70,7 @@ SENT_BY_RECORDER = [
     Inspect(7, (PROCESS, Process(0, 0)), (Nameless(PROCESS, U64, 0),)),
     FollowPointers((HandedOut(PROCESS, U64, "cuInit\0\x1b" * 32, 12050, -(1 << 31)),)),
     ChooseLayers(runtime=False),
-    Rest((1, 65535), 3),
+    Rest({"/docker/a": (1, 65535)}, 3),
     Stop(),
 ]
 SENT_BY_HELPER = [
@@ -85,6 +87,8 @@ SENT_BY_HELPER = [
     LibraryReport("/tmp/lib.so", 0),
     AttachGap("/docker/a", "/tmp/\udcff", 0, (1 << 63) - 1, probed=True),
     Rested(7, whole=True),
+    Rested(7, False, (Blind("/docker/a", ("cuda", "nccl"), 11),), 13),
+    Unprobed((Blind("/docker/a", ("cuda",), 11),), 13),
     PointerReport(101, "cuInit", None),
     PointerReport(101, "cuInit", "points elsewhere"),
     Named("/docker/a", NAMES, 1 << 60),
@@ -215,9 +219,10 @@ NO_REPORT = [
 
 NO_REQUEST = [
     (wire(ChooseLayers(True), runtime=1), "ChooseLayers: runtime: is no bool"),
-    (wire(Rest((), 0), functions=[[]]), "Rest: functions: is no int"),
-    (wire(Rest((), 0), functions=[-1]), "Rest: functions: is not within 0 and"),
-    (wire(Rest((), 0), number="1"), "Rest: number: is no int"),
+    (wire(Rest({}, 0), tenants={"/a": [[]]}), "Rest: tenants: is no int"),
+    (wire(Rest({}, 0), tenants={"/a": [-1]}), "Rest: tenants: is not within 0 and"),
+    (wire(Rest({}, 0), tenants=[]), "Rest: tenants: is no dict"),
+    (wire(Rest({}, 0), number="1"), "Rest: number: is no int"),
     (wire(Inspect(), kernels=[[1, 2, 3, 4]]), "Inspect: kernels: has not 3 values"),
     (wire(Inspect(), kernels=[[[1, 2], 3, "4"]]), "Inspect: kernels: stub: is no int"),
     (wire(Inspect(), kernels=[[[1, "2"], 3, 4]]), "kernels: process: start_ns: is no int"),

@@ -6,6 +6,8 @@ import pyarrow as pa
 
 from cotenant.query.engine.answer import Hole, Interval
 from cotenant.query.engine.session import Session
+from cotenant.schema import TABLES
+from cotenant.schema.families import FAMILIES
 from cotenant.schema.holes import TOLD_WITHIN_NS
 from cotenant.views import text
 from tests.unit.query.conftest import NOBODY, NOW_NS, SECOND_NS
@@ -124,3 +126,13 @@ def test_a_tenant_hears_of_what_its_kernel_refused(recorded):
     for tenant in (None, "train"):
         found = standing(recorded, tenant=tenant)
         assert (found.unrecorded, found.complete) == (("not seen: odd calls",), False)
+
+
+def test_every_table_of_what_was_recorded_has_a_hole_where_its_events_have_one(recorded):
+    about_nothing = {"containers", "sessions", "limits", "losses"}
+    for family in FAMILIES:
+        recorded.hole(11, "runs left out by the kernel", NOW_NS, NOW_NS + 1, family=family)
+    recorded.seal()
+    with Session(recorded.root) as session:
+        whole = {name for name in TABLES if not session.standing([name]).holes}
+    assert whole == about_nothing

@@ -4,6 +4,7 @@ What tenants do is work for the helper: files that they map, programs that they 
 makes much work delays its own only. What it adds beyond its quota is passed over and counted.
 """
 
+import os
 import queue
 import threading
 import time
@@ -45,6 +46,11 @@ def tenant_of(pid: int, proc: str = "/proc") -> str:
     except OSError:
         return ENDED
     return _outermost(raw)
+
+
+def outermost(path: str) -> str:
+    """The same for the path of a cgroup."""
+    return _outermost(b"0::" + os.fsencode(path))
 
 
 @lru_cache(1024)

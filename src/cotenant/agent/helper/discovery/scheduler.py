@@ -189,6 +189,11 @@ class DiscoveryScheduler:
             if self._libraries.changed(file.pid, file.inode, writable=file.writable):
                 again = functools.partial(self._libraries.look_again, file.inode)
                 self._put(whose(file.pid), again, "changes")
+            if self._libraries.unprobed.knows(file.inode):
+                self._libraries.unprobed.mapped(file.inode, whose(file.pid), file.when_ns)
+            resting = self._libraries.resting
+            if resting.knows(file.inode) and resting.disturbs(file.inode, whose(file.pid)):
+                self.do(self._libraries.rest_again)
             if file.key in self._seen:
                 tenant = functools.partial(whose, file.pid)
                 self._libraries.seen_again(file.inode, tenant, file.when_ns)
@@ -210,8 +215,8 @@ class DiscoveryScheduler:
         self._put(MOUNTS, lambda: self._roots.host_layers(layers), "mounts")
 
     def rest(self, request: Rest) -> None:
-        """These functions cost too much: no probes on them until told otherwise."""
-        self.do(lambda: self._libraries.rest(frozenset(request.functions), request.number))
+        """Functions cost too much: no probes on them until told otherwise."""
+        self.do(functools.partial(self._libraries.rest, request))
 
     def do(self, work: Work, tenant: str = OURS, what: str = "work") -> None:
         """Queue other work that may take long."""
@@ -359,6 +364,8 @@ class DiscoveryScheduler:
             self._seen.clear()
             self._roots.looked.clear()
             self._take_back(gone)
+        self._libraries.rest_again()
+        self._libraries.unprobed.sweep()
         for sweeper in self._sweepers:
             sweeper(living)
 

@@ -3,14 +3,14 @@
 A recorded call costs its thread ``cost_ns``, measured on this host when the programs are loaded.
 Within one second a thread is recorded in full until its calls have cost ``share`` of that second;
 then its calls are counted at entry, and their returns are not probed (``budget_calls`` in
-bpf/common/total.h). A function whose callers are all over budget even so loses its probes, for
-longer each time: a backoff. They stay while any tenant calls it at a moderate rate, since its calls
-are rows.
+bpf/common/total.h). Whoever calls so often that even this costs too much is a storm. Where only its
+own tenant has the library mapped, the function loses its probes there, for longer each time: a
+backoff, which decays when it is calm. Where others map it too, the calls go on being counted.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from cotenant.agent.recorder.samplers.losses import Tally
 from cotenant.agent.settings import REST_S
@@ -23,46 +23,59 @@ _MULTIPLIER_MAX: Final = 16
 Calls = dict[tuple[Tally, int], tuple[int, int]]
 
 
+class Storm(NamedTuple):
+    """A tenant, and the function that it calls too often."""
+
+    owner: Tally
+    function: int
+
+
 @dataclass(slots=True)
 class _Backoff:
-    """When one function's probes are detached, and for how long."""
+    """When one storm is to be without probes, and for how long."""
 
-    over: int = 0  # Seconds in a row in which every caller was over budget even at entry.
-    multiplier: int = 1  # Backoff multiplier; doubles with each rest.
+    over: int = 0  # Seconds in a row over budget even at entry.
+    multiplier: int = 1  # Backoff multiplier: doubles with each rest, halves with each calm one.
     back_at: float | None = None  # When its probes come back; None while they are attached.
+    calm_at: float = 0.0  # When the multiplier falls next, if it stays calm.
 
 
 @dataclass(slots=True)
 class Budget:
-    """Decides which functions lose their probes, and when they get them back."""
+    """Decides which tenants' functions lose their probes, and when they get them back."""
 
     share: float
     cost_ns: float
     rest_s: float = REST_S
-    _backoffs: dict[int, _Backoff] = field(default_factory=lambda: defaultdict(_Backoff))
+    _backoffs: dict[Storm, _Backoff] = field(default_factory=lambda: defaultdict(_Backoff))
 
     @property
     def calls(self) -> int:
         """Calls of a thread that are recorded in full each second; 0 is all."""
         return max(1, int(self.share * 1e9 / self.cost_ns)) if self.share and self.cost_ns else 0
 
-    def look(self, calls: Calls, now: float) -> tuple[list[int], list[int]]:
-        """After each second: the functions to detach, and those to attach again."""
+    @property
+    def entry_ns(self) -> float:
+        """What a call costs that is only counted."""
+        return ENTRY_PART * self.cost_ns
+
+    def look(self, calls: Calls, now: float) -> tuple[list[Storm], list[Storm]]:
+        """After each second: the storms to detach, and those to attach again."""
         if not self.calls:
             return [], []
-        moderate, storming = set(), set()
-        for (_, function), (count, unmeasured) in calls.items():
-            # The unmeasured part of a thread's calls is 1 - budget / rate.
-            if unmeasured > count * (1 - ENTRY_PART):
-                storming.add(function)
-            elif count:
-                moderate.add(function)
-        for function in [f for f in self._backoffs if f not in storming - moderate]:
-            self._backoffs[function].over = 0
-        gone = [f for f in sorted(storming - moderate) if self._detaches(self._backoffs[f], now)]
-        back = [f for f, s in self._backoffs.items() if s.back_at is not None and now >= s.back_at]
-        for function in back:
-            self._backoffs[function].back_at = None
+        # The unmeasured part of a thread's calls is 1 - budget / rate.
+        storms = sorted(
+            Storm(*who)
+            for who, (count, unmeasured) in calls.items()
+            if unmeasured > count * (1 - ENTRY_PART)
+        )
+        gone = [storm for storm in storms if self._detaches(self._backoffs[storm], now)]
+        back = [s for s, b in self._backoffs.items() if b.back_at is not None and now >= b.back_at]
+        for storm in back:
+            self._backoffs[storm].back_at = None
+            self._backoffs[storm].calm_at = now + self.rest_s
+        for storm in [s for s in self._backoffs if s not in storms]:
+            self._calm(storm, self._backoffs[storm], now)
         return gone, back
 
     def _detaches(self, backoff: _Backoff, now: float) -> bool:
@@ -75,3 +88,13 @@ class Budget:
         backoff.back_at = now + backoff.multiplier * self.rest_s
         backoff.multiplier = min(2 * backoff.multiplier, _MULTIPLIER_MAX)
         return True
+
+    def _calm(self, storm: Storm, backoff: _Backoff, now: float) -> None:
+        """It kept within its budget this second."""
+        backoff.over = 0
+        if backoff.back_at is not None or now < backoff.calm_at:
+            return
+        backoff.multiplier //= 2
+        backoff.calm_at = now + self.rest_s
+        if not backoff.multiplier:
+            del self._backoffs[storm]

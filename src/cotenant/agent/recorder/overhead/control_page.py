@@ -1,7 +1,7 @@
 """The page that the recorder shares with running programs, without a system call."""
 
 import mmap
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -67,12 +67,12 @@ class ControlPage:
         self._rests += 1
         self._control["blind"] |= 1
 
-    def rest(self, functions: Iterable[int]) -> Rest:
-        """What to tell the helper, so that just these functions are without probes."""
+    def rest(self, tenants: Mapping[str, tuple[int, ...]]) -> Rest:
+        """What to tell the helper, so that these tenants' functions are without probes."""
         self.blind()
-        return Rest(tuple(sorted(functions)), self._rests)
+        return Rest(tenants, self._rests)
 
     def rested(self, report: Rested) -> None:
         """The helper did what it was told."""
         if report.number == self._rests and report.whole:
-            self._control["blind"] += 1
+            self._control["blind"] += self._control["blind"] & 1

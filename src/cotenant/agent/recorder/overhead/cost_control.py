@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cotenant.agent.protocol.requests import Request
-from cotenant.agent.recorder.overhead.budget import Budget, Calls
+from cotenant.agent.recorder.overhead.budget import Budget, Calls, Storm
 from cotenant.agent.recorder.overhead.control_page import ControlPage
+from cotenant.agent.recorder.samplers.losses import Tally
 from cotenant.agent.settings import Settings
 
 
@@ -50,16 +51,23 @@ class CostControl:
         settings: Settings,
         cost: CallCost,
         ask: Callable[[Request], None],
+        place: Callable[[Tally], str | None],
     ) -> None:
         self._page = page
         self._budget = Budget(settings.budget, cost.emulated_ns, settings.budget_rest_s)
         self._cost = cost
         self._ask = ask
-        self._detached: set[int] = set()
+        self._place = place
+        self._resting: dict[Storm, str] = {}  # And the path of its tenant's cgroup.
         page.budget(self._budget.calls)
 
-    def step(self, totals: WindowTotals, now: float, *, stepped: bool) -> list[tuple[int, bool]]:
-        """Each function whose probes go (true) or come back (false).
+    @property
+    def entry_ns(self) -> float:
+        """What a call costs that is only counted."""
+        return self._budget.entry_ns
+
+    def step(self, totals: WindowTotals, now: float, *, stepped: bool) -> list[Storm]:
+        """One second is over; who calls too often, as of now.
 
         ``stepped`` says that some function is single-stepped. Which calls are is not known call by
         call, so all are taken to be.
@@ -69,7 +77,18 @@ class CostControl:
             self._budget.cost_ns = self._cost.stepped_ns
             self._page.budget(self._budget.calls)
         gone, back = self._budget.look(totals.calls, now)
-        if gone or back:
-            self._detached = (self._detached | set(gone)) - set(back)
-            self._ask(self._page.rest(self._detached))
-        return [(function, function in gone) for function in (*gone, *back)]
+        before = dict(self._resting)
+        for storm in back:
+            self._resting.pop(storm, None)
+        for storm in gone:
+            if path := self._place(storm.owner):
+                self._resting[storm] = path
+        if self._resting != before:
+            self._ask(self._page.rest(self._by_tenant()))
+        return gone
+
+    def _by_tenant(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, set[int]] = {}
+        for storm, path in self._resting.items():
+            found.setdefault(path, set()).add(storm.function)
+        return {path: tuple(sorted(functions)) for path, functions in found.items()}

@@ -15,6 +15,8 @@ from cotenant.agent.helper.discovery import scheduler as module
 from cotenant.agent.helper.discovery.fair_queue import PassedOver
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
+from cotenant.agent.helper.resting import Resting
+from cotenant.agent.helper.unprobed import UnprobedFunctions
 from cotenant.agent.protocol.reports import Report, Trouble, WorkPassedOver
 from cotenant.probes.inodes import Inode
 from cotenant.schema.layouts import MAPPING
@@ -134,6 +136,9 @@ class Unused:
 
         self.unsure = SimpleNamespace(knows=lambda _: False)
 
+    resting = Resting(lambda _: set())
+    unprobed = UnprobedFunctions(lambda _: set(), lambda _: None)
+
     def probed(self, inode: Inode) -> object | None:
         return None
 
@@ -141,6 +146,9 @@ class Unused:
         return False
 
     def seen_again(self, *_: object) -> None:
+        pass
+
+    def rest_again(self) -> None:
         pass
 
     def sweep(self, mapped: set[Inode], *, linger_ns: int) -> set[Inode]:

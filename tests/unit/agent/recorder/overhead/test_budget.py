@@ -1,11 +1,12 @@
 """When probes go, and when they come back."""
 
-from cotenant.agent.recorder.overhead.budget import Budget
+from cotenant.agent.recorder.overhead.budget import Budget, Storm
 from cotenant.agent.recorder.samplers.losses import Tally
 
 LOUD = Tally("cuda", 1, 0, 0)
 MODERATE = Tally("cuda", 2, 0, 0)
 LAUNCH, COPY = 10, 20
+HERS = Storm(LOUD, LAUNCH)
 
 
 def storm(budget, **more):
@@ -21,26 +22,37 @@ def test_a_lasting_storm_loses_its_probes_and_gets_them_back():
     budget = Budget(0.05, 2_000.0)
     calls = storm(budget)
     said = [budget.look(calls, now) for now in range(5)]
-    assert said == [([], [])] * 4 + [([LAUNCH], [])]
+    assert said == [([], [])] * 4 + [([HERS], [])]
     assert [budget.look({}, now) for now in range(5, 34)] == [([], [])] * 29
-    assert budget.look({}, 34) == ([], [LAUNCH])
+    assert budget.look({}, 34) == ([], [HERS])
 
 
-def test_a_storm_that_goes_on_rests_longer_each_time():
-    budget = Budget(0.05, 2_000.0)
+def rests(budget, until, storms):
+    """How long each rest is, where ``storms`` says when somebody storms while it is seen."""
     gone_at, back_at, resting = [], [], False
-    for now in range(300):
-        gone, back = budget.look({} if resting else storm(budget), now)
+    for now in range(until):
+        gone, back = budget.look(storm(budget) if storms(now) and not resting else {}, now)
         resting = (resting or bool(gone)) and not back
         gone_at += [now] * len(gone)
         back_at += [now] * len(back)
-    assert [back - gone for gone, back in zip(gone_at, back_at, strict=False)] == [30, 60, 120]
+    return [back - gone for gone, back in zip(gone_at, back_at, strict=False)]
 
 
-def test_probes_stay_while_somebody_calls_at_a_moderate_rate():
+def test_a_storm_that_goes_on_rests_longer_each_time():
+    assert rests(Budget(0.05, 2_000.0), 300, lambda now: True) == [30, 60, 120]
+
+
+def test_a_rest_is_short_again_after_calm():
+    # The first three rests end after 229 s; then it is calm for as long as it takes.
+    calm = lambda now: now < 229 or now > 229 + 5 * 30  # noqa: E731
+    assert rests(Budget(0.05, 2_000.0), 450, calm) == [30, 60, 120, 30]
+
+
+def test_what_another_tenant_does_neither_costs_nor_keeps_anybodys_probes():
     budget = Budget(0.05, 2_000.0)
     calls = storm(budget) | {(MODERATE, LAUNCH): (1_000, 0)}
-    assert [budget.look(calls, now) for now in range(20)] == [([], [])] * 20
+    gone = [budget.look(calls, now)[0] for now in range(5)]
+    assert gone == [[], [], [], [], [HERS]]
 
 
 def test_a_short_storm_is_borne():

@@ -26,8 +26,8 @@ class Page:
     def divide(self, calling: int, raising: int) -> None:
         self.divided.append((calling, raising))
 
-    def rest(self, functions: set[int]) -> Any:
-        return sorted(functions)
+    def rest(self, tenants: dict[str, tuple[int, ...]]) -> Any:
+        return tenants
 
 
 def totals(calls: int, unmeasured: int) -> Any:
@@ -37,7 +37,7 @@ def totals(calls: int, unmeasured: int) -> Any:
 
 def control(page: Page, asked: list[Any]) -> CostControl:
     settings = Settings(Path("store"), budget=0.05, budget_rest_s=30)
-    return CostControl(page, settings, COST, asked.append)  # type: ignore[arg-type]
+    return CostControl(page, settings, COST, asked.append, lambda owner: f"/{owner.cgroup_id}")  # type: ignore[arg-type]
 
 
 def test_the_ring_is_divided_among_those_who_called() -> None:
@@ -57,8 +57,9 @@ def test_where_a_function_is_stepped_every_call_is_taken_to_be_as_dear() -> None
 def test_probes_that_cost_too_much_go_and_come_back() -> None:
     asked: list[Any] = []
     costs = control(Page(), asked)
-    changes = [costs.step(totals(101, 100), float(n), stepped=False) for n in range(5)]
-    assert changes == [[], [], [], [], [(LAUNCH, True)]]
-    assert costs.step(totals(0, 0), 33.0, stepped=False) == []
-    assert costs.step(totals(0, 0), 34.0, stepped=False) == [(LAUNCH, False)]
-    assert asked == [[LAUNCH], []]
+    storms = [costs.step(totals(101, 100), float(n), stepped=False) for n in range(5)]
+    assert storms == [[], [], [], [], [(TENANT, LAUNCH)]]
+    assert asked == [{"/7": (LAUNCH,)}]
+    for now in (33.0, 34.0):
+        assert costs.step(totals(0, 0), now, stepped=False) == []
+    assert asked == [{"/7": (LAUNCH,)}, {}]

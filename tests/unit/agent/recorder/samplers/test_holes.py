@@ -2,7 +2,14 @@
 
 import pyarrow as pa
 
-from cotenant.agent.protocol.reports import AttachGap, RunsMissed
+from cotenant.agent.protocol.reports import (
+    AttachGap,
+    Blind,
+    Rested,
+    RunsMissed,
+    Unprobed,
+    WorkPassedOver,
+)
 from cotenant.agent.recorder.blind_spots import BlindSpots
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.samplers.holes import Holes
@@ -107,6 +114,34 @@ def test_reports_and_counters_become_holes():
         ("runs left out by the kernel", 12), ("facts lost", None),
     ]  # fmt: skip
     assert {row[1] for row in found if row[0] == "facts lost"} == set(FAMILIES)
+
+
+def test_a_state_that_is_told_anew_opens_and_closes_holes():
+    book = ledger()
+    holes = Holes(book)
+    clock = WallClock(lambda: 0)
+    clock.sample()
+    spots = BlindSpots(holes, clock)
+    owner = book.cgroup_id(0, 7)
+    spots.unprobed(Unprobed((Blind(WHOSE, ("cuda",), S), Blind("?", ("nccl",), S)), S))
+    spots.rested(Rested(1, False, (Blind(WHOSE, ("cuda",), S + 3),), S + 5))
+    assert sorted(told(holes, 2 * S)) == [
+        ("functions refused", "cuda", owner, S, 2 * S, None),
+        ("functions refused", "nccl", book.unknown_id, S, 2 * S, None),
+        ("over budget", "cuda", owner, S + 3, 2 * S, None),
+    ]
+    spots.rested(Rested(1, True, (), 2 * S + 7))
+    spots.unprobed(Unprobed((Blind(WHOSE, ("cuda",), S),), 2 * S + 9))
+    assert [row[:5] for row in sorted(told(holes, 3 * S))] == [
+        ("functions refused", "cuda", owner, 2 * S, 3 * S),
+        ("functions refused", "nccl", book.unknown_id, 2 * S, 2 * S + 9),
+        ("over budget", "cuda", owner, 2 * S, 2 * S + 7),
+    ]
+    spots.passed_over(WorkPassedOver({"mappings": {WHOSE: 3, "lost": 1}, "names": {"/x": 1}}))
+    found = [row for row in told(holes, 1 << 62) if row[1] == "nccl"]
+    assert [(row[0], row[2]) for row in sorted(found)] == [
+        ("mappings lost", book.unknown_id), ("too much to look at", owner),
+    ]  # fmt: skip
 
 
 def test_rows_without_a_kernel_name_are_counted_by_tenant():
