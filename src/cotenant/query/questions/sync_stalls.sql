@@ -5,20 +5,30 @@
 -- for. A tenant that waits most of the time is bound by the GPU, one that hardly waits by its host.
 -- `cpu_wait` is the part of the waits in which a thread of the process was runnable without a CPU:
 -- that part is not the GPU's.
-with waits as (
+with longest as (
+    select
+        mix,
+        arg_max(kernel_name, coalesce(size, 0))     as kernel_name,
+        max(coalesce(size, 0))                      as size,
+        sum(count)                                  as operations
+    from span_mixes
+    group by mix
+),
+waits as (
     -- One call may wait for many streams; it is one wait.
     select
-        tenant,
-        node,
-        pid,
-        proof_ns,
-        proof_end_ns - proof_ns                     as waited_ns,
-        proof_api                                   as api,
-        arg_max(kernel_name, coalesce(size, 0))     as kernel_name,
-        sum(weight)                                 as operations
-    from gpu_work
-    where span is not null
-    group by tenant, node, pid, proof_ns, proof_end_ns, proof_api
+        s.tenant,
+        s.node,
+        s.pid,
+        s.proof_ns,
+        s.waited_ns,
+        s.proof_api                                 as api,
+        arg_max(l.kernel_name, l.size)              as kernel_name,
+        sum(l.operations)                           as operations
+    from spans s
+    left join longest l on l.mix = s.mix
+    where s.proven
+    group by s.tenant, s.node, s.pid, s.proof_ns, s.waited_ns, s.proof_api
 ),
 starved as (
     select
@@ -27,9 +37,13 @@ starved as (
         s.pid,
         s.proof_ns,
         sum(w.waited_ns * w.weight)                 as cpu_wait_ns
-    from waits s
-    join cpu_waits w
-      on w.node = s.node and w.pid = s.pid
+    -- By slices of 2^27 ns: to compare all waits of a process with each other takes the square.
+    from (
+        select *, unnest(range(proof_ns >> 27, (proof_ns + waited_ns >> 27) + 1)) as slice
+        from waits
+    ) s
+    join (select *, waited_from_ns >> 27 as slice from cpu_waits) w
+      on w.node = s.node and w.pid = s.pid and w.slice = s.slice
      and w.waited_from_ns >= s.proof_ns and w.waited_from_ns < s.proof_ns + s.waited_ns
     group by s.tenant, s.node, s.pid, s.proof_ns
 )
