@@ -70,6 +70,7 @@ gen: build ## write again what is generated from bpf/common/event.h, the questio
 		src/cotenant/_native/objects/*.bpf.o
 	@.venv/bin/python tools/gen_docs.py
 	@.venv/bin/python tools/gen_reference.py
+	@.venv/bin/python tools/gen_man.py
 
 .PHONY: bench
 bench: setup-tests ## measure what it costs, into docs/bench/ (an hour; BENCH=--quick for ten minutes)

@@ -52,7 +52,7 @@ def window(args: argparse.Namespace) -> dict[str, Any]:
     ):
         from_ns, since_ns = ended_ns - since_ns, None
     return {
-        "limits": QueryLimits(seconds=period_ns(args.timeout) / 1e9),
+        "limits": QueryLimits(seconds=period_ns(args.timeout) / 1e9, watched=True),
         "tenant": args.tenant,
         "since_ns": since_ns,
         "from_ns": from_ns,

@@ -41,8 +41,11 @@ def _remove(directory: str) -> None:
     leftovers.forget(directory)
 
 
-def connect(store: Path, memory_bytes: int, *, spill: bool) -> Any:
-    """An empty in-memory database, locked down: no other files, no extensions, no settings."""
+def connect(store: Path, memory_bytes: int, *, spill: bool) -> tuple[Any, Any]:
+    """An empty in-memory database, locked down: no other files, no extensions, no settings.
+
+    The second is a cursor of it that tells how far its query is.
+    """
     if _GLOB & set(str(store)):
         raise StoreError(f"the path {store} contains one of *?[]{{}}; rename it or link to it")
     spill_directory = _spill() if spill else ""
@@ -60,5 +63,8 @@ def connect(store: Path, memory_bytes: int, *, spill: bool) -> Any:
     connection.execute("SET python_enable_replacements = false")
     connection.execute(f"SET allowed_directories = [{quoted(f'{store}/')}]")
     connection.execute("SET enable_external_access = false")
+    watched = connection.cursor()
+    watched.execute("SET enable_progress_bar = true")
+    watched.execute("SET enable_progress_bar_print = false")
     connection.execute("SET lock_configuration = true")
-    return connection
+    return connection, watched

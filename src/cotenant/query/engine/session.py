@@ -45,6 +45,7 @@ class QueryLimits:
     rows: int = 1_000_000  # Of an answer that is held in memory; a stream has no such limit.
     memory_bytes: int | None = None  # None is half of the host's memory, 4 GiB at most.
     spill: bool = True  # Whether a question that exceeds its memory may use the disk.
+    watched: bool = False  # Asked one at a time, by somebody who wants to know how far it is.
     guarded: bool = False  # The reader may learn nothing of other tenants; see ``guard``.
 
 
@@ -78,7 +79,9 @@ class Session:
         self._lock = threading.Lock()
         check_readable(self.store)
         self._memory_bytes = self.limits.memory_bytes or memory_share()
-        self._connection = connect(self.store, self._memory_bytes, spill=self.limits.spill)
+        self._connection, self._watched = connect(
+            self.store, self._memory_bytes, spill=self.limits.spill
+        )
         self._own = own_names(self._connection) if self._guarded else None
         self._catalog = Catalog(self._connection, self._ask_all, tenant is not None)
         try:
@@ -109,6 +112,14 @@ class Session:
             table = pa.Table.from_batches(taken, batches.schema)
         return Answer(table.slice(0, most), standing, truncated=count > most)
 
+    def progress(self) -> float | None:
+        """How much of a watched query is done, from 0 to 1; None where that is unknown."""
+        try:
+            percent = self._watched.query_progress()
+        except duckdb.Error:
+            return None
+        return percent / 100 if 0 <= percent <= 100 else None
+
     def standing(self, tables: Iterable[str]) -> Standing:
         """The standing of an answer from these tables."""
         self._refresh_if_changed()
@@ -120,7 +131,7 @@ class Session:
     ) -> Iterator[tuple[Batches, Standing]]:
         """The answer batch by batch, and its standing."""
         self._refresh_if_changed()
-        cursor = self._connection.cursor()
+        cursor = self._watched if self.limits.watched else self._connection.cursor()
         deadline = threading.Timer(self.limits.seconds, cursor.interrupt)
         deadline.daemon = True
         try:
@@ -136,8 +147,9 @@ class Session:
             if deadline.ident is not None:
                 # At exit DuckDB complains on stderr about an open cursor.
                 deadline.join()
-            with suppress(duckdb.Error):
-                cursor.close()
+            if cursor is not self._watched:
+                with suppress(duckdb.Error):
+                    cursor.close()
 
     def _derive(self, statement: Statement) -> None:
         try:
@@ -256,6 +268,7 @@ class Session:
 
     def close(self) -> None:
         """Let go of the store."""
+        self._watched.close()
         self._connection.close()
 
     def __enter__(self) -> Self:

@@ -6,6 +6,7 @@ Only the verb that runs is imported: `cotenant sql` does not wait for what `cote
 """
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
@@ -35,6 +36,8 @@ VERBS: Final = {
     "top": "show tenants live in the terminal",
     "serve": "serve the page with the timeline, on loopback",
     "sim": "run workloads on the stand-in GPU",
+    "completion": "print a script for your shell that completes commands",
+    "help": "show what there is, or the help of a command",
 }
 
 
@@ -100,7 +103,15 @@ def _arranged(verb: str | None, words: list[str]) -> list[str]:
     return [*words[:after], *_module(verb).arranged(words[after:])]
 
 
-def _parser(verb: str | None) -> _Parser:
+def unknown_verb(name: str) -> UsageError:
+    """There is no such command; those that look like it."""
+    near = difflib.get_close_matches(name, VERBS, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}?" if near else "`cotenant help` lists them"
+    return UsageError(f"there is no command {name}; {hint}")
+
+
+def parser_of(verb: str | None) -> _Parser:
+    """The parser of the command line; of its verbs, only this one knows its options."""
     parser = _Parser(
         prog="cotenant",
         description="On a shared GPU host, ask which tenant did what.",
@@ -138,11 +149,21 @@ def _check(verb: str, strangers: list[str], words: list[str]) -> None:
     """Refuse unknown options, and words that are not UTF-8."""
     if strangers:
         unknown = " ".join(strangers)
-        raise UsageError(f"{verb}: unknown argument {unknown}; see `cotenant {verb} --help`")
+        raise UsageError(f"{verb}: unknown argument {unknown}; {_meant(verb, strangers)}")
     for word in words:
         # Words after `sim run` go to the user's own program.
         if verb != "sim" and not _is_utf8(word):
             raise UsageError(f"{word!r} is not UTF-8; type it in UTF-8")
+
+
+def _meant(verb: str, strangers: list[str]) -> str:
+    """The options that look like the first unknown word; else where to look."""
+    parser = argparse.ArgumentParser()
+    _module(verb).add_arguments(parser)
+    near = difflib.get_close_matches(
+        strangers[0].partition("=")[0], parser._option_string_actions, n=1, cutoff=0.7
+    )
+    return f"did you mean {near[0]}?" if near else f"see `cotenant {verb} --help`"
 
 
 def _is_utf8(text: str) -> bool:
@@ -175,13 +196,15 @@ def main(argv: list[str] | None = None, within: AbstractContextManager[None] | N
 
 def _run(words: list[str], within: AbstractContextManager[None]) -> int:
     verb = next((word for word in words if not word.startswith("-")), None)
+    if verb is not None and verb not in VERBS:
+        raise unknown_verb(verb)
     try:
-        args, strangers = _parser(verb).parse_known_args(_arranged(verb, words))
+        args, strangers = parser_of(verb).parse_known_args(_arranged(verb, words))
     except SystemExit:
         sys.stdout.flush()  # The help.
         raise
     _check(args.verb, strangers, words)
-    timeout = getattr(args, "timeout", None)
+    timeout = None if getattr(args, "follow", False) else getattr(args, "timeout", None)
     limit = ends_after(period_ns(timeout) / 1e9) if timeout else nullcontext()
     with within, limit:
         code = int(args.run(args))

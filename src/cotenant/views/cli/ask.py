@@ -7,6 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from cotenant.errors import UsageError
 from cotenant.query.engine.answer import Answer, Standing
 from cotenant.query.engine.session import Session
 from cotenant.query.questions.loader import Question, find, questions
@@ -14,7 +15,9 @@ from cotenant.query.screens.tenants import meant
 from cotenant.views import text, units
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given
+from cotenant.views.cli.follow import add_follow_argument, followed
 from cotenant.views.cli.layout import add_layout_arguments, chosen_layout
+from cotenant.views.cli.working import working
 from cotenant.views.moments import interval
 from cotenant.views.tables import Layout
 from cotenant.views.window import add_window_arguments, window
@@ -37,12 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("settings", nargs="*", metavar="name=value", help="set a parameter")
     parser.add_argument("--show-sql", action="store_true", help="print the SQL before the answer")
     parser.add_argument("--json", action="store_true", help="print one object, exact numbers")
+    add_follow_argument(parser)
     add_layout_arguments(parser)
     add_window_arguments(parser)
     store_argument(parser)
 
 
-_FLAGS = frozenset({"--show-sql", "--json", "--wide", "--vertical", "--utc", "--help", "-h"})
+_FLAGS = frozenset(
+    {"--show-sql", "--json", "--follow", "--wide", "--vertical", "--utc", "--help", "-h"}
+)
 
 
 def arranged(words: Sequence[str]) -> list[str]:
@@ -64,13 +70,19 @@ def run(args: argparse.Namespace) -> int:
     if args.question is None:
         return _list(as_json=args.json)
     question = find(args.question)
+    if args.follow and args.json:
+        raise UsageError("--follow prints tables; do without --json")
+    return followed(args, lambda: _answer(args, question))
+
+
+def _answer(args: argparse.Namespace, question: Question) -> int:
     chosen, tenants = window(args), None
     if args.tenant is not None and question.about_others:
         tenants = meant(args.store, args.tenant)
         chosen["tenant"] = None
     settings = question.named(args.settings, partial(meant, args.store))
     sql = question.render(settings, tenants)
-    with Session(args.store, **chosen) as session:
+    with Session(args.store, **chosen) as session, working(session):
         answer = session.ask(sql, rows=TABLE_ROWS)
         empty = not session.segments
     if args.json:

@@ -6,7 +6,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +36,7 @@ examples:
   sudo cotenant demo --if-idle                    # record real GPU processes, if there are any
 """
 _START_S: Final = 60.0
+_TELL_S: Final = 5.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _STOPPING: Final = "stopping: removing the tenants; another Ctrl-C leaves them"
 
@@ -61,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
     users = gpu_processes() if args.if_idle else 0
     if users:
         _say(f"{users} processes use a GPU library: recording them for {seconds:g} s")
-        with _DemoRecorder(store, {}) as recorder:
-            recorder.wait_for(seconds)
+        with _DemoRecorder(store, {}), _countdown(seconds):
+            time.sleep(seconds)
     else:
         if args.if_idle:
             _say("no process here uses a GPU library: running simulated tenants")
@@ -91,6 +95,7 @@ def _say(words: str) -> None:
 def _simulate(store: Path, seconds: float) -> None:
     shared = Shared(store.with_name(store.name + ".sim"))
     tenants = demo_tenants(seconds)
+    _say("making containers, or cgroups where none can run, and starting the recorder ...")
     check_way(shared.directory)
     shared.prepare(tenants)
     with tempfile.TemporaryDirectory(prefix="cotenant-demo-") as directory:
@@ -102,8 +107,35 @@ def _simulate(store: Path, seconds: float) -> None:
             _say(f"{names} run {place.words} for about {seconds:g} s")
             for tenant in tenants:
                 place.start(tenant, shared)
-            place.wait()
+                _say(f"{tenant.name} runs")
+            with _countdown(seconds):
+                place.wait()
+            _say("all have ended; sealing what was recorded and removing them ...")
     _say(f"the tenants' own logs are in {shared.directory / 'truth'}")
+
+
+@contextmanager
+def _countdown(seconds: float) -> Iterator[None]:
+    """How far it is, every few seconds; on a terminal, every second in one line."""
+    ended, began = threading.Event(), time.monotonic()
+    live = sys.stderr.isatty()
+
+    def tell() -> None:
+        while not ended.wait(1.0 if live else _TELL_S):
+            passed = time.monotonic() - began
+            words = f"recording: {passed:.0f} s of about {seconds:g} s"
+            print(f"\r\033[K{words}" if live else words, end="" if live else "\n", file=sys.stderr)
+            sys.stderr.flush()
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+        if live:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 class _DemoRecorder:
@@ -124,10 +156,6 @@ class _DemoRecorder:
             self._process.wait()
             raise _failed(self._process.returncode, line)
         return self
-
-    def wait_for(self, seconds: float) -> None:
-        """Let it record."""
-        time.sleep(seconds)
 
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGINT)

@@ -13,6 +13,7 @@ from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given
 from cotenant.views.cli.layout import add_utc_argument
+from cotenant.views.cli.working import working
 from cotenant.views.moments import interval, show_utc
 from cotenant.views.tables import width_of_output
 from cotenant.views.window import add_window_arguments, window
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     show_utc(args.utc)
     chosen = window(args)
     tenants = meant(args.store, args.tenant) if args.tenant is not None else None
-    with Session(args.store, **(chosen | {"tenant": None})) as session:
+    with Session(args.store, **(chosen | {"tenant": None})) as session, working(session):
         found = _with_options(explain(session, tenants), given(args, tenant=False))
         empty = not session.segments
     if args.json:

@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 
 from cotenant.errors import CotenantError, UsageError
+from cotenant.query.engine.session import Session
+from cotenant.query.screens.tenants import meant
 from cotenant.store.layout import check_readable
 from cotenant.store.plain_file import read_plain
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.amounts import port
+from cotenant.views.web.reachable import reachable
 
 HELP = "Serve the page: timeline, tables, SQL and /metrics. Needs no privilege."
 EXAMPLES = """
@@ -91,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
         raw=args.raw,
         root_path=None if args.root_path is None else root_path(args.root_path),
     )
+    _check_tenant(settings.store, args.tenant)
     listening = activation.passed_socket() or server.bound_socket(settings)
     rest = f" with the token in {told_by}" if token else f"#token={settings.token}"
     place = _place(listening, args.address, settings.root_path or "")
@@ -108,6 +112,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check_tenant(store: Path, tenant: str | None) -> None:
+    """Refuse a tenant that the store does not know; a store that is not there yet may come to."""
+    if tenant is None:
+        return
+    try:
+        with Session(store) as session:
+            empty = not session.segments
+    except CotenantError:
+        return
+    if not empty:
+        meant(store, tenant)
+
+
 def _check_user(as_root: bool) -> None:
     if os.geteuid() == 0 and not as_root:
         raise UsageError(
@@ -121,6 +138,7 @@ def _place(listening: socket.socket, address: str, root: str) -> str:
         path = os.path.abspath(listening.getsockname())
         tunnel = f"ssh -L 7411:{path} {os.uname().nodename}"
         return f"on {path}; from your desk `{tunnel}`, then http://localhost:7411{root}/"
+    address = reachable(address)
     host = f"[{address}]" if ":" in address else address
     return f"at http://{host}:{listening.getsockname()[1]}{root}/"
 

@@ -8,7 +8,9 @@ from cotenant.query.engine.answer import Standing
 from cotenant.query.engine.session import Session
 from cotenant.views import rows, tables, text
 from cotenant.views.cli import store_argument
+from cotenant.views.cli.follow import add_follow_argument, followed
 from cotenant.views.cli.layout import add_layout_arguments, chosen_layout
+from cotenant.views.cli.working import working
 from cotenant.views.tables import Layout
 from cotenant.views.window import add_window_arguments, window
 
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--raw", action="store_true", help="keep tenants' text as it is, in csv and json"
     )
+    add_follow_argument(parser)
     add_layout_arguments(parser)
     add_window_arguments(parser)
     store_argument(parser)
@@ -45,7 +48,13 @@ def run(args: argparse.Namespace) -> int:
     if args.raw and args.format not in rows.RAW:
         raise UsageError("--raw applies to --format csv and json")
     question = _question(args.sql)
-    with Session(args.store, **window(args)) as session:
+    if args.follow and args.format != "table":
+        raise UsageError("--follow applies to --format table")
+    return followed(args, lambda: _answer(args, question))
+
+
+def _answer(args: argparse.Namespace, question: str) -> int:
+    with Session(args.store, **window(args)) as session, working(session):
         if args.format == "table":
             standing = _print_table(session, question, chosen_layout(args))
         else:

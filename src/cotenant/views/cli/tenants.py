@@ -10,6 +10,7 @@ from cotenant.schema.families import FAMILIES
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.layout import add_layout_arguments, chosen_layout
+from cotenant.views.cli.working import working
 from cotenant.views.moments import moment, zone
 from cotenant.views.tables import Layout, table
 from cotenant.views.window import add_window_arguments, window
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the tenants, and on stderr what is missing from the counts."""
-    with Session(args.store, **window(args)) as session:
+    with Session(args.store, **window(args)) as session, working(session):
         answer = tenants(session, everyone=args.all)
         found = answer.rows()
         silent = silent_cgroups(session, len(found))

@@ -13,6 +13,7 @@ class ExportProgress:
     def __init__(self) -> None:
         self.rows = 0
         self._watched = sys.stderr.isatty()
+        self._began = time.monotonic()
         self._shown_at = 0.0
 
     def add(self, rows: int, what: str, expected: int) -> None:
@@ -21,9 +22,15 @@ class ExportProgress:
         now = time.monotonic()
         if self._watched and now - self._shown_at >= _EVERY_S:
             self._shown_at = now
-            part = f" of about {expected:,}" if expected > self.rows else ""
-            sys.stderr.write(f"\r\x1b[K{what}: {self.rows:,}{part} rows")
+            sys.stderr.write(f"\r\x1b[K{what}: {self._words(expected)}")
             sys.stderr.flush()
+
+    def _words(self, expected: int) -> str:
+        if expected <= self.rows:
+            return f"{self.rows:,} rows"
+        left = (time.monotonic() - self._began) * (expected - self.rows) / max(self.rows, 1)
+        share = 100 * self.rows / expected
+        return f"{self.rows:,} of about {expected:,} rows, {share:.0f} %, about {left:.0f} s to go"
 
     def __enter__(self) -> Self:
         return self

@@ -26,6 +26,7 @@ from cotenant.views.web import unix_socket
 from cotenant.views.web.api import Api
 from cotenant.views.web.connections import ACCEPTED_AT_ONCE, QUEUE, Connection, Connections
 from cotenant.views.web.guard import App, Guard
+from cotenant.views.web.reachable import is_wildcard, reachable
 from cotenant.views.web.reader import Reader
 from cotenant.views.web.root_path import Below
 from cotenant.views.web.worker import Bounds, Worker
@@ -59,7 +60,9 @@ class WebSettings:
     def hosts(self, port: int | None) -> list[str]:
         """The Host headers that are ours; port None is any, which a tunnel chose."""
         names = {_bracketed(self.address), *self.names}
-        if is_loopback(self.address):
+        if is_wildcard(self.address):
+            names |= {_bracketed(reachable(self.address)), socket.gethostname()}
+        if is_loopback(self.address) or is_wildcard(self.address):
             names |= {"localhost", "127.0.0.1", "[::1]"}
         if port is None:
             return [name.lower() for name in names]

@@ -3,9 +3,12 @@
 const KEPT = "cotenant-token";
 let token = "";
 
+/** The part of an address after #; a plus sign in it is one, and no space as in a form. */
+const settings = (text) => new URLSearchParams(text.replaceAll("+", "%2B"));
+
 /** Takes the token out of the address, so that a copied link does not carry it. */
 export function takeToken() {
-  const hash = new URLSearchParams(location.hash.slice(1));
+  const hash = settings(location.hash.slice(1));
   token = hash.get("token") ?? localStorage.getItem(KEPT) ?? "";
   if (hash.has("token")) {
     keepToken(token);
@@ -16,7 +19,7 @@ export function takeToken() {
 }
 
 export function keepToken(given) {
-  token = given.includes("token=") ? new URLSearchParams(given.split("#").pop()).get("token") : given;
+  token = given.includes("token=") ? settings(given.split("#").pop()).get("token") : given;
   localStorage.setItem(KEPT, token);
 }
 
