@@ -1,5 +1,9 @@
 """What a recording can still do once it runs."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +11,7 @@ import pytest
 from tests.kernel.conftest import Cgroup, need, record
 from tests.kernel.test_overload import warm
 
-PTRACE, DAC_READ_SEARCH, SYS_ADMIN, PERFMON, BPF, CHECKPOINT = 19, 2, 21, 38, 39, 40
+PTRACE, DAC_READ_SEARCH, SYS_ADMIN, NICE, PERFMON, BPF, CHECKPOINT = 19, 2, 21, 23, 38, 39, 40
 
 
 def status(pid: int, tid: int | None = None) -> dict[str, str]:
@@ -43,5 +47,24 @@ def test_the_helper_keeps_only_what_probing_takes(attach: str, cgroup: Cgroup, s
     with record(store, "--quiet", "--attach", attach) as recording:
         warm(recording, cgroup)
         about = status(recording.helper())
-        assert capabilities(about) == {DAC_READ_SEARCH, PTRACE, PERFMON, BPF, CHECKPOINT}
+        assert capabilities(about) == {
+            DAC_READ_SEARCH, PTRACE, NICE, PERFMON, BPF, CHECKPOINT,
+        }  # fmt: skip
         assert (about["NoNewPrivs"], about["Seccomp"]) == ("1", "2")
+
+
+def round_robin_is_allowed() -> bool:
+    """Not in every cgroup of version 1."""
+    allowed = "import os; os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))"
+    return not subprocess.run([sys.executable, "-c", allowed], stderr=subprocess.DEVNULL).returncode
+
+
+def test_the_helper_goes_before_others_and_says_so(cgroup: Cgroup, store: Path) -> None:
+    with record(store, "--quiet") as recording:
+        helper = recording.helper()
+        threads = [int(task.name) for task in Path(f"/proc/{helper}/task").iterdir()]
+        found = {(os.sched_getscheduler(t), os.getpriority(os.PRIO_PROCESS, t)) for t in threads}
+    allowed = round_robin_is_allowed()
+    assert found == {(os.SCHED_RR, 0) if allowed else (os.SCHED_OTHER, -10)}
+    notes = json.loads(recording.sql("select notes from sessions")[0]["notes"])
+    assert notes["helper_priority"] == ("round robin" if allowed else "nice -10")

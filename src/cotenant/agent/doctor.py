@@ -99,7 +99,7 @@ def _recording() -> Iterator[Check]:
         wanted = for_helper(settings, choose_hierarchy(settings.hierarchy))
         helper.begin(replace(wanted, trial=True))
         told = helper.maps()[1]
-        helper.ready()
+        priority = helper.ready().priority
         refused = [m.reasons for m in helper.take() if isinstance(m, HooksRefused)]
     except CotenantError as error:
         helper.dismiss()
@@ -108,10 +108,19 @@ def _recording() -> Iterator[Check]:
     helper.stop()
     cost = f"{told.cost_ns / 1e3:.1f} us a call"
     yield Check(name, True, f"all that a recording loads, by {told.method}: {cost}")
+    yield _priority(priority)
     for texts in refused:
         for program, text in texts.items():
             if program != "mappings":
                 yield Check(f"hook {program}", False, text, "", False)
+
+
+def _priority(kind: str) -> Check:
+    """Whether probes are placed in time when every CPU is busy."""
+    if kind != "none":
+        return Check("priority", True, f"probes are placed before others run: {kind}", "", False)
+    found = "on a busy host probes of new containers come late"
+    return Check("priority", False, found, "give CAP_SYS_NICE", needed=False)
 
 
 def _mappings() -> Check:

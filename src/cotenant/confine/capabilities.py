@@ -31,6 +31,7 @@ class Capability(IntEnum):
     DAC_READ_SEARCH = 2  # Files of tenants below /proc/PID/root, whatever their mode.
     SYS_PTRACE = 19  # To look below /proc/PID/root at all.
     SYS_ADMIN = 21  # Only where the kernel has no other key to what is needed.
+    SYS_NICE = 23  # To place probes in time on a busy host.
     PERFMON = 38
     BPF = 39
     CHECKPOINT_RESTORE = 40  # Files by /proc/PID/map_files, though deleted.

@@ -6,13 +6,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
 from cotenant.agent.helper.gaps import Gaps
-from cotenant.agent.helper.prober import Prober, Probes
+from cotenant.agent.helper.probed_library import ProbedLibrary
+from cotenant.agent.helper.prober import Prober
 from cotenant.agent.helper.resting import Resting, mappers
 from cotenant.agent.helper.unprobed import UnprobedFunctions
 from cotenant.agent.helper.unsure import OF_RUNTIME, Unsure
@@ -29,41 +30,9 @@ _STRANGERS_MAX: Final = 65536
 # Files that one tenant may have probed at once.
 _EACH_MAX: Final = 256
 _CHANGING_MAX: Final = 4096
+_CLAIMED_MAX: Final = 4096
 # Between attempts to attach.
 _PAUSES_S: Final = (0.002, 0.01, 0.05)
-
-
-@dataclass(slots=True)
-class ProbedLibrary:
-    """One probed file; the descriptor keeps it from changing under us."""
-
-    fd: int
-    path: str
-    plan: Plan
-    probes: Probes = field(default_factory=Probes)
-    attached_ns: int = 0
-    gap_ns: int | None = None
-    unused_since_ns: int | None = None
-    host: bool = False
-    tenant: str = OURS  # Who brought it.
-
-    @property
-    def descriptors(self) -> int:
-        """How many it takes."""
-        return 1 + self.probes.descriptors
-
-    def describe(self) -> LibraryReport:
-        """What ``sessions`` and ``doctor`` say about it."""
-        return LibraryReport(
-            path=self.path,
-            kinds=self.plan.kinds,
-            build_id=self.plan.build_id,
-            attached=len(self.plan.placed) - len(self.probes.left),
-            stepped=self.plan.stepped,
-            blind=self.plan.blind_without(self.probes.left),
-            refused=self.plan.refused | self.probes.left,
-            gap_ns=self.gap_ns,
-        )
 
 
 class Libraries:
@@ -88,9 +57,11 @@ class Libraries:
         self._probed: dict[Inode, ProbedLibrary] = {}
         self._attached_last_ns = 0
         # With size and time of change: a file may be looked at while it is being written.
-        self._strangers: OrderedDict[Inode, tuple[int, int]] = OrderedDict()
-        # A thread that waits for somebody's file may come back when another has had it meanwhile.
-        self._attaching: set[Inode] = set()
+        self._strangers: OrderedDict[Inode, tuple[int, ...]] = OrderedDict()
+        # Files that a thread is at, and who else had them mapped meanwhile, and when.
+        self._claims: dict[Inode, list[tuple[str, int]]] = {}
+        self._claiming = threading.Lock()
+        self.placing: set[int] = set()  # Threads that wait for the kernel, for nobody's file.
         self._changing: set[tuple[int, int]] = set()
         by_whom = partial(mappers, prober.code_program)
         self.resting = Resting(by_whom)
@@ -99,10 +70,6 @@ class Libraries:
 
     def __len__(self) -> int:
         return len(self._probed)
-
-    def _stranger(self, inode: Inode, fd: int) -> bool:
-        """Whether this file, as it is now, was looked at and is none of ours."""
-        return self._strangers.get(inode) == _state(fd)
 
     def _turn_away(self, inode: Inode, fd: int) -> None:
         self._strangers[inode] = _state(fd)
@@ -122,12 +89,55 @@ class Libraries:
         ``mapped_ns`` is when somebody mapped it: from then until now, calls went unseen.
         """
         inode = real_inode(self._inode_program, fd)
-        known = self._probed.get(inode) if inode is not None else None
-        if inode is None or known is not None or self._stranger(inode, fd):
+        if inode is None:
+            os.close(fd)
+            return False
+        mine, known = self._claim(inode, fd, tenant, mapped_ns)
+        if not mine:
             os.close(fd)
             if known is not None and mapped_ns is not None:
                 self._mapped(known, tenant, mapped_ns)
             return known is not None
+        try:
+            return self._look_at(inode, fd, path, tenant, mapped_ns, host=host)
+        finally:
+            self._give_up_claim(inode)
+
+    def _claim(
+        self, inode: Inode, fd: int, tenant: str, mapped_ns: int | None
+    ) -> tuple[bool, ProbedLibrary | None]:
+        """Whether this thread is to look at a file, and the library if it is probed already."""
+        state = _state(fd)  # A file system may take its time.
+        with self._claiming:
+            known = self._probed.get(inode)
+            if known is not None or self._strangers.get(inode) == state:
+                return False, known
+            if inode not in self._claims:
+                self._claims[inode] = []
+                return True, None
+            if mapped_ns is not None and len(self._claims[inode]) < _CLAIMED_MAX:
+                self._claims[inode].append((tenant, mapped_ns))
+            return False, None
+
+    def _give_up_claim(self, inode: Inode) -> None:
+        """The file is probed by now, or will not be: so it is for who else had it mapped."""
+        with self._claiming:
+            others = self._claims.pop(inode)
+            library = self._probed.get(inode)
+        for tenant, mapped_ns in others:
+            if library is not None:
+                self._mapped(library, tenant, mapped_ns)
+
+    def _look_at(
+        self,
+        inode: Inode,
+        fd: int,
+        path: str,
+        tenant: str,
+        mapped_ns: int | None,
+        *,
+        host: bool,
+    ) -> bool:
         try:
             found = self._plan(fd)
         except Exception:
@@ -138,14 +148,10 @@ class Libraries:
             if found is not None:
                 self._tell_of(ProbedLibrary(fd, path, found), inode)
             return False
-        if inode in self._probed or inode in self._attaching or not self._room(tenant):
+        if not self._room(tenant):
             os.close(fd)
-            return inode in self._probed
-        self._attaching.add(inode)
-        try:
-            self._attach(ProbedLibrary(fd, path, found, host=host, tenant=tenant), inode, mapped_ns)
-        finally:
-            self._attaching.discard(inode)
+            return False
+        self._attach(ProbedLibrary(fd, path, found, host=host, tenant=tenant), inode, mapped_ns)
         return True
 
     def _room(self, tenant: str) -> bool:
@@ -222,7 +228,16 @@ class Libraries:
         self.unprobed.consider(inode, about.refused, about.kinds)
 
     def _place(self, library: ProbedLibrary, inode: Inode) -> None:
-        """Every probe of a file. One process that ends meanwhile makes the kernel refuse all."""
+        """Every probe of a file."""
+        me = threading.get_ident()
+        self.placing.add(me)
+        try:
+            self._try_to_place(library, inode)
+        finally:
+            self.placing.discard(me)
+
+    def _try_to_place(self, library: ProbedLibrary, inode: Inode) -> None:
+        """Several times: one process that ends meanwhile makes the kernel refuse all."""
         for pause_s in (*_PAUSES_S, None):
             try:
                 self._prober.place(library.probes, library.fd, inode, self._awake(library, inode))
@@ -354,7 +369,7 @@ class Libraries:
         threads ask for it.
         """
         everything = Attachment()
-        for library in self._probed.values():
+        for library in list(self._probed.values()):
             library.probes.give(everything)
         if everything.events:
             everything.silence()
@@ -366,6 +381,7 @@ class Libraries:
         return everything
 
 
-def _state(fd: int) -> tuple[int, int]:
+def _state(fd: int) -> tuple[int, ...]:
     about = os.fstat(fd)
-    return about.st_size, about.st_mtime_ns
+    # Nobody can set the time of the last change as he likes.
+    return about.st_size, about.st_mtime_ns, about.st_ctime_ns

@@ -27,6 +27,7 @@ from cotenant.agent.helper.inspector import Inspector
 from cotenant.agent.helper.libraries import Libraries
 from cotenant.agent.helper.naming import Naming
 from cotenant.agent.helper.pointers import Pointers
+from cotenant.agent.helper.priority import Priority
 from cotenant.agent.helper.prober import Prober
 from cotenant.agent.helper.reported import Reported
 from cotenant.agent.helper.trial_probe import TrialProbe
@@ -148,6 +149,7 @@ class Helper:
             Method(self._method), self._programs.programs, self._programs.maps["ended"]
         )
         self._passed_over = PassedOver()
+        self._priority = Priority()
         code_program = self._programs.programs["code_mappings"]
         self._libraries = Libraries(
             Prober(attacher, code_program, ucx=settings.ucx),
@@ -229,7 +231,8 @@ class Helper:
             self._naming.survey()
         self._inspector.start()
         self._libraries.gaps.begin()
-        self._tell(Ready())
+        self._priority.take()
+        self._tell(Ready(self._priority.kind))
         poller = select.poll()
         rings = self._programs.maps["births"], self._programs.maps["unread"]
         for fd in (self._link.fileno(), *rings, *self._watch.fds):
@@ -243,6 +246,7 @@ class Helper:
             self._follow_unread()
             self._discovery.mapped(self._watch.read())
             self._discovery.tend()
+            self._priority.tend()
             if news := self._passed_over.take_news():
                 self._tell(news)
             if self._link.fileno() in ready and not self._answer():

@@ -50,6 +50,7 @@ class _Followed:
     tenant: str
     sites: set[tuple[Inode, int]] = field(default_factory=set)
     attachment: Attachment = field(default_factory=Attachment)
+    missing: bool = False  # From the last sweep: it may have begun before this process did.
 
 
 class Pointers:
@@ -149,7 +150,7 @@ class Pointers:
             return None
         if len(followed.sites) >= _PER_PROCESS_MAX:
             return "is one too many of this process"
-        mine = (f for f in self._followed.values() if f.tenant == followed.tenant)
+        mine = (f for f in list(self._followed.values()) if f.tenant == followed.tenant)
         if sum(len(f.sites) for f in mine) >= _PER_TENANT_MAX:
             return "is one too many of this tenant"
         try:
@@ -163,13 +164,18 @@ class Pointers:
     def sweep(self, living: set[int]) -> Attachment:
         """Probes of processes that are gone, to be closed by the caller."""
         old = Attachment()
-        for pid in [pid for pid in self._followed if pid not in living]:
-            old.take(self._followed.pop(pid).attachment)
+        for pid, followed in list(self._followed.items()):
+            if pid not in living and followed.missing:
+                old.take(self._followed.pop(pid).attachment)
+            followed.missing = pid not in living
         return old
 
     def take_all(self) -> Attachment:
         """Every probe, to be closed by the caller."""
-        return self.sweep(set())
+        old = Attachment()
+        for pid in list(self._followed):
+            old.take(self._followed.pop(pid).attachment)
+        return old
 
 
 def _is_same(mappings: Any, start_ns: int) -> bool:

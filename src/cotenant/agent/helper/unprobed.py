@@ -74,5 +74,5 @@ class UnprobedFunctions:
             self._say()
 
     def _say(self) -> None:
-        blind = [Blind(*key, since_ns) for key, since_ns in self._blind.items()]
+        blind = [Blind(*key, since_ns) for key, since_ns in list(self._blind.items())]
         self._tell(Unprobed(tuple(blind[:_TOLD_MAX]), time.monotonic_ns()))

@@ -54,6 +54,8 @@ class TrialReady:
 class Ready:
     """Everything that is there is probed."""
 
+    priority: _Short  # How the helper goes before others on a busy host.
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:

@@ -78,9 +78,9 @@ class HelperClient:
         """Wait until a function of our own is probed; by programs of which families."""
         return self._expect(TrialReady)[0].families
 
-    def ready(self) -> None:
+    def ready(self) -> Ready:
         """Wait until everything that is there is probed."""
-        self._expect(Ready)
+        return self._expect(Ready)[0]
 
     def _expect(self, wanted: type[_R], seconds: float = _START_S) -> tuple[_R, list[int]]:
         while True:

@@ -115,7 +115,7 @@ class Recorder:
         self._drain.start()
         excluding = bool(self._settings.config.exclude)
         self.notices.extend(try_out(self._helper, self._drain, excluding=excluding))
-        self._helper.ready()
+        self._session.note(helper_priority=self._helper.ready().priority)
         dispatch(self._handlers, self._helper.take())
         self._sample_clock()
         started_ns = time.time_ns()

@@ -77,7 +77,7 @@ SENT_BY_HELPER = [
     MapsShared(("events", "facts"), "session", 1700.5, 0.0),
     HooksRefused({"io": "no such hook"}),
     TrialReady(("cuda",)),
-    Ready(),
+    Ready("nice -10"),
     Failed("cannot", 3),
     Trouble("naming", "cannot open \udcff"),
     WorkPassedOver({"libraries": {"/docker/\\xff": 3}, "names": {}}),

@@ -70,7 +70,7 @@ def test_reports_reach_those_who_want_them(session: SessionRow) -> None:
             WorkPassedOver({"names": {"/storm": 4}}),
             Trouble("channel", "MessageTooLarge: a message"),
             Named(f"/docker/{'a' * 64}", Names("docker", name="t", confirmed=True), 9),
-            Ready(),
+            Ready("round robin"),
             rested,
             unsure,
         ],

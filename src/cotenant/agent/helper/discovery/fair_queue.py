@@ -88,18 +88,27 @@ class PassedOver:
             return WorkPassedOver({what: dict(mine) for what, mine in self._counts.items()})
 
 
+class QueueClosed(Exception):
+    """Nothing more will be served."""
+
+
 class FairQueue(Generic[_T]):
-    """Serves one item of each tenant in turn, urgent ones first."""
+    """Serves one item of each tenant in turn, urgent ones first.
+
+    Several may take from it: as long as one is at a tenant's item, the tenant's others wait.
+    """
 
     def __init__(self, each_max: int = _EACH_MAX, all_max: int = _ALL_MAX) -> None:
         # In the order of their turns.
         self._urgent: dict[str, deque[_T]] = {}
         self._other: dict[str, deque[_T]] = {}
+        self._served: set[str] = set()
         self._each_max = each_max
         self._all_max = all_max
         self._size = 0
         self._streak = 0
         self._was_first = False
+        self._closed = False
         self._changed = threading.Condition()
 
     def put(self, tenant: str, item: _T, *, urgent: bool = True) -> bool:
@@ -118,21 +127,48 @@ class FairQueue(Generic[_T]):
     def __len__(self) -> int:
         return self._size
 
-    def get(self, timeout: float | None = None) -> tuple[str, _T]:
-        """The next item and its tenant; queue.Empty if there is none in time."""
+    def close(self) -> None:
+        """Serve nobody any more."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._size, timeout):
+            self._closed = True
+            self._changed.notify_all()
+
+    def get(self, timeout: float | None = None) -> tuple[str, _T]:
+        """The next item and its tenant; queue.Empty if there is none in time.
+
+        Whoever takes it says when it is done.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._closed or self._next(), timeout):
                 raise queue.Empty
-            waits = bool(self._other) and (not self._urgent or self._streak >= _STREAK)
-            self._streak = 0 if waits else self._streak + 1
-            line = self._other if waits else self._urgent
-            tenant = next(iter(line))
-            if not self._was_first:
-                tenant = next((first for first in _FIRST if first in line), tenant)
+            if self._closed:
+                raise QueueClosed
+            line, tenant = self._next() or (self._urgent, OURS)
+            self._streak = 0 if line is self._other else self._streak + 1
             self._was_first = tenant in _FIRST
             mine = line.pop(tenant)
             item = mine.popleft()
             if mine:
                 line[tenant] = mine
             self._size -= 1
+            self._served.add(tenant)
             return tenant, item
+
+    def done(self, tenant: str) -> None:
+        """What was taken for this tenant is done: its next item may be had."""
+        with self._changed:
+            self._served.discard(tenant)
+            self._changed.notify()
+
+    def _next(self) -> tuple[dict[str, deque[_T]], str] | None:
+        """Who is next, and in which line; None if nobody waits but for himself."""
+        lines = (self._urgent, self._other)
+        for line in reversed(lines) if self._streak >= _STREAK else lines:
+            if not self._was_first:
+                for first in _FIRST:
+                    if first in line and first not in self._served:
+                        return line, first
+            tenant = next((each for each in line if each not in self._served), None)
+            if tenant is not None:
+                return line, tenant
+        return None

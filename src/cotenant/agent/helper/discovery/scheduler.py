@@ -6,18 +6,13 @@
     containers   the new root of a process that enters a new cgroup, before it runs its program
     later        what anybody maps as code afterwards
 
-All of it reads tenants' files, which may be slow or never answer; so it runs in a thread of its
-own, and nothing else waits for it. A fair queue gives tenants their turns there, and a thread that
-waits too long for one of them is left behind.
+All of it reads tenants' files, which may be slow or never answer; so it is work of threads of their
+own, in which no tenant's waits behind another's.
 """
 
-import contextlib
 import functools
-import heapq
 import itertools
 import os
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -25,18 +20,18 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from cotenant.agent.channel import Closed
 from cotenant.agent.helper.discovery.directories import looks_like_library
 from cotenant.agent.helper.discovery.fair_queue import (
     MOUNTS,
     OURS,
-    FairQueue,
     PassedOver,
     tenant_of,
 )
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.root_search import RecentlySeen, RootSearch, Steps, surviving
 from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.helper.timetable import Timetable
+from cotenant.agent.helper.workers import Workers
 from cotenant.agent.protocol.reports import Report, Trouble
 from cotenant.agent.protocol.requests import Rest
 from cotenant.probes.inodes import Inode, all_code_mappings, inodes_of
@@ -53,7 +48,7 @@ _SCAN_S: Final = 30.0
 _SCAN_STEP_S: Final = 0.003
 _SCANNED_MAX: Final = 16384  # Of one tenant.
 _PATIENCE_S: Final = 5.0
-_LEFT_BEHIND_MAX: Final = 16
+_STOP_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +75,8 @@ class _MappedRange(NamedTuple):
             return ""
 
 
-class _Busy(NamedTuple):
-    """Whose work a thread does, and since when."""
-
-    tenant: str
-    since: float
-
-
 Work = Callable[[], Steps | None]
-_Item = _Look | MmapEvent | Work | Steps | None
+_Item = _Look | MmapEvent | Work | Steps
 
 
 class DiscoveryScheduler:
@@ -108,22 +96,21 @@ class DiscoveryScheduler:
         self._tell = tell
         self._passed_over = passed_over
         self._linger_ns = linger_ns
-        self._queue: FairQueue[_Item] = FairQueue()
+        self._workers: Workers[_Item] = Workers("discovery", self._handle)
+        self._timetable = Timetable()
         self._order = itertools.count()
         self._sweepers: list[Callable[[set[int]], None]] = []
-        self._later: list[tuple[float, int, str, _Look]] = []
         self._chains: dict[int, int] = {}
         self._seen = RecentlySeen()
         self._roots = RootSearch(libraries, tell, passed_over)
-        self._swept = 0.0
         self._scanning: set[str] = set()
-        self._busy: dict[threading.Thread, _Busy] = {}
-        self._thread = self._new_thread()
+        self._hanging: set[str] = set()
 
     def start(self) -> None:
         """Follow what comes, in the background."""
-        self._swept = time.monotonic()
-        self._thread.start()
+        self._workers.start()
+        self._timetable.start()
+        self._timetable.add(_SWEEP_EVERY_S, self._sweep_later)
 
     def scan(self) -> None:
         """Find what is mapped already; called once, before recording is announced."""
@@ -138,8 +125,8 @@ class DiscoveryScheduler:
             self._scanning.add(tenant)
             self._put(tenant, self._scan(tenant, places, now), "mappings")
         until = time.monotonic() + _SCAN_S
-        while self._scanning - self._left_behind() and time.monotonic() < until:
-            if not self._thread.is_alive():
+        while self._scanning - self._hanging and time.monotonic() < until:
+            if not self._workers.serving:
                 return
             time.sleep(_SCAN_STEP_S)
             self.tend()
@@ -173,9 +160,8 @@ class DiscoveryScheduler:
 
     def stop(self) -> None:
         """Take no more work; waits for what is under way, up to a bound."""
-        self._queue.put(OURS, None)
-        if self._thread.is_alive():
-            self._thread.join(timeout=2)
+        self._timetable.stop()
+        self._workers.stop(_STOP_S)
 
     def mapped(self, mapped: Iterable[MmapEvent]) -> None:
         """Somebody mapped files as code."""
@@ -227,78 +213,32 @@ class DiscoveryScheduler:
         self._sweepers.append(sweeper)
 
     def _put(self, tenant: str, item: _Item, what: str, *, urgent: bool = True) -> None:
-        if not self._queue.put(tenant, item, urgent=urgent):
+        if not self._workers.put(tenant, item, urgent=urgent):
             self._passed_over.add(what, tenant)
 
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="discovery", daemon=True)
-
     def tend(self) -> None:
-        """Replace a thread that waits too long for a file: a file system may never answer.
+        """Say whose files do not answer. Nobody but their owner waits for them."""
+        held_up = self._workers.held_up(_PATIENCE_S).items()
+        # What takes long while probes are placed is the kernel's doing, or a busy host's.
+        waiting = {who for thread, who in held_up if thread not in self._libraries.placing}
+        for tenant in waiting - self._hanging - {OURS}:
+            self._tell(Trouble.by("discovery", f"a file of {tenant} does not answer"))
+        self._hanging = waiting
 
-        Until it does, nothing else of that tenant is looked at.
-        """
-        busy = self._busy.get(self._thread)
-        if busy is None or busy.tenant == OURS or time.monotonic() - busy.since < _PATIENCE_S:
-            return
-        if len(self._busy) < _LEFT_BEHIND_MAX:
-            self._tell(Trouble.by("discovery", f"a file of {busy.tenant} does not answer"))
-            self._thread = self._new_thread()
-            self._thread.start()
-
-    def _left_behind(self) -> set[str]:
-        """Tenants whose files a thread still waits for."""
-        busy = list(self._busy.items())
-        return {about.tenant for thread, about in busy if thread is not self._thread}
-
-    def _run(self) -> None:
-        with contextlib.suppress(Closed):
-            self._follow_all()
-
-    def _follow_all(self) -> None:
-        me = threading.current_thread()
-        while self._thread is me:
-            wait = self._later[0][0] - time.monotonic() if self._later else 1.0
-            try:
-                tenant, item = self._queue.get(max(0.0, wait))
-                if item is None:
-                    return
-                self._handle(tenant, item)
-            except queue.Empty:
-                pass
-            if self._thread is not me:
-                return
-            now = time.monotonic()
-            while self._later and self._later[0][0] <= now:
-                _, _, tenant, look = heapq.heappop(self._later)
-                self._put(tenant, look, "looks")
-            if now - self._swept > _SWEEP_EVERY_S:
-                self._swept = now
-                with surviving(self._tell):
-                    self._sweep()
-
-    def _handle(self, tenant: str, item: _Look | MmapEvent | Work | Steps) -> None:
-        if tenant in self._left_behind():
-            self._passed_over.add("waiting", tenant)
-            return
-        me = threading.current_thread()
-        self._busy[me] = _Busy(tenant, time.monotonic())
-        try:
-            with surviving(self._tell):
-                if isinstance(item, MmapEvent):
-                    self._follow(tenant, item)
-                elif isinstance(item, _Look):
-                    self._look(tenant, item)
-                else:
-                    self._advance(tenant, item() if callable(item) else item)
-        finally:
-            del self._busy[me]
+    def _handle(self, tenant: str, item: _Item) -> None:
+        with surviving(self._tell):
+            if isinstance(item, MmapEvent):
+                self._follow(tenant, item)
+            elif isinstance(item, _Look):
+                self._look(tenant, item)
+            else:
+                self._advance(tenant, item() if callable(item) else item)
 
     def _advance(self, tenant: str, steps: Steps | None) -> None:
         """Run steps until the turn is over; the rest goes back into the queue."""
         until = time.monotonic() + _TURN_S
         for _ in steps or ():
-            if time.monotonic() > until:
+            if steps is not None and time.monotonic() > until:
                 self._put(tenant, steps, "files")
                 return
 
@@ -309,8 +249,7 @@ class DiscoveryScheduler:
         again = replace(look, attempt=look.attempt + 1)
         if again.attempt < len(_LOOK_AGAIN_S):
             delay = _LOOK_AGAIN_S[again.attempt] - _LOOK_AGAIN_S[look.attempt]
-            due = time.monotonic() + delay
-            heapq.heappush(self._later, (due, next(self._order), tenant, again))
+            self._timetable.add(delay, functools.partial(self._put, tenant, again, "looks"))
         else:
             # A process that ran this long is a job. What it maps goes before what it may map.
             self._put(tenant, self._roots.job(look.pid, tenant), "files", urgent=False)
@@ -351,6 +290,10 @@ class DiscoveryScheduler:
             return open_file(root, path)
         finally:
             os.close(root)
+
+    def _sweep_later(self) -> None:
+        self._put(OURS, self._sweep, "work")
+        self._timetable.add(_SWEEP_EVERY_S, self._sweep_later)
 
     def _sweep(self) -> None:
         mapped: set[Inode] = set()

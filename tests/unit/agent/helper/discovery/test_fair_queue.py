@@ -11,6 +11,7 @@ from cotenant.agent.helper.discovery.fair_queue import (
     OURS,
     FairQueue,
     PassedOver,
+    QueueClosed,
     tenant_of,
 )
 
@@ -18,7 +19,11 @@ CONTAINER = "a" * 64
 
 
 def taken(fair: FairQueue[int], number: int) -> list[tuple[str, int]]:
-    return [fair.get(0) for _ in range(number)]
+    found = []
+    for _ in range(number):
+        found.append(fair.get(0))
+        fair.done(found[-1][0])
+    return found
 
 
 def test_each_tenant_has_one_item_in_turn() -> None:
@@ -59,6 +64,26 @@ def test_who_has_enough_waiting_gets_no_more_in_and_all_others_do() -> None:
     assert fair.put("two", 2)
     assert all(fair.put(OURS, number) for number in range(11))
     assert len(fair) == 3 + 2 + 1 + 11
+
+
+def test_a_tenant_that_is_being_served_waits_for_itself_alone() -> None:
+    fair: FairQueue[int] = FairQueue()
+    for number in range(3):
+        assert fair.put("slow", number)
+    assert fair.put("calm", 7)
+    assert [fair.get(0), fair.get(0)] == [("slow", 0), ("calm", 7)]
+    with pytest.raises(queue.Empty):
+        fair.get(0.001)
+    fair.done("slow")
+    assert fair.get(0) == ("slow", 1)
+
+
+def test_a_closed_queue_serves_nobody() -> None:
+    fair: FairQueue[int] = FairQueue()
+    assert fair.put("one", 1)
+    fair.close()
+    with pytest.raises(QueueClosed):
+        fair.get()
 
 
 def test_an_empty_queue_says_so_in_time() -> None:

@@ -17,7 +17,7 @@ from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
 from cotenant.agent.helper.resting import Resting
 from cotenant.agent.helper.unprobed import UnprobedFunctions
-from cotenant.agent.protocol.reports import Report, Trouble, WorkPassedOver
+from cotenant.agent.protocol.reports import Report, Trouble
 from cotenant.probes.inodes import Inode
 from cotenant.schema.layouts import MAPPING
 
@@ -47,8 +47,7 @@ def test_the_search_ends_when_the_recorder_is_gone() -> None:
     discovery = DiscoveryScheduler(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(Closed("the other process is gone")))
-    discovery._thread.join(timeout=WAIT_S)
-    assert not discovery._thread.is_alive()
+    wait_until(lambda: not discovery._workers._busy)
     assert told == []
 
 
@@ -60,7 +59,8 @@ def wait_until(done: Callable[[], bool]) -> None:
 
 
 def following(told: list[Report]) -> DiscoveryScheduler:
-    discovery = DiscoveryScheduler(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    libraries = SimpleNamespace(placing=set())
+    discovery = DiscoveryScheduler(libraries, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     return discovery
 
@@ -85,7 +85,7 @@ def test_a_tenant_with_much_to_look_at_lets_others_in_between() -> None:
     discovery.stop()
 
 
-def test_a_thread_that_waits_for_ever_is_left_behind_with_its_tenant(monkeypatch) -> None:
+def test_who_waits_for_ever_keeps_nobody_waiting_but_himself(monkeypatch) -> None:
     monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
     told: list[Report] = []
     waits, answer = threading.Event(), threading.Event()
@@ -98,20 +98,43 @@ def test_a_thread_that_waits_for_ever_is_left_behind_with_its_tenant(monkeypatch
 
     discovery = following(told)
     discovery.do(hang, "hangs")
-    assert waits.wait(WAIT_S)
-    discovery.tend()
     discovery.do(lambda: done.put("more of it"), "hangs")
-    discovery.do(lambda: done.put("another"), "calm")
-    assert done.get(timeout=WAIT_S) == "another"
+    for number in range(7):
+        discovery.do(lambda number=number: done.put(f"another {number}"), f"calm {number}")
+    assert waits.wait(WAIT_S)
+    found = {done.get(timeout=WAIT_S) for _ in range(7)}
+    assert found == {f"another {number}" for number in range(7)}
+    wait_until(lambda: len(discovery._workers._busy) == 1)
+    for _ in range(2):
+        discovery.tend()
     text = "a file of hangs does not answer"
     assert told == [Trouble("discovery", text)]
     answer.set()
-    assert done.get(timeout=WAIT_S) == "late"
-    wait_until(lambda: not discovery._left_behind())
-    discovery.do(lambda: done.put("again"), "hangs")
-    assert done.get(timeout=WAIT_S) == "again"
+    assert [done.get(timeout=WAIT_S), done.get(timeout=WAIT_S)] == ["late", "more of it"]
     discovery.stop()
-    assert discovery._passed_over.take_news() == WorkPassedOver({"waiting": {"hangs": 1}})
+    assert discovery._passed_over.take_news() is None
+
+
+def test_a_tenant_is_not_blamed_for_the_time_that_placing_probes_takes(monkeypatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
+    told: list[Report] = []
+    placing: set[int] = set()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def place() -> None:
+        placing.add(threading.get_ident())
+        begun.set()
+        go_on.wait(WAIT_S)
+
+    libraries = SimpleNamespace(placing=placing)
+    discovery = DiscoveryScheduler(libraries, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery.start()
+    discovery.do(place, "calm")
+    assert begun.wait(WAIT_S)
+    discovery.tend()
+    go_on.set()
+    discovery.stop()
+    assert told == []
 
 
 def test_looks_follow_the_last_step_of_a_process_only(monkeypatch) -> None:

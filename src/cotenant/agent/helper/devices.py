@@ -1,0 +1,105 @@
+"""Which GPUs a process has open: by its files, and by what the driver lists."""
+
+import os
+import re
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from cotenant.agent.process import Gone, Process, check, environment
+from cotenant.agent.protocol.reports import DevicesFound
+
+_NVIDIA_MAJOR: Final = 195
+_LAST_GPU: Final = 247  # Beyond are the control devices.
+_FDS_MAX: Final = 4096
+_CAPABILITY: Final = re.compile(r"/nvidia-caps/nvidia-cap(\d{1,9})$")
+_UUID: Final = re.compile(r"GPU UUID:\s+(\S+)")
+_MINOR: Final = re.compile(r"Device Minor:\s+(\d+)")
+_NO_INSTANCE: Final = frozenset({"config", "monitor"})
+
+
+def look_at_files(process: Process) -> DevicesFound:
+    """Which GPUs and MIG instances a process has open, and whether it speaks to MPS."""
+    gpus: set[int] = set()
+    capabilities: set[int] = set()
+    mps = False
+    base = f"/proc/{process.pid}/fd"
+    try:
+        fds = os.listdir(base)[:_FDS_MAX]
+    except OSError:
+        fds = []
+    for fd in fds:
+        try:
+            target, status = os.readlink(f"{base}/{fd}"), os.stat(f"{base}/{fd}")
+        except OSError:
+            continue
+        if "nvidia-mps" in target:
+            mps = True
+        if not stat.S_ISCHR(status.st_mode):
+            continue
+        if os.major(status.st_rdev) == _NVIDIA_MAJOR and os.minor(status.st_rdev) <= _LAST_GPU:
+            gpus.add(os.minor(status.st_rdev))
+        if found := _CAPABILITY.search(target):
+            capabilities.add(int(found[1]))
+    mps = mps or _speaks_to_mps(process.pid)
+    try:
+        check(process)
+    except Gone:
+        gpus, capabilities, mps = set(), set(), False
+    driver = Driver()
+    files, instances = driver.gpus(gpus), driver.instances(capabilities)
+    return DevicesFound(process, tuple(files), tuple(instances), mps)
+
+
+class Driver:
+    """What the GPU driver lists below /proc."""
+
+    def __init__(self, place: Path = Path("/proc/driver")) -> None:
+        self._place = place
+
+    def gpus(self, minors: Iterable[int]) -> list[str]:
+        """GPUs by the numbers of their device files: the UUID, else the file's name."""
+        uuids = {}
+        for information in self._place.glob("nvidia/gpus/*/information"):
+            try:
+                text = information.read_text()
+            except OSError:
+                continue
+            uuid, minor = _UUID.search(text), _MINOR.search(text)
+            if uuid and minor:
+                uuids[int(minor[1])] = uuid[1]
+        return [uuids.get(minor, f"/dev/nvidia{minor}") for minor in sorted(minors)]
+
+    def instances(self, capabilities: Iterable[int]) -> list[str]:
+        """MIG instances by the numbers of the capability files that are open.
+
+        Who uses a compute instance opens the file of the GPU instance around it too.
+        """
+        listed = self._capabilities()
+        names = {listed.get(number, f"cap{number}") for number in capabilities}
+        mine = {name for name in names if name not in _NO_INSTANCE}
+        inner = {n for n in mine if not any(other.startswith(f"{n}/") for other in mine)}
+        return [f"MIG-{name}" for name in sorted(inner)]
+
+    def _capabilities(self) -> dict[int, str]:
+        """``gpu0/gi3/ci0`` and the like, by number."""
+        try:
+            text = (self._place / "nvidia-caps/mig-minors").read_text()
+        except OSError:
+            return {}
+        pairs = (line.rpartition(" ") for line in text.splitlines())
+        return {
+            int(number): name.removesuffix("/access")
+            for name, _, number in pairs
+            if number.isdecimal()
+        }
+
+
+def _speaks_to_mps(pid: int) -> bool:
+    """Whether the process was told where the MPS pipe is."""
+    try:
+        entries = environment(pid)
+    except OSError:
+        return False
+    return any(entry.startswith(b"CUDA_MPS_PIPE_DIRECTORY=") for entry in entries)
