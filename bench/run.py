@@ -52,6 +52,7 @@ SCRIPTS = (
     Script("rounds", ("--rounds", "200"), ("--rounds", "10")),
     Script("busy", (), ("--demos", "1")),
     Script("torch_names"),
+    Script("confidence", (), ("100", "20")),
 )
 
 

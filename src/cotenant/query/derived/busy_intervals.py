@@ -42,19 +42,18 @@ class BusyIntervals:
     def busy_until(self, moments: Floats) -> Floats:
         """Busy time before each moment."""
         if not len(self.starts):
-            return np.zeros(len(moments))
-        index = np.searchsorted(self.starts, moments, side="right")
-        last = np.maximum(index - 1, 0)
-        inside = np.minimum(moments, self.ends[last]) - self.starts[last]
-        return np.where(index > 0, self._before[last] + np.maximum(inside, 0), 0.0)
+            return np.zeros(moments.shape)
+        knots = np.column_stack([self.starts, self.ends]).ravel()
+        until: Floats = np.interp(moments, knots, np.repeat(self._before, 2)[1:-1])
+        return until
 
     def overlap(self, starts: Floats, ends: Floats, shift: float = 0.0) -> Floats:
         """Busy time in each interval, with the busy intervals rotated by ``shift``."""
         if not shift:
             return self.busy_until(ends) - self.busy_until(starts)
-        return self._rotated(ends - shift) - self._rotated(starts - shift)
+        return self.rotated(ends - shift) - self.rotated(starts - shift)
 
-    def _rotated(self, moments: Floats) -> Floats:
+    def rotated(self, moments: Floats) -> Floats:
         """Busy time before each moment, with the busy intervals repeated for ever."""
         rotations, rest = np.divmod(moments - self.begin, self.end - self.begin)
         return rotations * self.total + self.busy_until(rest + self.begin)

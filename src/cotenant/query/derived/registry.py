@@ -51,7 +51,7 @@ _COMPUTED: Final = (
     Derived(
         "solved_times",
         "Device time of one kernel launch or copy, solved from many spans; and how well.",
-        ("spans", "gpu_work"),
+        ("spans", "gpu_work", "busy"),
         module="solved_times.table",
     ),
     Derived(

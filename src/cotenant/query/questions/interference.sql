@@ -8,14 +8,14 @@
 select
     victim,
     aggressor,
-    gpu,
     slowdown,
     evidence,
+    cause,
     ci_low,
     ci_high,
     p,
     samples,
-    cause,
+    gpu,
     window_start_ns                                 as window_from_at_ns,
     window_end_ns                                   as window_to_at_ns
 from interference

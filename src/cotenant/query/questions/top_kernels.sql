@@ -1,6 +1,7 @@
 -- title: Top kernels per tenant
 -- question: Which kernels does each tenant spend its time in?
 -- param: limit BIGINT = 20   how many rows to show
+-- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
 -- reading: `host_ns` is the time inside the launching calls: exact, or estimated from the remaining
 -- rows where some were shed. `gpu_ns` is the time on the device, and `gpu_ns_source` its source:
 -- elapsed (the application timed it), solved (from many spans; `quality` is its relative standard
@@ -37,5 +38,6 @@ select
     h.slowest_ns
 from host h
 left join device d using (tenant, kernel_name)
+where ($tenants is null or list_contains($tenants, h.tenant))
 order by coalesce(d.gpu_ns, 0) desc, h.host_ns desc, tenant, kernel_name
 limit $limit

@@ -134,7 +134,7 @@ def _repeated(samples: Samples, part: Floats, shared: NDArray[np.bool_]) -> floa
 def _expected(ask: Ask, gpu: Gpu, victim: Tenant, spans: Spans, part: Floats) -> Floats | None:
     """What each span should take alone, by device times solved from those that were alone."""
     rows = ask(
-        f"""select (w.span >> 1)::bigint as span, 0 as span_ns,
+        f"""select (w.span >> 1)::bigint as span, 0 as span_ns, 0 as start_ns,
                    w.kernel_name, coalesce(w.size, 0) as size, sum(w.weight)::bigint as launches
               from gpu_work w
              where w.tenant = {quoted(victim.name)} and w.node = {quoted(gpu.node)}

@@ -5,14 +5,30 @@ span repeats, they are held against the device times that its solo spans give. T
 activity is when it had work on the same GPU. See docs/how/interference.md.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from cotenant.query.derived.interference.cause import NO_EVIDENCE, TOO_FEW, Waits, cause_of
-from cotenant.query.derived.interference.gpu import Gpu, Tenant, gpus_of, samples_of
-from cotenant.query.derived.interference.slowdown import Verdict, slowdown
+from cotenant.query.derived.interference.gpu import (
+    Floats,
+    Gpu,
+    Spans,
+    Tenant,
+    gpus_of,
+    samples_of,
+)
+from cotenant.query.derived.interference.slowdown import (
+    EVIDENCE,
+    Samples,
+    Verdict,
+    level_of,
+    slowdown,
+)
 from cotenant.query.derived.registry import Ask
 
 SCHEMA: Final = pa.schema(
@@ -35,49 +51,77 @@ SCHEMA: Final = pa.schema(
 _AT_ONCE: Final = 0.02  # More than this part with a third tenant, and a sample says nothing.
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A victim, another tenant of its GPU, and what the victim's samples say."""
+
+    victim: Tenant
+    other: Tenant
+    verdict: Verdict
+
+
 def compute(ask: Ask) -> Any:
     """Every pair of tenants that had work on the same GPU."""
     waits = Waits.of(ask)
     found = []
     for gpu in gpus_of(ask):
-        for victim in gpu.tenants:
-            for other in gpu.tenants:
-                if victim is not other:
-                    found.append(_row(ask, gpu, victim, other, waits))
+        pairs = pairs_of(gpu, partial(samples_of, ask, gpu))
+        level = level_of(pair.verdict for pair in pairs)
+        found += [_row(gpu, pair, level, waits) for pair in pairs]
     return pa.Table.from_pylist(found, SCHEMA)
 
 
-def _row(ask: Ask, gpu: Gpu, victim: Tenant, other: Tenant, waits: Waits) -> dict[str, Any]:
+def pairs_of(gpu: Gpu, samples: Callable[[Tenant, Spans, Floats], Samples]) -> list[Pair]:
+    """Each tenant as the victim of each other one."""
+    return [
+        Pair(victim, other, _verdict(gpu, victim, other, samples))
+        for victim in gpu.tenants
+        for other in gpu.tenants
+        if victim is not other
+    ]
+
+
+def _verdict(
+    gpu: Gpu,
+    victim: Tenant,
+    other: Tenant,
+    samples: Callable[[Tenant, Spans, Floats], Samples],
+) -> Verdict:
     third = gpu.busy_besides(victim, other)
     spans = victim.spans
     crowd = third.overlap(spans.start, spans.end) / np.maximum(spans.end - spans.start, 1)
     spans = spans.only(spans.usable & (crowd <= _AT_ONCE))
     part = other.busy.overlap(spans.start, spans.end) / np.maximum(spans.end - spans.start, 1)
-    samples = samples_of(ask, gpu, victim, spans, part)
-    verdict = slowdown(samples, other.busy)
+    pairs = len(gpu.tenants) * (len(gpu.tenants) - 1)
+    return slowdown(samples(victim, spans, part), other.busy, pairs=pairs)
+
+
+def _row(gpu: Gpu, pair: Pair, level: float, waits: Waits) -> dict[str, Any]:
+    verdict = pair.verdict
+    word = verdict.word(level)
     return {
         "gpu": gpu.gpu,
-        "victim": victim.name,
-        "aggressor": other.name,
+        "victim": pair.victim.name,
+        "aggressor": pair.other.name,
         "slowdown": _number(verdict.slowdown),
         "ci_low": _number(verdict.low),
         "ci_high": _number(verdict.high),
         "p": _number(verdict.p),
         "samples": verdict.alone + verdict.shared,
-        "cause": _cause(gpu, victim, other, verdict, waits),
+        "cause": _cause(gpu, pair, word, waits),
         "window_start_ns": gpu.moment(gpu.begin),
         "window_end_ns": gpu.moment(gpu.end),
         "node": gpu.node,
-        "evidence": verdict.word,
+        "evidence": word,
     }
 
 
-def _cause(gpu: Gpu, victim: Tenant, other: Tenant, verdict: Verdict, waits: Waits) -> str:
-    if not verdict.enough:
+def _cause(gpu: Gpu, pair: Pair, word: str, waits: Waits) -> str:
+    if not pair.verdict.enough:
         return TOO_FEW
-    if not verdict.evidence:
+    if word != EVIDENCE:
         return NO_EVIDENCE
-    return cause_of(gpu, victim, other, waits)
+    return cause_of(gpu, pair.victim, pair.other, waits)
 
 
 def _number(value: float) -> float | None:

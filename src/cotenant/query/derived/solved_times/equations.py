@@ -24,6 +24,7 @@ class Items:
     launches: Floats
     span_ns: Floats  # Of each span.
     names: list[str]
+    start: Floats  # Of each span, on whatever clock.
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ def items_of(rows: Any) -> Items:
     _, span = np.unique(rows["span"].to_numpy(), return_inverse=True)
     span_ns = np.zeros(span.max() + 1 if len(span) else 0)
     span_ns[span] = rows["span_ns"].to_numpy()
+    start = np.zeros(len(span_ns))
+    start[span] = rows["start_ns"].to_numpy()
     return Items(
         span=span.astype(np.int64),
         kernel=names.indices.to_numpy().astype(np.int64),
@@ -87,4 +90,5 @@ def items_of(rows: Any) -> Items:
         launches=rows["launches"].to_numpy().astype(np.float64),
         span_ns=span_ns,
         names=names.dictionary.to_pylist(),
+        start=start,
     )

@@ -25,6 +25,7 @@ class Fit:
     solution: Floats
     rank: int
     condition: float  # Of the scaled equations, leaving out what they do not determine.
+    freedom: int  # Degrees of freedom of the errors.
     _inverse: Floats  # Covariance of the solution.
     _undetermined: Floats  # Directions in which any step fits as well, in columns.
 
@@ -57,11 +58,17 @@ class Prior:
         moment[0] += weight * self.value * norm
 
 
-def robust_fit(matrix: Floats, values: Floats, prior: Prior | None = None) -> Fit:
+def robust_fit(
+    matrix: Floats,
+    values: Floats,
+    prior: Prior | None = None,
+    blocks: NDArray[np.int64] | None = None,
+) -> Fit:
     """Solve ``matrix @ x = values`` for x >= 0, most equations being about right.
 
     The error of an equation is taken to grow with its value; an equation far off counts little.
-    The first rounds minimise absolute errors, which wild equations cannot lead astray.
+    The first rounds minimise absolute errors, which wild equations cannot lead astray. Errors of
+    equations in one block may depend on each other; without blocks each is one.
     """
     norms = np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
     scaled = matrix / norms
@@ -87,23 +94,40 @@ def robust_fit(matrix: Floats, values: Floats, prior: Prior | None = None) -> Fi
     gram = scaled.T @ (scaled * weights[:, None])
     if prior is not None:
         prior.added(gram, np.zeros(len(x)), norms[0], spread)
-    return _judged(gram, x, spread, norms)
+    if blocks is None:
+        blocks = np.arange(len(values))
+    scores = _scores(scaled * (weights * residuals * expected)[:, None], blocks)
+    # An equation far off bends the solution less than its weight says.
+    u2 = np.minimum((residuals / (_BISQUARE * spread)) ** 2, 1)
+    bend = float(np.mean((1 - u2) * (1 - 5 * u2)) / max(float(np.mean((1 - u2) ** 2)), 1e-9))
+    return _judged(gram, x, norms, scores / max(bend, 0.3))
 
 
-def _judged(gram: Floats, x: Floats, spread: float, norms: Floats) -> Fit:
+def _scores(each: Floats, blocks: NDArray[np.int64]) -> Floats:
+    """The pull of each block of equations on the solution, in rows."""
+    _, block = np.unique(blocks, return_inverse=True)
+    count = int(block.max()) + 1
+    scores = np.zeros((count, each.shape[1]))
+    np.add.at(scores, block, each)
+    return scores * math.sqrt(count / max(count - 1, 1))
+
+
+def _judged(gram: Floats, x: Floats, norms: Floats, scores: Floats) -> Fit:
     # Scaled again, so that a rare kernel does not look like an undetermined one.
     diagonal = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     vectors_values = np.linalg.eigh(gram / np.outer(diagonal, diagonal))
     eigenvalues, vectors = vectors_values.eigenvalues, vectors_values.eigenvectors
     determined = eigenvalues > _NEGLIGIBLE * eigenvalues[-1]
     back = (1 / (diagonal * norms))[:, None] * vectors
-    inverse = (back[:, determined] / eigenvalues[determined]) @ back[:, determined].T * spread**2
+    inverse = (back[:, determined] / eigenvalues[determined]) @ back[:, determined].T
+    pull = scores * norms @ inverse
     undetermined = back[:, ~determined]
     undetermined = undetermined / np.maximum(np.linalg.norm(undetermined, axis=0), 1e-300)
     return Fit(
         solution=x / norms,
         rank=int(determined.sum()),
         condition=float(np.sqrt(eigenvalues[-1] / eigenvalues[determined][0])),
-        _inverse=inverse,
+        freedom=max(len(scores) - 1, 1),
+        _inverse=pull.T @ pull,
         _undetermined=undetermined,
     )

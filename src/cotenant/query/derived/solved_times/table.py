@@ -5,15 +5,20 @@ A stream runs in order, so a span from the first launch to the wait that saw it 
     span = c + sum over kernels of launches x time
 
 Many spans with different mixes are equations enough. Where the mixes do not differ they are not,
-however many there are: then no time is given, and ``reason`` says why.
+however many there are: then no time is given, and ``reason`` says why. Neither is one where spans
+are not of one sort. A time is that of a kernel alone on its GPU: spans during which others had work
+there are left out.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from cotenant.query.derived.busy_intervals import BusyIntervals
 from cotenant.query.derived.registry import Ask
 from cotenant.query.derived.row_groups import groups_of
 from cotenant.query.derived.solved_times.equations import (
@@ -24,6 +29,10 @@ from cotenant.query.derived.solved_times.equations import (
     items_of,
 )
 from cotenant.query.derived.solved_times.robust_fit import Fit, Prior, robust_fit
+from cotenant.query.derived.solved_times.sameness import Heap, blocks_of, why_not_one
+from cotenant.query.derived.student import NORMAL_975, student_975
+
+Floats = NDArray[np.float64]
 
 SCHEMA: Final = pa.schema(
     [
@@ -41,6 +50,9 @@ SCHEMA: Final = pa.schema(
         ("unknowns", pa.int64()),
         ("rank", pa.int64()),
         ("condition", pa.float64()),
+        ("low_ns", pa.float64()),  # The interval that holds the time of a launch of mean size.
+        ("high_ns", pa.float64()),
+        ("quiet_spans", pa.int64()),  # During which no other tenant had work on the GPU.
     ]
 )
 MOST_SPANS: Final = 20_000  # More do not improve the fit.
@@ -48,6 +60,8 @@ FEWEST_SPANS: Final = 30
 # From a launch to its start, and from the end to the wait's return; every span has it once.
 OVERHEAD: Final = Prior(10_000.0, 10_000.0)
 GOOD: Final = 0.10  # Largest relative standard error of a time that is reported.
+QUIET: Final = 0.02  # A span may overlap so much with others' work.
+_HIDDEN: Final = 0.5  # Of the spread: by so much heaps may differ without being told apart.
 
 _SQL: Final = f"""
 with eligible as (
@@ -56,12 +70,19 @@ with eligible as (
     where waited and streams = 1
     qualify row_number() over (partition by tenant, node, gpu order by span) <= {MOST_SPANS}
 )
-select s.tenant, s.node, s.gpu, s.span, s.span_ns, w.kernel_name,
+select s.tenant, s.node, s.gpu, s.span, s.span_ns, s.start_ns, w.kernel_name,
        coalesce(w.size, 0) as size, sum(w.weight)::bigint as launches
 from eligible s
 join gpu_work w on w.span = s.span
 group by all
 order by s.tenant, s.node, s.gpu, s.span
+"""
+
+
+_BUSY: Final = """
+select node, coalesce(gpu, '') as place, tenant, start_ns, end_ns
+from busy
+order by node, place, tenant, start_ns
 """
 
 
@@ -75,6 +96,8 @@ class SolvedTime:
     per_size_ns: float
     quality: float
     reason: str | None
+    low_ns: float = np.nan
+    high_ns: float = np.nan
 
     @property
     def solved(self) -> bool:
@@ -82,49 +105,128 @@ class SolvedTime:
         return self.reason is None
 
 
-def solve(items: Items) -> tuple[list[SolvedTime], Fit | None]:
-    """Every kernel's time, solved or with the reason why not."""
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The times of a tenant's kernels on a GPU, and what they were solved from."""
+
+    times: list[SolvedTime]
+    fit: Fit | None = None
+    quiet: int = 0
+
+
+def _unsolved(items: Items, why: str, quiet: int = 0) -> Solution:
+    times = [SolvedTime(name, None, 0.0, 0.0, np.inf, why) for name in items.names]
+    return Solution(times, None, quiet)
+
+
+def solve(items: Items, crowd: Floats | None = None) -> Solution:
+    """Every kernel's time, solved or with the reason why not.
+
+    ``crowd`` is the part of each span in which other tenants had work on the GPU.
+    """
     if len(items.span_ns) < FEWEST_SPANS:
         why = f"only {len(items.span_ns)} spans end in a wait; {FEWEST_SPANS} are needed"
-        return [SolvedTime(name, None, 0.0, 0.0, np.inf, why) for name in items.names], None
+        return _unsolved(items, why)
+    quiet = np.ones(len(items.span_ns), dtype=bool) if crowd is None else crowd <= QUIET
+    count = int(quiet.sum())
+    if count < FEWEST_SPANS:
+        why = f"others had work on the GPU during all but {count} of {len(quiet)} spans"
+        return _unsolved(items, why, count)
     matrix, unknowns = equations(items)
-    fit = robust_fit(matrix, items.span_ns, OVERHEAD)
-    return [_time(items, unknown, fit) for unknown in unknowns], fit
+    matrix, values = matrix[quiet], items.span_ns[quiet]
+    blocks = blocks_of(items.start[quiet])
+    fit = robust_fit(matrix, values, OVERHEAD, blocks)
+    off = np.log(np.maximum(values, 1) / np.maximum(matrix @ fit.solution, 1))
+    why_not = why_not_one(off, blocks)
+    # Together the times are never more than the spans took.
+    scale = min(1.0, float(values.sum()) / max(float((matrix @ fit.solution).sum()), 1.0))
+    judge = _Judge(items, fit, Heap.of(off).spread, why_not, scale)
+    return Solution([judge.time(u, matrix) for u in unknowns], fit, count)
 
 
-def _time(items: Items, unknown: Unknown, fit: Fit) -> SolvedTime:
-    terms = unknown.terms(len(fit.solution), SIZE_SCALE)
-    value = float(terms @ fit.solution)
-    quality = fit.error_of(terms) / value if value > 0 else np.inf
-    reason = None
-    if not fit.determines(terms):
-        reason = "it always runs together with the same others: their times cannot be told apart"
-    elif quality > GOOD:
-        reason = f"the spans leave it uncertain by {min(quality, 9.99):.0%}"
-    slope = float(fit.solution[unknown.first + 1]) / SIZE_SCALE if unknown.size is None else 0.0
-    return SolvedTime(
-        kernel_name=items.names[unknown.kernel],
-        size=unknown.size,
-        base_ns=float(fit.solution[unknown.first]),
-        per_size_ns=slope,
-        quality=quality,
-        reason=reason,
-    )
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """What a fit says of each kernel."""
+
+    items: Items
+    fit: Fit
+    spread: float
+    why_not: str | None
+    scale: float
+
+    def time(self, unknown: Unknown, matrix: Floats) -> SolvedTime:
+        """One kernel's time, or why it is not known."""
+        fit = self.fit
+        terms = unknown.terms(len(fit.solution), SIZE_SCALE)
+        value = float(terms @ fit.solution) * self.scale
+        half = student_975(fit.freedom) * fit.error_of(terms) + _HIDDEN * self.spread * value
+        quality = half / NORMAL_975 / value if value > 0 else np.inf
+        slope = float(fit.solution[unknown.first + 1]) / SIZE_SCALE if unknown.size is None else 0
+        return SolvedTime(
+            kernel_name=self.items.names[unknown.kernel],
+            size=unknown.size,
+            base_ns=float(fit.solution[unknown.first]) * self.scale,
+            per_size_ns=slope * self.scale,
+            quality=quality,
+            reason=self._reason(terms, quality, ran=bool(matrix[:, unknown.first].any())),
+            low_ns=max(value - half, 0.0),
+            high_ns=value + half,
+        )
+
+    def _reason(self, terms: Floats, quality: float, *, ran: bool) -> str | None:
+        if not ran:
+            return "it ran only while others had work on the GPU"
+        if self.why_not is not None:
+            return self.why_not
+        if not self.fit.determines(terms):
+            return "it always runs together with the same others: their times cannot be told apart"
+        if quality > GOOD:
+            return f"the spans leave it uncertain by {min(quality, 9.99):.0%}"
+        return None
+
+
+def _crowds(ask: Ask) -> Callable[[str, str | None, str, Floats, Floats], Floats]:
+    """How much of some intervals of a tenant on a GPU others were busy there."""
+    places: dict[tuple[str, str], dict[str, tuple[Floats, Floats]]] = {}
+    for (node, place, tenant), rows in groups_of(ask(_BUSY), "node", "place", "tenant"):
+        times = (rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+        places.setdefault((node, place), {})[tenant] = times
+
+    def crowd(node: str, gpu: str | None, tenant: str, start: Floats, end: Floats) -> Floats:
+        others = [b for name, b in places.get((node, gpu or ""), {}).items() if name != tenant]
+        if not others or not len(start):
+            return np.zeros(len(start))
+        origin, last = float(start.min()), float(end.max())
+        starts, ends = (np.concatenate([b[i] for b in others]) - origin for i in (0, 1))
+        busy = BusyIntervals.of(starts, ends, 0.0, last - origin)
+        part: Floats = busy.overlap(start - origin, end - origin) / np.maximum(end - start, 1)
+        return part
+
+    return crowd
 
 
 def compute(ask: Ask) -> Any:
     """The table ``solved_times``."""
     found = []
+    crowd = _crowds(ask)
     for (tenant, node, gpu), rows in groups_of(ask(_SQL), "tenant", "node", "gpu"):
         items = items_of(rows)
-        times, fit = solve(items)
-        for time in times:
-            row = {"tenant": tenant, "node": node, "gpu": gpu, "kernel_name": time.kernel_name}
-            row |= {"size": time.size, "base_ns": time.base_ns, "per_size_ns": time.per_size_ns}
-            row |= {"quality": time.quality if np.isfinite(time.quality) else None}
-            row |= {"solved": time.solved, "reason": time.reason, "spans": len(items.span_ns)}
-            if fit is not None:
-                row |= {"unknowns": len(fit.solution), "rank": fit.rank}
-                row |= {"condition": fit.condition}
-            found.append(row)
+        solution = solve(items, crowd(node, gpu, tenant, items.start, items.start + items.span_ns))
+        place = {"tenant": tenant, "node": node, "gpu": gpu, "spans": len(items.span_ns)}
+        found += [place | _row(time, solution) for time in solution.times]
     return pa.Table.from_pylist(found, SCHEMA)
+
+
+def _row(time: SolvedTime, solution: Solution) -> dict[str, Any]:
+    row = {"kernel_name": time.kernel_name, "size": time.size, "base_ns": time.base_ns}
+    row |= {"per_size_ns": time.per_size_ns, "quality": _number(time.quality)}
+    row |= {"solved": time.solved, "reason": time.reason, "quiet_spans": solution.quiet}
+    row |= {"low_ns": _number(time.low_ns), "high_ns": _number(time.high_ns)}
+    if solution.fit is not None:
+        row |= {"unknowns": len(solution.fit.solution), "rank": solution.fit.rank}
+        row |= {"condition": solution.fit.condition}
+    return row
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
