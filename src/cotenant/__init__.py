@@ -2,13 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
+from cotenant.release import VERSION as __version__
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cotenant.query.engine.session import Session
 
-__version__ = "0.1.0"
-__all__ = ["open_store"]
+__all__ = ["__version__", "open_store"]
 
 
 def open_store(path: "Path | str", **window: Any) -> "Session":

@@ -5,6 +5,7 @@
     ├── Unsupported         exit code 3: this host lacks what recording needs
     ├── ProbeError          a probe could not be loaded or attached
     ├── StoreError          a store could not be written or read
+    │   └── NewerStore      a later version wrote it
     └── QuestionError       the query is refused or failed
         └── TooLarge        it needs more memory than a query may use
 
@@ -37,6 +38,10 @@ class ProbeError(CotenantError):
 
 class StoreError(CotenantError):
     """A store could not be written or read."""
+
+
+class NewerStore(StoreError):
+    """A later version wrote the store."""
 
 
 class QuestionError(CotenantError):

@@ -42,16 +42,17 @@ def write(root):
     grow = [name for name, table in TABLES.items() if not table.snapshot]
     with StoreWriter(root, node="node-a", boot_id="boot-1") as writer:
         for name in (name for name in TABLES if name not in grow):
-            writer.replace(name, _arrow(name, rows_of(name)))
+            writer.replace(name, arrow(name, rows_of(name)))
         for part in range(SEALS):
             if part == SEALS - 1:
                 _merge(writer, start_ns + DAY_NS)
             for name in grow:
-                writer.append(name, _arrow(name, rows_of(name)[part::SEALS]))
+                writer.append(name, arrow(name, rows_of(name)[part::SEALS]))
             writer.seal(start_ns + part)
 
 
-def _arrow(table, rows):
+def arrow(table, rows):
+    """The rows as the writer wants them."""
     return pa.Table.from_pylist(rows, schema=arrow_schema(TABLES[table]))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
 
-from cotenant.errors import StoreError
+from cotenant.errors import NewerStore, StoreError
 from cotenant.schema import TABLES
 from cotenant.store.durable import store_error
 from cotenant.store.plain_file import parse_json, read_plain
@@ -69,7 +69,7 @@ def is_store(root: Path) -> bool:
             f"{root / MARK} is damaged; restore it from a copy of the store"
         ) from error
     if version > FORMAT:
-        raise StoreError(
+        raise NewerStore(
             f"{root} has store format {version}; this cotenant reads up to {FORMAT}: upgrade it"
         )
     return True

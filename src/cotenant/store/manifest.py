@@ -7,12 +7,14 @@ no manifest, as in a store that was copied in part, the segments found by a walk
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from cotenant.errors import StoreError
+from cotenant.errors import NewerStore, StoreError
+from cotenant.release import VERSION
 from cotenant.schema import TABLES, Table
 from cotenant.store.durable import replace_file, store_error
 from cotenant.store.layout import FORMAT, MANIFESTS, is_segment, node_name, node_of
@@ -63,6 +65,7 @@ class Manifest:
 
     next: int = 1  # The number of the next segment; never used twice.
     segments: tuple[Segment, ...] = ()
+    version: str = VERSION  # Of who wrote it.
 
 
 def manifest_path(root: Path, node: str) -> Path:
@@ -73,7 +76,8 @@ def manifest_path(root: Path, node: str) -> Path:
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Replace the manifest; OSError leaves the one before in place."""
     lines = ",\n".join(segment.text for segment in manifest.segments)
-    head = f'{{"format": {FORMAT}, "next": {manifest.next}, "segments": [\n'
+    head = f'{{"format": {FORMAT}, "version": "{VERSION}", "next": {manifest.next}, '
+    head += '"segments": [\n'
     replace_file(path, f"{head}{lines}\n]}}\n".encode())
 
 
@@ -112,11 +116,12 @@ def read_manifest(path: Path) -> Manifest | None:
     try:
         content = parse_json(read_plain(path))
         if content["format"] > FORMAT:
-            raise StoreError(f"{path} was written by a newer cotenant; upgrade this one")
+            raise NewerStore(f"{path} was written by a newer cotenant; upgrade this one")
         following, entries = _number(content["next"]), content["segments"]
         if not isinstance(entries, list):
             raise TypeError("segments are a list")
-        return Manifest(following, tuple(_segment(e) for e in entries))
+        version = _word(content.get("version", "0"))
+        return Manifest(following, tuple(_segment(e) for e in entries), version)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -125,6 +130,19 @@ def read_manifest(path: Path) -> Manifest | None:
         raise StoreError(
             f"{path} is damaged; delete it: the segments are found without it"
         ) from error
+
+
+def check_continuable(root: Path, manifest: Manifest) -> None:
+    """Raise NewerStore if a later version wrote it, whose columns we would lose in merging."""
+    if _numbers(manifest.version) > _numbers(VERSION):
+        raise NewerStore(
+            f"{root} was written by cotenant {manifest.version}, this is {VERSION}; upgrade "
+            "this one, or record into another --store"
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d{1,9}", version)[:3])
 
 
 def manifest_files(root: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from cotenant.errors import StoreError
+from cotenant.errors import NewerStore, StoreError
 from cotenant.schema import TABLES, Table
 from cotenant.store import directory
 from cotenant.store.adoption import adopt
@@ -32,6 +32,7 @@ from cotenant.store.layout import partition
 from cotenant.store.manifest import (
     Manifest,
     Segment,
+    check_continuable,
     manifest_path,
     read_manifest,
     schema_id,
@@ -93,12 +94,15 @@ class StoreWriter:
     def _open(self) -> None:
         try:
             manifest = read_manifest(manifest_path(self.root, self.node))
+        except NewerStore:
+            raise
         except StoreError:
             manifest = None  # Damaged: what can be found is worth more than a refusal.
         self._graves = read_graveyard(graveyard_path(self.root, self.node))
         if manifest is None:
             found = adopt(self.root, [s for s in walk(self.root) if s.node == self.node])
             manifest = Manifest(time.time_ns() if found else 1, found)
+        check_continuable(self.root, manifest)
         self._manifest = manifest
         named = {segment.path for segment in manifest.segments}
         waiting = {path for grave in self._graves for path in grave.remove}
