@@ -47,6 +47,10 @@ kernels: setup-tests ## record on other kernels under qemu (two hours; QUICK=1 f
 wheel: setup-tests ## the wheel and the sdist, into dist/, the same bytes each time (minutes)
 	@tools/wheel.sh dist
 
+.PHONY: deb
+deb: setup-tests ## a package for Debian 12, into dist/ (minutes)
+	@tools/deb.sh dist
+
 .PHONY: package-test
 package-test: setup-tests ## install what is packaged into Debians without a compiler, and use it (half an hour)
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q --timeout=1800 tests/package
