@@ -73,6 +73,7 @@ PREFIXES = {
     "call_shape": "SHAPE_",
     "call_step": "STEP_",
     "memory_kind": "MEMORY_",
+    "tenant_flags": "TENANT_",
 }
 
 

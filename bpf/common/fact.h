@@ -13,7 +13,7 @@ enum fact_kind {
 	FACT_ALIAS = 2,		/* handle is another handle for `other` */
 	FACT_UNREADABLE = 3,	/* no longer sent: see struct unread */
 	FACT_FORGET = 4,	/* handles of module `handle` are gone */
-	FACT_CGROUP_BORN = 5,	/* cgroup `handle` of hierarchy `other` is at path text */
+	FACT_CGROUP_BORN = 5,	/* user `rank` made cgroup `handle` of hierarchy `other` at path text */
 	FACT_CGROUP_GONE = 6,
 	FACT_CGROUP_MOVED = 7,	/* renamed: text is its new path */
 	FACT_PROCESS_EXEC = 8,

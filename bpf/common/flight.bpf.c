@@ -47,12 +47,14 @@ static __always_inline void tell(struct bpf_iter__task *ctx, struct task_struct 
 {
 	struct frame *outermost = outermost_of(stack);
 	struct flight flight = {};
+	struct whose whose = {};
 
 	if (!outermost)
 		return;
 	flight.began_ns = outermost->began_ns;
-	flight.cgroup_id = cgroup_id_of(task);
-	flight.cgroup_v1_id = thread->v1_id;
+	whose_task(&whose, task);
+	flight.cgroup_id = whose.cgroup_id;
+	flight.cgroup_v1_id = whose.v1_id;
 	flight.process_start_ns = thread->process_start_ns;
 	flight.pid = task->tgid;
 	flight.tid = task->pid;
@@ -106,7 +108,7 @@ static __always_inline void *last_row(struct thread *thread, struct task_struct 
 				      __u16 function, __u64 began_ns, enum event_kind kind,
 				      __u32 size)
 {
-	struct total *total = total_of(thread->cgroup_id, thread->v1_id, function);
+	struct total *total = total_of(&thread->whose, function);
 	void *event;
 
 	count(COUNTER_DIED_INSIDE);

@@ -28,13 +28,15 @@ struct cgroup_root {
 	int hierarchy_id;
 } BTF;
 
-struct cgroup {
-	struct kernfs_node *kn;
-	struct cgroup_root *root;
-} BTF;
-
 struct cgroup_subsys_state {
 	struct cgroup *cgroup;
+} BTF;
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+	int level;
 } BTF;
 
 /* Values differ between kernels built with different controllers; always relocated. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What all programs share: the two rings, the totals, the counters, and the header of an event.
+ * What all programs share: the rings, the counters, and which cgroup a task is in.
  * A map of the same name is one map in every object; the loader sees to it.
  */
 #ifndef COTENANT_PROBE_BPF_H
@@ -24,25 +24,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } facts SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 32768);
-	__type(key, struct total_key);
-	__type(value, struct total);
-} totals SEC(".maps");
-
-/*
- * Where memory for a new total cannot be had at once, as with interrupts off: a few that are
- * there already. The agent adds both up.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct total_key);
-	__type(value, struct total);
-} spare_totals SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -69,14 +50,14 @@ struct {
 	__type(value, __u8);
 } excluded SEC(".maps");
 
-enum excluded_key {
-	EXCLUDED_HIERARCHY_SHIFT = 56,
-};
-
-/* Bumped when any task changes its cgroup: what a thread remembers of its own is then stale. */
+/*
+ * Bumped when a process changes its cgroup: what its threads remember of theirs is then stale.
+ * Processes share a few of these, so that one that moves all the time costs few others anything.
+ */
+#define MIGRATIONS 1024
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, MIGRATIONS);
 	__type(key, __u32);
 	__type(value, __u64);
 } migrations SEC(".maps");
@@ -110,6 +91,13 @@ static __always_inline struct control *control(void)
 	return bpf_map_lookup_elem(&controls, &zero);
 }
 
+static __always_inline __u64 *migrations_of(__u32 pid)
+{
+	__u32 place = pid % MIGRATIONS;
+
+	return bpf_map_lookup_elem(&migrations, &place);
+}
+
 /* A call each time: who needs it more than once asks once. */
 static __always_inline struct task_struct *current_task(void)
 {
@@ -122,8 +110,8 @@ static __always_inline __u64 cgroup_id_of(struct task_struct *task)
 	return task->cgroups->dfl_cgrp->kn->id;
 }
 
-/* The task's cgroup in the version 1 hierarchy that the agent chose. */
-static __always_inline __u64 v1_cgroup_id(struct css_set *set)
+/* The address of the task's cgroup in the version 1 hierarchy that the agent chose. */
+static __always_inline __u64 v1_cgroup(struct css_set *set)
 {
 	struct cgroup_subsys_state *state = NULL;
 
@@ -144,133 +132,7 @@ static __always_inline __u64 v1_cgroup_id(struct css_set *set)
 		state = BPF_CORE_READ(set, subsys[bpf_core_enum_value(enum cgroup_subsys_id, devices_cgrp_id)]);
 		break;
 	}
-	return state ? BPF_CORE_READ(state, cgroup, kn, id) : 0;
-}
-
-/* Each hierarchy numbers its cgroups from 1. */
-static __always_inline bool_t in_excluded(__u64 hierarchy, __u64 cgroup_id)
-{
-	__u64 key = hierarchy << EXCLUDED_HIERARCHY_SHIFT | cgroup_id;
-
-	return bpf_map_lookup_elem(&excluded, &key) != NULL;
-}
-
-/* Out of line: few hosts exclude anybody. */
-static __noinline int current_excluded(void)
-{
-	struct css_set *set = current_task()->cgroups;
-	__u64 v1_id = v1_cgroup_id(set);
-
-	return in_excluded(0, set->dfl_cgrp->kn->id) || (v1_id && in_excluded(v1_hierarchy, v1_id));
-}
-
-static __always_inline bool_t tenant_excluded(void)
-{
-	struct control *now = control();
-
-	return now && now->excludes && current_excluded();
-}
-
-/* The total of this key, made on first use; NULL when the maps are full. */
-static __always_inline struct total *total_at(const struct total_key *key)
-{
-	struct total *value = bpf_map_lookup_elem(&totals, key);
-
-	if (value)
-		return value;
-	/* On the stack this would not fit beside the rest. */
-	static const struct total empty;
-
-	bpf_map_update_elem(&totals, key, &empty, BPF_NOEXIST);
-	value = bpf_map_lookup_elem(&totals, key);
-	if (value)
-		return value;
-	bpf_map_update_elem(&spare_totals, key, &empty, BPF_NOEXIST);
-	value = bpf_map_lookup_elem(&spare_totals, key);
-	if (!value)
-		count(COUNTER_TOTALS_FULL);
-	return value;
-}
-
-/* The total of this tenant and function. */
-static __always_inline struct total *total_of(__u64 cgroup_id, __u64 v1_id, __u16 function)
-{
-	struct total_key key = {
-		.cgroup_id = cgroup_id,
-		.cgroup_v1_id = v1_id,
-		.function = function,
-	};
-
-	return total_at(&key);
-}
-
-static __always_inline __u32 log2_of(__u64 value)
-{
-	__u32 bits = 0;
-
-	if (value >> 32) {
-		value >>= 32;
-		bits += 32;
-	}
-	if (value >> 16) {
-		value >>= 16;
-		bits += 16;
-	}
-	if (value >> 8) {
-		value >>= 8;
-		bits += 8;
-	}
-	if (value >> 4) {
-		value >>= 4;
-		bits += 4;
-	}
-	if (value >> 2) {
-		value >>= 2;
-		bits += 2;
-	}
-	return bits + (value >> 1);
-}
-
-/* The agent opens a new window each second, and then reads what was the longest of the last. */
-static __always_inline void total_turn(struct total *total)
-{
-	struct control *now = control();
-	__u64 window = total->window;
-
-	if (!now || window == now->window ||
-	    __sync_val_compare_and_swap(&total->window, window, now->window) != window)
-		return;
-	total->previous_ns = __sync_lock_test_and_set(&total->max_ns, 0);
-	total->previous_window = window;
-}
-
-static __always_inline void total_max(struct total *total, __u64 duration_ns)
-{
-	__u64 longest;
-
-	total_turn(total);
-	longest = total->max_ns;
-	for (int i = 0; i < 4 && duration_ns > longest; i++) {
-		__u64 seen = __sync_val_compare_and_swap(&total->max_ns, longest, duration_ns);
-
-		if (seen == longest)
-			return;
-		longest = seen;
-	}
-}
-
-static __always_inline void total_add(struct total *total, __u64 duration_ns, __u64 bytes)
-{
-	__u32 bucket = log2_of(duration_ns);
-
-	if (bucket >= TOTAL_BUCKETS)
-		bucket = TOTAL_BUCKETS - 1;
-	__sync_fetch_and_add(&total->count, 1);
-	__sync_fetch_and_add(&total->sum_ns, duration_ns);
-	__sync_fetch_and_add(&total->histogram[bucket], 1);
-	if (bytes)
-		__sync_fetch_and_add(&total->bytes, bytes);
-	total_max(total, duration_ns);
+	return state ? (__u64)BPF_CORE_READ(state, cgroup) : 0;
 }
 
 #endif /* COTENANT_PROBE_BPF_H */

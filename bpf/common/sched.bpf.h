@@ -6,14 +6,14 @@
 #ifndef COTENANT_SCHED_BPF_H
 #define COTENANT_SCHED_BPF_H
 
-#include "common/probe.bpf.h"
+#include "common/total.bpf.h"
 
 struct sched_task {
-	/* Its tenant, as of this css_set and this count of migrations. */
+	/* Whose it is, as of this css_set, this count of migrations and this word of tenants. */
+	struct whose whose;
 	__u64 cgroups;
 	__u64 migrations;
-	__u64 cgroup_id;
-	__u64 v1_id;
+	__u64 version;
 	__u64 on_since;
 	/* Not in the totals yet: said every few switches, or once it is much. */
 	__u64 on_ns;
@@ -41,10 +41,14 @@ struct {
 	__type(value, struct sched_task);
 } sched_tasks SEC(".maps");
 
-/* Version 2 cgroups with a thread that called a GPU library. */
+/*
+ * Version 2 cgroups with a thread that called a GPU library, by the ids that they go by: a tenant
+ * has no more of those than its quota of cgroups.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
 	__type(key, __u64);
 	__type(value, __u8);
 } gpu_tenants SEC(".maps");
@@ -61,11 +65,13 @@ static __always_inline void gpu_tenant_mark(__u64 cgroup_id)
 static __always_inline void gpu_mark(struct task_struct *task)
 {
 	struct sched_task *sched;
+	struct whose whose = {};
 
 	sched = bpf_task_storage_get(&sched_tasks, (void *)task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (sched)
 		sched->gpu = 1;
-	gpu_tenant_mark(bpf_get_current_cgroup_id());
+	whose_task(&whose, task);
+	gpu_tenant_mark(whose.cgroup_id);
 }
 
 #endif /* COTENANT_SCHED_BPF_H */

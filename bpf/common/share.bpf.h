@@ -19,98 +19,74 @@
 #ifndef COTENANT_SHARE_BPF_H
 #define COTENANT_SHARE_BPF_H
 
-#include "common/probe.bpf.h"
+#include "common/total.bpf.h"
 
 #define PURSE_CALLS 0	/* else the kind of event */
 
-struct purse_key {
-	__u64 cgroup_id;
-	__u64 cgroup_v1_id;
-	__u16 purse;
-	__u16 hierarchy;	/* as in event_head */
-	__u32 reserved;
-};
-
-struct credit {
-	__s64 bytes;
-	__u64 consumed;		/* the reader's position up to which it was credited */
-	__u64 ran_out;		/* since it last had plenty */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
-	__type(key, struct purse_key);
-	__type(value, struct credit);
-} credits SEC(".maps");
-
-static __always_inline struct credit *credit_of(const struct purse_key *key, __u64 consumed,
-						__u64 most)
+/* What the reader freed since the tenant was last credited; 0 where another CPU credits it. */
+static __always_inline __u64 newly_freed(__u64 *credited, __u64 consumed)
 {
-	struct credit *credit = bpf_map_lookup_elem(&credits, key);
-	struct credit first = { .bytes = most, .consumed = consumed };
+	__u64 before = *credited;
 
-	if (credit)
-		return credit;
-	bpf_map_update_elem(&credits, key, &first, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&credits, key);
+	if (before == consumed ||
+	    __sync_val_compare_and_swap(credited, before, consumed) != before)
+		return 0;
+	/* All of it, the first time. */
+	return before ? consumed - before : ~0ULL;
 }
 
-/* Its part of what the reader freed since it was last credited; of several CPUs one wins. */
-static __always_inline void credit_refill(struct credit *credit, __u64 consumed, __u64 share,
-					  __u64 divided)
+/* Its part of what the reader freed, at most its share. */
+static __always_inline void credit_refill(struct usage *mine, __u32 purse, __u64 consumed,
+					  __u64 share, __u64 divided)
 {
-	__u64 before = credit->consumed;
-	__u64 freed = consumed - before;
-	__s64 bytes = credit->bytes;
+	/* A ring that was never read has freed nothing: one byte tells it from a new purse. */
+	__u64 freed = newly_freed(&mine->credit_consumed[in_array(purse, PURSES)], consumed + 1);
+	__s64 bytes = mine->credit_bytes[in_array(purse, PURSES)];
 
-	if (!freed || __sync_val_compare_and_swap(&credit->consumed, before, consumed) != before)
+	if (!freed)
 		return;
 	if (bytes >= (__s64)(share / 2))
-		credit->ran_out = 0;
+		mine->credit_ran_out[in_array(purse, PURSES)] = 0;
 	bytes += freed < divided ? freed * share / divided : share;
-	credit->bytes = bytes < (__s64)share ? bytes : (__s64)share;
+	mine->credit_bytes[in_array(purse, PURSES)] = bytes < (__s64)share ? bytes : (__s64)share;
 }
 
-__noinline int has_credit(const struct purse_key *purse, __u32 size)
+__noinline int has_credit(__u64 tenant, __u32 purse, __u32 size)
 {
 	struct control *now = control();
-	struct purse_key key;
-	struct credit *credit;
+	struct usage *mine = usage_of(tenant);
 	__u64 consumed, share;
+	__s64 bytes;
 
-	if (!now || !purse)
+	if (!now)
 		return 1;
-	/* Before v6.5 a map takes no key through a global function's pointer. */
-	key = *purse;
-	share = key.purse == PURSE_CALLS ? now->share_bytes : now->kernel_share_bytes;
-	consumed = bpf_ringbuf_query(&events, BPF_RB_CONS_POS);
-	credit = credit_of(&key, consumed, share);
-	if (!credit)
+	if (!mine)
 		return 0;
-	credit_refill(credit, consumed, share, now->divided_bytes);
-	if (credit->bytes < size) {
-		credit->ran_out = 1;
+	share = purse == PURSE_CALLS ? now->share_bytes : now->kernel_share_bytes;
+	consumed = bpf_ringbuf_query(&events, BPF_RB_CONS_POS);
+	credit_refill(mine, purse, consumed, share, now->divided_bytes);
+	bytes = mine->credit_bytes[in_array(purse, PURSES)];
+	if (bytes < size) {
+		mine->credit_ran_out[in_array(purse, PURSES)] = 1;
 		return 0;
 	}
-	if (credit->ran_out && credit->bytes < share / 2 &&
-	    bpf_get_prandom_u32() % (__u32)(share / 2 + 1) > (__u32)credit->bytes)
+	if (mine->credit_ran_out[in_array(purse, PURSES)] && bytes < share / 2 &&
+	    bpf_get_prandom_u32() % (__u32)(share / 2 + 1) > (__u32)bytes)
 		return 0;
-	__sync_fetch_and_add(&credit->bytes, -(__s64)size);
+	__sync_fetch_and_add(&mine->credit_bytes[in_array(purse, PURSES)], -(__s64)size);
 	return 1;
 }
 
 /* Whether a GPU call of this tenant may become a row. */
-static __always_inline bool_t admitted(__u64 cgroup_id, __u64 v1_id, __u32 size)
+static __always_inline bool_t admitted(__u64 tenant, __u32 size)
 {
 	struct control *now = control();
-	struct purse_key key = { .cgroup_id = cgroup_id, .cgroup_v1_id = v1_id };
 
 	if (!now || !now->shed_above)
 		return 1;
 	if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) <= now->shed_above)
 		return 1;
-	return has_credit(&key, size + 8);
+	return has_credit(tenant, PURSE_CALLS, size + 8);
 }
 
 /*
@@ -188,12 +164,12 @@ static __always_inline void row_unsent(struct total *total, __u32 weight)
  * Room in the ring for one row of a tenant, or NULL: then it was shed or lost, and is counted.
  * A macro, because the verifier wants to see the size.
  */
-#define row_begin(total, cgroup_id, v1_id, size)                                                   \
+#define row_begin(total, tenant, size)                                                             \
 	({                                                                                         \
 		void *begun = NULL;                                                                \
                                                                                                    \
 		row_seen(total);                                                                   \
-		if (!admitted(cgroup_id, v1_id, size)) {                                           \
+		if (!admitted(tenant, size)            ) {                                           \
 			shed(total);                                                               \
 		} else {                                                                           \
 			begun = bpf_ringbuf_reserve(&events, size, 0);                             \

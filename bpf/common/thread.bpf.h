@@ -62,9 +62,12 @@ struct stack {
 
 struct thread {
 	__u64 process_start_ns;
+	/* Whose it was when it last returned, and as of what; see refresh_tenant(). */
+	struct whose whose;
+	__u64 own_cgroup_id;
+	__u64 version;
 	__u64 migrations;
-	__u64 cgroup_id;	/* its tenant when it last returned; see refresh_tenant() */
-	__u64 v1_id;
+	__u64 muted;
 	__u64 context;
 	__u64 not_ready;	/* what the last query found unfinished */
 	__u64 group_id;
@@ -155,24 +158,43 @@ static __always_inline struct thread *thread_of(struct task_struct *task)
 	return thread;
 }
 
+/* Out of line: a thread changes its cgroup about never, and tenants come now and then. */
+__noinline int thread_moved(struct thread *thread)
+{
+	struct task_struct *task = current_task();
+	__u64 *moved = migrations_of(task->tgid);
+
+	if (!thread)
+		return 0;
+	thread->version = tenants_version();
+	thread->migrations = moved ? *moved : 0;
+	thread->own_cgroup_id = cgroup_id_of(task);
+	whose_task(&thread->whose, task);
+	thread->muted = bpf_map_lookup_elem(&muted, &thread->whose.tenant) != NULL;
+	return 0;
+}
+
 /*
  * Whose thread it is now; once for each call, since the verifier searches all types of the kernel
- * for each step from a task to its cgroup. The version 1 id costs five reads; a thread changes its
- * cgroup about never.
+ * for each step from a task to its cgroup. A version 2 cgroup never has the id of another.
  */
 static __always_inline void refresh_tenant(struct thread *thread, struct task_struct *task)
 {
-	__u32 zero = 0;
-	__u64 *moved;
+	__u64 *moved = v1_controller < 0 ? &thread->migrations : migrations_of(task->tgid);
 
-	thread->cgroup_id = cgroup_id_of(task);
-	if (v1_controller < 0)
-		return;
-	moved = bpf_map_lookup_elem(&migrations, &zero);
-	if (!moved || (thread->v1_id && thread->migrations == *moved))
-		return;
-	thread->migrations = *moved;
-	thread->v1_id = v1_cgroup_id(BPF_CORE_READ(task, cgroups));
+	if (thread->own_cgroup_id != cgroup_id_of(task) || thread->version != tenants_version() ||
+	    !moved || thread->migrations != *moved)
+		thread_moved(thread);
+}
+
+/* Whether its tenant's calls are to be left alone, by the last word of the recorder. */
+static __always_inline bool_t is_muted(struct thread *thread, struct task_struct *task)
+{
+	if (thread->muted)
+		refresh_tenant(thread, task);
+	else if (thread->version != tenants_version())
+		thread_moved(thread);
+	return thread->muted;
 }
 
 static __always_inline void head_fill(struct event_head *head, struct thread *thread,
@@ -182,10 +204,10 @@ static __always_inline void head_fill(struct event_head *head, struct thread *th
 	head->timestamp_ns = began_ns;
 	head->pid = task->tgid;
 	head->tid = task->pid;
-	head->cgroup_id = thread->cgroup_id;
+	head->cgroup_id = thread->whose.cgroup_id;
 	for (int i = 0; i < sizeof(head->comm); i++)
 		head->comm[i] = task->comm[i];
-	head->cgroup_v1_id = thread->v1_id;
+	head->cgroup_v1_id = thread->whose.v1_id;
 	head->process_start_ns = thread->process_start_ns;
 	head->kind = kind;
 	head->cpu = bpf_get_smp_processor_id();

@@ -37,6 +37,7 @@ struct total {
 	__u64 lost;
 	__u64 waiting;		/* shed since the last row that was sent, whose weight they become */
 	__u64 unmeasured;	/* calls counted at entry only: no duration */
+	__u64 tenant;		/* whose it is, as of the last call */
 	__u32 histogram[TOTAL_BUCKETS];
 };
 
@@ -74,6 +75,10 @@ struct control {
 	/* The same for what the kernel raises: it comes after GPU calls. */
 	__u64 kernel_above;
 	__u64 kernel_share_bytes;
+	/* Each grows with news of tenants: by the helper, the recorder, and the programs themselves. */
+	__u64 tenants;
+	__u64 mutings;
+	__u64 delegations;
 };
 
 #endif /* COTENANT_TOTAL_H */

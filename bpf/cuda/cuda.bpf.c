@@ -40,7 +40,7 @@ static __always_inline void count_only(struct thread *thread, struct task_struct
 	struct total *total;
 
 	refresh_tenant(thread, task);
-	total = total_of(thread->cgroup_id, thread->v1_id, function);
+	total = total_of(&thread->whose, function);
 	if (total) {
 		__sync_fetch_and_add(&total->count, 1);
 		__sync_fetch_and_add(&total->unmeasured, 1);
@@ -66,7 +66,7 @@ static __always_inline void emit(struct thread *thread, struct task_struct *task
 
 	if (cuda_body((struct body *)body)->lane)
 		lane_row(thread, body, began_ns);
-	event = row_begin(total, thread->cgroup_id, thread->v1_id, sizeof(*event));
+	event = row_begin(total, thread->whose.tenant, sizeof(*event));
 	if (!event) {
 		row_unsent(total, cuda_body((struct body *)body)->weight);
 		return;
@@ -87,7 +87,7 @@ __noinline int send_waiting(struct thread *thread, struct frame *frame)
 		return 0;
 	frame->waiting = 0;
 	refresh_tenant(thread, task);
-	total = total_of(thread->cgroup_id, thread->v1_id, cuda_body(&frame->row.body)->function);
+	total = total_of(&thread->whose, cuda_body(&frame->row.body)->function);
 	emit(thread, task, total, frame->row.began_ns, &frame->row.body);
 	return 0;
 }
@@ -104,7 +104,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 		return SESSION_SKIP;
 	task = current_task();
 	thread = thread_of(task);
-	if (!thread)
+	if (!thread || is_muted(thread, task))
 		return SESSION_SKIP;
 	if (over_budget(&thread->budget) && countable(thread, spec)) {
 		count_only(thread, task, spec, function);
@@ -148,8 +148,8 @@ __noinline int tell(struct thread *thread, struct frame *frame, __u32 kind)
 	__builtin_memset(fact, 0, sizeof(*fact));
 	fact->timestamp_ns = bpf_ktime_get_ns();
 	fact->process_start_ns = thread->process_start_ns;
-	fact->cgroup_id = bpf_get_current_cgroup_id();
-	fact->cgroup_v1_id = thread->v1_id;
+	fact->cgroup_id = thread->whose.cgroup_id;
+	fact->cgroup_v1_id = thread->whose.v1_id;
 	fact->pid = pid_tid >> 32;
 	fact->tid = (__u32)pid_tid;
 	fact->kind = kind;
@@ -368,7 +368,7 @@ static __always_inline int leave(struct pt_regs *ctx, __u64 cookie)
 	if (spec->step | spec->fact | spec->out)
 		take_effect(thread, frame, spec, ctx->ax);
 	finish(thread, frame, spec, ctx->ax, duration_ns);
-	total = total_of(thread->cgroup_id, thread->v1_id, function);
+	total = total_of(&thread->whose, function);
 	if (total)
 		total_add(total, duration_ns, cuda_body(&frame->own)->bytes);
 	row = is_row(thread, frame, spec, ctx->ax) ? settle(frame) : NULL;

@@ -59,8 +59,8 @@ static __always_inline struct holding *holding_of(const struct thread *thread, _
 
 	if (value || !make)
 		return value;
-	empty.cgroup_id = bpf_get_current_cgroup_id();
-	empty.cgroup_v1_id = thread->v1_id;
+	empty.cgroup_id = thread->whose.cgroup_id;
+	empty.cgroup_v1_id = thread->whose.v1_id;
 	bpf_map_update_elem(&holdings, &key, &empty, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&holdings, &key);
 }

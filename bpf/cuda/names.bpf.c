@@ -115,8 +115,9 @@ static __always_inline void tell(struct thread *thread, struct frame *frame,
 	__builtin_memset(&fact->fact, 0, sizeof(fact->fact));
 	fact->fact.timestamp_ns = bpf_ktime_get_ns();
 	fact->fact.process_start_ns = thread->process_start_ns;
-	fact->fact.cgroup_id = bpf_get_current_cgroup_id();
-	fact->fact.cgroup_v1_id = thread->v1_id;
+	refresh_tenant(thread, current_task());
+	fact->fact.cgroup_id = thread->whose.cgroup_id;
+	fact->fact.cgroup_v1_id = thread->whose.v1_id;
 	fact->fact.pid = pid_tid >> 32;
 	fact->fact.tid = (__u32)pid_tid;
 	fact->fact.kind = spec->fact;
@@ -153,13 +154,17 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 {
 	__u32 function = function_of(cookie);
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
+	struct task_struct *task;
 	struct thread *thread;
 	struct frame *frame;
 
 	if (!spec || tenant_excluded())
 		return SESSION_SKIP;
-	thread = thread_of(current_task());
-	frame = thread ? frame_push(&thread->names, ctx->sp, cookie) : NULL;
+	task = current_task();
+	thread = thread_of(task);
+	if (!thread || is_muted(thread, task))
+		return SESSION_SKIP;
+	frame = frame_push(&thread->names, ctx->sp, cookie);
 	if (!frame)
 		return SESSION_SKIP;
 	read_arguments(ctx, thread, spec);

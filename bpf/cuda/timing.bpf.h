@@ -244,8 +244,8 @@ __noinline int lane_row(struct thread *thread, const struct body *body, __u64 be
 		lane->stream = stream_of(event, spec);
 		lane->context = event->context;
 		lane->began_ns = runs_on_device(event->op) ? began_ns : 0;
-		lane->cgroup_id = cgroup_id_of(current_task());
-		lane->cgroup_v1_id = thread->v1_id;
+		lane->cgroup_id = thread->whose.cgroup_id;
+		lane->cgroup_v1_id = thread->whose.v1_id;
 		lane->tid = (__u32)bpf_get_current_pid_tgid();
 	}
 	__sync_fetch_and_add(&lane->state, -1);

@@ -111,7 +111,7 @@ static __always_inline void comes(struct cpu_runs *cpu, struct task_struct *task
 	row->duration_ns = now - runnable;
 	row->known = 1 << HOST_KNOWN_DURATION;
 	if (holder)
-		row_peer(row, holder_pid, holder->cgroup_id, holder->v1_id);
+		row_peer(row, holder_pid, holder->whose.cgroup_id, holder->whose.v1_id);
 	row_thief(row, cpu);
 	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
 }
@@ -131,8 +131,8 @@ static __always_inline int switched(bool_t preempt, struct task_struct *prev,
 		from->off_since = now;
 		from->state = state_of(preempt, prev_state);
 		from->taker_pid = to ? next->pid : 0;
-		from->taker_cgroup_id = to ? to->cgroup_id : 0;
-		from->taker_v1_id = to ? to->v1_id : 0;
+		from->taker_cgroup_id = to ? to->whose.cgroup_id : 0;
+		from->taker_v1_id = to ? to->whose.v1_id : 0;
 	}
 	if (to)
 		comes(cpu, next, to, prev->pid, from, now);
@@ -183,6 +183,7 @@ int BPF_PROG(host_migrate, struct task_struct *task)
 static __noinline int wakeup_row(struct task_struct *task, struct sched_task *sched, __u64 own)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
+	struct whose whose = {};
 	struct host_event *row;
 
 	if (!sched)
@@ -192,11 +193,8 @@ static __noinline int wakeup_row(struct task_struct *task, struct sched_task *sc
 	if (!row)
 		return 0;
 	if (own && waker->pid) {
-		__u64 id = v2_cgroup_id(waker), v1_id = v1_cgroup_id(waker->cgroups);
-
-		if (is_kthread(waker) && id == ROOT_CGROUP)
-			id = NOBODY, v1_id = 0;
-		row_peer(row, waker->pid, id, v1_id);
+		whose_of(&whose, waker);
+		row_peer(row, waker->pid, whose.cgroup_id, whose.v1_id);
 	}
 	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
 	return 0;
@@ -305,10 +303,12 @@ SEC("?tp_btf/sched_process_fork")
 int BPF_PROG(host_fork, struct task_struct *parent, struct task_struct *child)
 {
 	struct host_event *row = life(parent, HOST_OP_fork, TOTAL(fork));
+	struct whose whose = {};
 
 	if (!row)
 		return 0;
-	row_peer(row, child->pid, v2_cgroup_id(child), v1_cgroup_id(child->cgroups));
+	whose_task(&whose, child);
+	row_peer(row, child->pid, whose.cgroup_id, whose.v1_id);
 	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -329,11 +329,13 @@ int BPF_PROG(host_oom_kill, struct task_struct *task)
 {
 	struct host_event *row = life(task, HOST_OP_oom_kill, TOTAL(oom_kill));
 	struct task_struct *asker;
+	struct whose whose = {};
 
 	if (!row)
 		return 0;
 	asker = bpf_get_current_task_btf();
-	row_peer(row, asker->pid, v2_cgroup_id(asker), v1_cgroup_id(asker->cgroups));
+	whose_task(&whose, asker);
+	row_peer(row, asker->pid, whose.cgroup_id, whose.v1_id);
 	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
 	return 0;
 }

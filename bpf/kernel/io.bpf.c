@@ -232,7 +232,7 @@ static __always_inline __s32 errno_of(__u8 status)
 	return ERROR_IO;
 }
 
-static __noinline int row(const struct followed *followed, const struct owner *owner, __u32 bytes,
+static __noinline int row(const struct followed *followed, struct owner *owner, __u32 bytes,
 			  __u64 now, __u32 status)
 {
 	struct io_event *event;
@@ -291,7 +291,7 @@ int BPF_PROG(io_complete, struct request *request, __u8 status, unsigned int byt
 			row(followed, &followed->owners.list[i], followed->owners.list[i].bytes, now,
 			    status);
 	if (followed->owners.untold) {
-		struct owner nobody = {.attribution = ATTRIBUTION_unknown};
+		struct owner nobody = {.tenant = TENANT_HOST, .attribution = ATTRIBUTION_unknown};
 
 		row(followed, &nobody, followed->owners.untold, now, status);
 	}

@@ -95,7 +95,7 @@ struct moved {
 	__u32 known;
 };
 
-static __always_inline void row(const struct sock *sock, const struct owner *owner,
+static __always_inline void row(const struct sock *sock, struct owner *owner,
 				const struct moved *moved)
 {
 	struct net_event *event;
@@ -159,6 +159,7 @@ static __always_inline void connected(struct sock *sock, struct socket_user *use
 
 	owner.cgroup_id = user->cgroup_id;
 	owner.cgroup_v1_id = user->v1_id;
+	owner.tenant = user->tenant;
 	owner.process_start_ns = user->process_start_ns;
 	owner.pid = user->pid;
 	owner.tid = user->tid;

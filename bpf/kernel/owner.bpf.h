@@ -13,19 +13,13 @@
 #define PF_KTHREAD 0x00200000
 #define ROOT_CGROUP 1
 
-/* Where no cgroup can be named. */
-enum owner_number {
-	OWNER_UNTOLD = 0,
-	OWNER_NOBODY = -1,	/* the kernel itself */
-};
-#define NOBODY ((__u64)OWNER_NOBODY)
-
 VALUES(attribution);
 NUMBERS(owner_number);
 
 struct owner {
 	__u64 cgroup_id;
 	__u64 cgroup_v1_id;
+	__u64 tenant;
 	__u64 process_start_ns;
 	__u32 pid;
 	__u32 tid;
@@ -57,17 +51,27 @@ static __always_inline __u64 v2_cgroup_id(const struct task_struct *task)
 }
 
 /* Kernel threads live in the root cgroup, and their work is nobody's. */
+static __always_inline void whose_of(struct whose *whose, const struct task_struct *task)
+{
+	if (is_kthread(task) && v2_cgroup_id(task) == ROOT_CGROUP) {
+		whose->cgroup_id = NOBODY;
+		whose->v1_id = 0;
+		whose->tenant = NOBODY;
+		return;
+	}
+	whose_task(whose, task);
+}
+
 static __always_inline void owner_ids(struct owner *owner, const struct task_struct *task)
 {
-	owner->cgroup_id = v2_cgroup_id(task);
-	owner->cgroup_v1_id = v1_cgroup_id(task->cgroups);
+	struct whose whose = {};
+
+	whose_of(&whose, task);
+	owner->cgroup_id = whose.cgroup_id;
+	owner->cgroup_v1_id = whose.v1_id;
+	owner->tenant = whose.tenant;
 	owner->hierarchy = 0;
-	owner->attribution = ATTRIBUTION_task;
-	if (is_kthread(task) && owner->cgroup_id == ROOT_CGROUP) {
-		owner->cgroup_id = NOBODY;
-		owner->cgroup_v1_id = 0;
-		owner->attribution = ATTRIBUTION_kernel;
-	}
+	owner->attribution = whose.tenant == NOBODY ? ATTRIBUTION_kernel : ATTRIBUTION_task;
 }
 
 static __always_inline void owner_task(struct owner *owner, const struct task_struct *task)
@@ -85,30 +89,52 @@ static __always_inline void owner_of_task(struct owner *owner, const struct task
 	owner->bytes = 0;
 }
 
-static __always_inline struct total *owner_total(const struct owner *owner, __u16 function)
+/* Beyond its tenant's quota of totals, the owner is the tenant's outermost cgroup. */
+__noinline int owner_total_missing(struct owner *owner, __u32 function)
 {
-	struct total_key key = {
+	struct total_key key = { .function = function };
+
+	if (!owner)
+		return 0;
+	key.cgroup_id = owner->cgroup_id;
+	key.cgroup_v1_id = owner->cgroup_v1_id;
+	key.hierarchy = owner->hierarchy;
+	if (total_make(&key, owner->tenant) || !has_outermost(owner->tenant))
+		return 0;
+	owner->cgroup_id = id_of_key(owner->tenant);
+	owner->cgroup_v1_id = 0;
+	owner->hierarchy = owner->tenant >> TENANT_HIERARCHY_SHIFT;
+	key.cgroup_id = owner->cgroup_id;
+	key.cgroup_v1_id = 0;
+	key.hierarchy = owner->hierarchy;
+	if (!total_found(&key, owner->tenant))
+		total_make(&key, owner->tenant);
+	return 0;
+}
+
+static __always_inline struct total_key owner_key(const struct owner *owner, __u16 function)
+{
+	return (struct total_key){
 		.cgroup_id = owner->cgroup_id,
 		.cgroup_v1_id = owner->cgroup_v1_id,
 		.function = function,
 		.hierarchy = owner->hierarchy,
 	};
-
-	return total_at(&key);
 }
 
-/* Out of line: a probe's own frame stays small, see host_waking. */
-static __noinline int kernel_credit(__u64 cgroup_id, __u64 v1_id, __u32 hierarchy, __u32 kind,
-				    __u32 size)
+static __always_inline struct total *owner_total(struct owner *owner, __u16 function)
 {
-	struct purse_key key = {
-		.cgroup_id = cgroup_id,
-		.cgroup_v1_id = v1_id,
-		.purse = kind,
-		.hierarchy = hierarchy,
-	};
+	struct total_key key = owner_key(owner, function);
+	struct total *total = total_found(&key, owner->tenant);
 
-	return has_credit(&key, size + 8);
+	if (total)
+		return total;
+	owner_total_missing(owner, function);
+	key = owner_key(owner, function);
+	total = total_found(&key, owner->tenant);
+	if (!total)
+		count(COUNTER_TOTALS_FULL);
+	return total;
 }
 
 /* Room for a row of this owner, or NULL: then it is counted as shed or lost, in the totals. */
@@ -126,8 +152,7 @@ static __always_inline void *row_reserve(struct total *total, const struct owner
 	row_seen(total);
 	if (now && now->kernel_above &&
 	    bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > now->kernel_above &&
-	    !kernel_credit(owner->cgroup_id, owner->cgroup_v1_id, owner->hierarchy, kind,
-			   size)) {
+	    !has_credit(owner->tenant, kind, size + 8)) {
 		shed(total);
 		return NULL;
 	}

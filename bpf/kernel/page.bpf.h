@@ -88,7 +88,11 @@ static __always_inline void owners_add(struct owners *owners, const struct owner
 static __always_inline void owner_of_cgroup(struct owner *owner, struct cgroup *cgroup,
 					    __u16 attribution)
 {
-	owner->cgroup_id = BPF_CORE_READ(cgroup, kn, id);
+	struct place place = {};
+
+	place_of(&place, (__u64)cgroup);
+	owner->cgroup_id = place.cgroup_id;
+	owner->tenant = place.tenant ?: TENANT_HOST;
 	owner->hierarchy = BPF_CORE_READ(cgroup, root, hierarchy_id);
 	owner->cgroup_v1_id = 0;
 	owner->attribution = attribution;
@@ -101,6 +105,7 @@ static __always_inline void owner_of_cgroup(struct owner *owner, struct cgroup *
 static __always_inline void owner_kernel(struct owner *owner)
 {
 	owner->cgroup_id = NOBODY;
+	owner->tenant = NOBODY;
 	owner->cgroup_v1_id = 0;
 	owner->hierarchy = 0;
 	owner->attribution = ATTRIBUTION_kernel;

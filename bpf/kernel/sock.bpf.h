@@ -51,6 +51,7 @@ struct sock {
 
 struct socket_user {
 	__u64 cgroup_id;
+	__u64 tenant;
 	__u64 v1_id;
 	__u64 process_start_ns;
 	__u64 connect_ns;
@@ -97,6 +98,7 @@ static __always_inline void socket_used_by(struct socket_user *user,
 	owner_of_task(&owner, task);
 	user->cgroup_id = owner.cgroup_id;
 	user->v1_id = owner.cgroup_v1_id;
+	user->tenant = owner.tenant;
 	user->process_start_ns = owner.process_start_ns;
 	user->pid = owner.pid;
 	user->tid = owner.tid;
@@ -120,12 +122,17 @@ static __always_inline void owner_of_sock(struct owner *owner, struct sock *sock
 {
 	struct socket_user *user = bpf_sk_storage_get(&socket_users, sock, 0, 0);
 
+	struct place place = {};
+
 	__builtin_memset(owner, 0, sizeof(*owner));
-	owner->cgroup_id = sock->sk_cgrp_data.cgroup->kn->id;
+	place_of(&place, (__u64)BPF_CORE_READ(sock, sk_cgrp_data.cgroup));
+	owner->cgroup_id = place.cgroup_id;
+	owner->tenant = place.tenant ?: TENANT_HOST;
 	owner->attribution = owner->cgroup_id ? ATTRIBUTION_socket : ATTRIBUTION_unknown;
 	if (!user || user->cgroup_id != owner->cgroup_id)
 		return;
 	owner->cgroup_v1_id = user->v1_id;
+	owner->tenant = user->tenant;
 	owner->process_start_ns = user->process_start_ns;
 	owner->pid = user->pid;
 	owner->tid = user->tid;

@@ -17,9 +17,9 @@ const volatile __u64 host_threshold_ns = 10000000;
 /* Rows for every thread, however short. */
 const volatile __u8 host_all = 0;
 
-static __always_inline struct total *sched_total(const struct sched_task *sched, __u16 function)
+static __always_inline struct total *sched_total(struct sched_task *sched, __u16 function)
 {
-	return total_of(sched->cgroup_id, sched->v1_id, function);
+	return total_of(&sched->whose, function);
 }
 
 static __always_inline void say(struct sched_task *sched)
@@ -45,37 +45,34 @@ static __always_inline void say(struct sched_task *sched)
 
 /* What it did so far was done for the tenant that it leaves. */
 static __always_inline void refresh(struct sched_task *sched, const struct task_struct *task,
-				    __u64 migrations)
+				    __u64 migrations, __u64 version)
 {
-	__u64 id = v2_cgroup_id(task);
+	struct whose whose = {};
 
 	if (sched->cgroups && (sched->on_times || sched->off_times || sched->nobody_ns))
 		say(sched);
-	sched->v1_id = v1_cgroup_id(task->cgroups);
-	if (is_kthread(task) && id == ROOT_CGROUP) {
-		id = NOBODY;
-		sched->v1_id = 0;
-	}
+	whose_of(&whose, task);
+	sched->whose = whose;
 	sched->cgroups = (__u64)task->cgroups;
 	sched->migrations = migrations;
-	sched->cgroup_id = id;
+	sched->version = version;
 	if (sched->gpu)
-		gpu_tenant_mark(id);
+		gpu_tenant_mark(whose.cgroup_id);
 }
 
 static __always_inline struct sched_task *sched_of(struct task_struct *task)
 {
 	struct sched_task *sched = bpf_task_storage_get(&sched_tasks, task, 0,
 							BPF_LOCAL_STORAGE_GET_F_CREATE);
-	__u32 zero = 0;
-	__u64 *moved = bpf_map_lookup_elem(&migrations, &zero);
+	__u64 *moved = migrations_of(task->tgid), version = tenants_version();
 
 	if (!sched || !moved) {
 		count(COUNTER_NO_THREAD);
 		return NULL;
 	}
-	if (sched->cgroups != (__u64)task->cgroups || sched->migrations != *moved)
-		refresh(sched, task, *moved);
+	if (sched->cgroups != (__u64)task->cgroups || sched->migrations != *moved ||
+	    sched->version != version)
+		refresh(sched, task, *moved, version);
 	return sched;
 }
 
@@ -98,21 +95,22 @@ static __always_inline void total_add_alone(struct total *total, __u64 duration_
 }
 
 /* Adds a span to a total that this CPU has for itself, or to a spare one, which is everybody's. */
-static __always_inline struct total *span_add(const struct sched_task *sched, __u16 function,
+static __always_inline struct total *span_add(struct sched_task *sched, __u16 function,
 					      __u64 duration_ns)
 {
 	struct total_key key = {
-		.cgroup_id = sched->cgroup_id,
-		.cgroup_v1_id = sched->v1_id,
+		.cgroup_id = sched->whose.cgroup_id,
+		.cgroup_v1_id = sched->whose.v1_id,
 		.function = function,
 	};
 	struct total *total = bpf_map_lookup_elem(&totals, &key);
 
 	if (total) {
+		total->tenant = sched->whose.tenant;
 		total_add_alone(total, duration_ns);
 		return total;
 	}
-	total = total_at(&key);
+	total = sched_total(sched, function);
 	if (total)
 		total_add(total, duration_ns, 0);
 	return total;
@@ -126,7 +124,7 @@ static __always_inline bool_t tenant_uses_gpu(__u64 cgroup_id)
 /* Events of a thread's life are rows for those who use a GPU, and for their tenants. */
 static __always_inline bool_t worth_a_row(const struct sched_task *sched)
 {
-	return host_all || sched->gpu || tenant_uses_gpu(sched->cgroup_id);
+	return host_all || sched->gpu || tenant_uses_gpu(sched->whose.cgroup_id);
 }
 
 /* A thread that sleeps of its own will is news only beside a GPU. */
@@ -137,7 +135,7 @@ static __always_inline bool_t span_worth_a_row(const struct sched_task *sched, _
 	if (duration_ns < host_threshold_ns)
 		return 0;
 	if (sched->state == HOST_STATE_S || sched->state == HOST_STATE_I)
-		return tenant_uses_gpu(sched->cgroup_id);
+		return tenant_uses_gpu(sched->whose.cgroup_id);
 	return 1;
 }
 
@@ -149,8 +147,9 @@ static __always_inline struct host_event *host_row(struct total *total,
 	struct owner owner = {};
 	struct host_event *row;
 
-	owner.cgroup_id = sched->cgroup_id;
-	owner.cgroup_v1_id = sched->v1_id;
+	owner.cgroup_id = sched->whose.cgroup_id;
+	owner.cgroup_v1_id = sched->whose.v1_id;
+	owner.tenant = sched->whose.tenant;
 	if (owner_excluded(&owner))
 		return NULL;
 	row = row_reserve(total, &owner, EVENT_HOST, sizeof(*row));
@@ -170,7 +169,7 @@ static __always_inline struct host_event *host_row(struct total *total,
 	row->thief_v1_id = 0;
 	row->thief_ns = 0;
 	row->state = 0;
-	row->attribution = sched->cgroup_id == NOBODY ? ATTRIBUTION_kernel : ATTRIBUTION_task;
+	row->attribution = sched->whose.cgroup_id == NOBODY ? ATTRIBUTION_kernel : ATTRIBUTION_task;
 	row->weight = row_weight(total);
 	return row;
 }

@@ -5,6 +5,7 @@
  * The tracepoint hands us the path while the cgroup exists; reading it from user space after
  * the event misses those that live for milliseconds.
  */
+#include "common/birth.bpf.h"
 #include "cuda/leftover.bpf.h"
 #include <bpf/bpf_tracing.h>
 
@@ -13,17 +14,18 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 VALUES(fact_kind);
 VALUES(counter);
 VALUES(v1_controller);
-NUMBERS(excluded_key);
+VALUES(quota);
+NUMBERS(tenant_number);
+FLAGS(tenant_flags);
+LAYOUT(tenant);
+LAYOUT(usage);
+LAYOUT(freed);
+LAYOUT(room);
 NUMBERS(kernel_function);
 LAYOUT(fact);
 LAYOUT(total_key);
 LAYOUT(total);
 LAYOUT(control);
-
-struct cgroup_key {
-	__u64 hierarchy;
-	__u64 id;
-};
 
 struct text_fact {
 	struct fact fact;
@@ -45,17 +47,17 @@ struct {
 } paths SEC(".maps");
 
 /*
- * Cgroups that were made a moment ago, and how many forks in each are still of interest: a
- * runtime enters the cgroup with one process, and the container is a grandchild of it.
+ * Cgroups that were made a moment ago, and how many processes that come to be in each are still of
+ * interest: a runtime enters the cgroup with one, and the container is a grandchild of it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct cgroup_key);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
 	__type(value, __u32);
 } newborn SEC(".maps");
 
-#define FORKS_OF_INTEREST 64
+#define PROCESSES_OF_INTEREST 64
 
 static __always_inline void send(void *ring, void *data, __u32 size, __u64 flags)
 {
@@ -78,6 +80,7 @@ static __always_inline void cgroup_fact(struct cgroup *cgroup, const char *path,
 	__builtin_memset(&fact->fact, 0, sizeof(fact->fact));
 	fact->fact.timestamp_ns = bpf_ktime_get_ns();
 	fact->fact.kind = kind;
+	fact->fact.rank = (__u32)bpf_get_current_uid_gid();
 	fact->fact.size = size - 1;
 	fact->fact.handle = BPF_CORE_READ(cgroup, kn, id);
 	fact->fact.other = BPF_CORE_READ(cgroup, root, hierarchy_id);
@@ -86,16 +89,21 @@ static __always_inline void cgroup_fact(struct cgroup *cgroup, const char *path,
 	send(&births, fact, sizeof(struct fact) + ((size - 1) & (FACT_TEXT_MAX - 1)), 0);
 }
 
+static __always_inline __u64 key_of_cgroup(struct cgroup *cgroup)
+{
+	return cgroup_key((__u32)BPF_CORE_READ(cgroup, root, hierarchy_id),
+			  BPF_CORE_READ(cgroup, kn, id));
+}
+
 SEC("?tp_btf/cgroup_mkdir")
 int BPF_PROG(cgroup_born, struct cgroup *cgroup, const char *path)
 {
-	struct cgroup_key key = {
-		.hierarchy = BPF_CORE_READ(cgroup, root, hierarchy_id),
-		.id = BPF_CORE_READ(cgroup, kn, id),
-	};
-	__u32 forks = FORKS_OF_INTEREST;
+	__u32 processes = PROCESSES_OF_INTEREST;
+	__u64 key = key_of_cgroup(cgroup);
 
-	bpf_map_update_elem(&newborn, &key, &forks, BPF_ANY);
+	if (!cgroup_admitted(cgroup, key))
+		return 0;
+	bpf_map_update_elem(&newborn, &key, &processes, BPF_ANY);
 	cgroup_fact(cgroup, path, FACT_CGROUP_BORN);
 	return 0;
 }
@@ -103,7 +111,14 @@ int BPF_PROG(cgroup_born, struct cgroup *cgroup, const char *path)
 SEC("?tp_btf/cgroup_rmdir")
 int BPF_PROG(cgroup_gone, struct cgroup *cgroup, const char *path)
 {
+	__u64 key = key_of_cgroup(cgroup);
+
+	if (!cgroup_dismissed(cgroup, key))
+		return 0;
 	cgroup_fact(cgroup, path, FACT_CGROUP_GONE);
+	bpf_map_delete_elem(&newborn, &key);
+	if (!(key >> TENANT_HIERARCHY_SHIFT))
+		bpf_map_delete_elem(&gpu_tenants, &key);
 	return 0;
 }
 
@@ -114,40 +129,45 @@ int BPF_PROG(cgroup_moved, struct cgroup *cgroup, const char *path)
 	return 0;
 }
 
-SEC("?tp_btf/cgroup_attach_task")
-int BPF_PROG(task_moved, struct cgroup *cgroup, const char *path, struct task_struct *task)
+/* Whether a process that comes to be in this cgroup is one of its first. */
+static __always_inline bool_t of_interest(__u64 key)
 {
-	struct fact fact = {};
-	__u32 zero = 0;
-	__u64 *moved = bpf_map_lookup_elem(&migrations, &zero);
+	__u32 *left = bpf_map_lookup_elem(&newborn, &key);
 
-	if (moved)
-		__sync_fetch_and_add(moved, 1);
-	fact.timestamp_ns = bpf_ktime_get_ns();
-	fact.kind = FACT_TASK_MOVED;
-	fact.pid = BPF_CORE_READ(task, tgid);
-	fact.tid = BPF_CORE_READ(task, pid);
-	fact.handle = BPF_CORE_READ(cgroup, kn, id);
-	fact.other = BPF_CORE_READ(cgroup, root, hierarchy_id);
-	send(&births, &fact, sizeof(fact), 0);
-	return 0;
+	if (!left || *left == 0)
+		return 0;
+	__sync_fetch_and_sub(left, 1);
+	return 1;
 }
 
 static __always_inline bool_t in_newborn(struct task_struct *task)
 {
 	struct css_set *set = BPF_CORE_READ(task, cgroups);
-	struct cgroup_key key = {.id = BPF_CORE_READ(set, dfl_cgrp, kn, id)};
-	__u32 *forks = bpf_map_lookup_elem(&newborn, &key);
+	struct cgroup *v1 = (void *)v1_cgroup(set);
 
-	if (!forks && v1_controller >= 0) {
-		key.hierarchy = v1_hierarchy;
-		key.id = v1_cgroup_id(set);
-		forks = bpf_map_lookup_elem(&newborn, &key);
-	}
-	if (!forks || *forks == 0)
+	return of_interest(BPF_CORE_READ(set, dfl_cgrp, kn, id)) ||
+	       (v1 && of_interest(cgroup_key(v1_hierarchy, BPF_CORE_READ(v1, kn, id))));
+}
+
+SEC("?tp_btf/cgroup_attach_task")
+int BPF_PROG(task_moved, struct cgroup *cgroup, const char *path, struct task_struct *task)
+{
+	__u32 pid = BPF_CORE_READ(task, tgid);
+	__u64 *moved = migrations_of(pid);
+	struct fact fact = {};
+
+	if (moved)
+		__sync_fetch_and_add(moved, 1);
+	if (!of_interest(key_of_cgroup(cgroup)))
 		return 0;
-	__sync_fetch_and_sub(forks, 1);
-	return 1;
+	fact.timestamp_ns = bpf_ktime_get_ns();
+	fact.kind = FACT_TASK_MOVED;
+	fact.pid = pid;
+	fact.tid = BPF_CORE_READ(task, pid);
+	fact.handle = BPF_CORE_READ(cgroup, kn, id);
+	fact.other = BPF_CORE_READ(cgroup, root, hierarchy_id);
+	send(&births, &fact, sizeof(fact), 0);
+	return 0;
 }
 
 /* A fork inherits the cgroup without entering it. */

@@ -115,10 +115,11 @@ static __always_inline void owner_of_flow(struct owner *owner, const struct flow
 	/* A segment for a port where nobody is. */
 	__builtin_memset(owner, 0, sizeof(*owner));
 	owner->cgroup_id = NOBODY;
+	owner->tenant = NOBODY;
 	owner->attribution = ATTRIBUTION_kernel;
 }
 
-static __noinline int row(const struct owner *owner, const struct flow *flow, __u32 op,
+static __noinline int row(struct owner *owner, const struct flow *flow, __u32 op,
 			  __u32 state, __u32 srtt_us)
 {
 	struct tcp_event *event;

@@ -133,8 +133,8 @@ static __always_inline bool_t contention_add(const struct contention_key *key, _
 static __always_inline void say_nobody(struct sched_task *sched)
 {
 	struct contention_key key = {
-		.cgroup_id = sched->cgroup_id,
-		.cgroup_v1_id = sched->v1_id,
+		.cgroup_id = sched->whose.cgroup_id,
+		.cgroup_v1_id = sched->whose.v1_id,
 	};
 
 	if (sched->nobody_ns && contention_add(&key, sched->nobody_ns))
@@ -156,7 +156,7 @@ static __noinline int run_ends(struct cpu_runs *cpu, const struct sched_task *ra
 	cpu->since = now;
 	if (!ran || !since)
 		return 0;
-	if (last->end == since && last->cgroup_id == ran->cgroup_id && last->v1_id == ran->v1_id) {
+	if (last->end == since && last->cgroup_id == ran->whose.cgroup_id && last->v1_id == ran->whose.v1_id) {
 		last->end = now;
 		return 0;
 	}
@@ -164,8 +164,8 @@ static __noinline int run_ends(struct cpu_runs *cpu, const struct sched_task *ra
 	cpu->next++;
 	run->start = since;
 	run->end = now;
-	run->cgroup_id = ran->cgroup_id;
-	run->v1_id = ran->v1_id;
+	run->cgroup_id = ran->whose.cgroup_id;
+	run->v1_id = ran->whose.v1_id;
 	return 0;
 }
 
@@ -175,12 +175,12 @@ static __always_inline struct counted *counted_of(struct cpu_runs *cpu,
 {
 	struct counted *counted;
 
-	cpu->wait.slot = (waiter->cgroup_id + waiter->v1_id) % WAITERS;
+	cpu->wait.slot = (waiter->whose.cgroup_id + waiter->whose.v1_id) % WAITERS;
 	counted = &cpu->counted[cpu->wait.slot % WAITERS];
-	if (counted->cgroup_id != waiter->cgroup_id || counted->v1_id != waiter->v1_id) {
+	if (counted->cgroup_id != waiter->whose.cgroup_id || counted->v1_id != waiter->whose.v1_id) {
 		counted->floor = later(counted->floor, counted->until);
-		counted->cgroup_id = waiter->cgroup_id;
-		counted->v1_id = waiter->v1_id;
+		counted->cgroup_id = waiter->whose.cgroup_id;
+		counted->v1_id = waiter->whose.v1_id;
 		counted->from = 0;
 		counted->until = 0;
 	}
@@ -257,8 +257,8 @@ __noinline int wait_ends(__u32 at, struct sched_task *waiter, __u64 began, __u64
 	wait->thief_cgroup_id = 0;
 	wait->thief_v1_id = 0;
 	wait->thief_ns = 0;
-	wait->key.cgroup_id = waiter->cgroup_id;
-	wait->key.cgroup_v1_id = waiter->v1_id;
+	wait->key.cgroup_id = waiter->whose.cgroup_id;
+	wait->key.cgroup_v1_id = waiter->whose.v1_id;
 	for (__u64 i = 1; i <= RUNS; i++)
 		if (!share_run(at, cpu->next - i))
 			break;

@@ -141,13 +141,17 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 {
 	__u32 function = function_of(cookie);
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
+	struct task_struct *task;
 	struct thread *thread;
 	struct frame *frame;
 
 	if (!spec || tenant_excluded())
 		return SESSION_SKIP;
-	thread = thread_of(current_task());
-	frame = thread ? frame_push(&thread->nccl, ctx->sp, cookie) : NULL;
+	task = current_task();
+	thread = thread_of(task);
+	if (!thread || is_muted(thread, task))
+		return SESSION_SKIP;
+	frame = frame_push(&thread->nccl, ctx->sp, cookie);
 	if (!frame)
 		return SESSION_SKIP;
 	read_arguments(ctx, thread, spec);
@@ -165,7 +169,7 @@ static __always_inline void emit(struct thread *thread, struct task_struct *task
 {
 	struct nccl_event *event;
 
-	event = row_begin(total, thread->cgroup_id, thread->v1_id, sizeof(*event));
+	event = row_begin(total, thread->whose.tenant, sizeof(*event));
 	if (!event)
 		return;
 	head_fill(&event->head, thread, task, EVENT_NCCL, sizeof(*event), row->began_ns);
@@ -253,7 +257,7 @@ static __always_inline int leave(struct pt_regs *ctx, __u64 cookie)
 			event->known |= 1 << NCCL_KNOWN_COMM;
 	}
 	refresh_tenant(thread, task);
-	total = total_of(thread->cgroup_id, thread->v1_id, function);
+	total = total_of(&thread->whose, function);
 	if (total)
 		total_add(total, event->duration_ns, event->bytes);
 	if (spec->op == NCCL_OP_GroupEnd)

@@ -77,9 +77,18 @@ class Ledger:
         path: str,
         created_ns: int | None = None,
         owner_uid: int | None = None,
+        maker_uid: int = 0,
     ) -> None:
-        """A cgroup exists at this path; told twice, the first creation time stays."""
+        """A cgroup exists at this path; told twice, the first creation time stays.
+
+        Whoever made it, if not root, was given the directory that it is in.
+        """
         cgroup = self._at(hierarchy, kernel_id)
+        if maker_uid:
+            owner_uid = maker_uid
+            there = self._by_path.get(path.rpartition("/")[0], {}).get(hierarchy)
+            if there and not there.owner_uid:
+                self._owned(there, maker_uid)
         if cgroup.path == path:
             if cgroup.created_ns is None and created_ns is not None:
                 cgroup.created_ns = created_ns

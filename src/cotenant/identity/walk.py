@@ -6,7 +6,7 @@ both tell, the ledger takes once. A directory's inode number is the kernel's cgr
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -106,11 +106,13 @@ def walk(mount: Mount) -> Iterator[Found]:
         )
 
 
-def survey(ledger: Ledger, hierarchies: list[Mount]) -> int:
-    """Tell the ledger of every cgroup that exists; how many there are."""
+def survey(
+    ledger: Ledger, hierarchies: list[Mount], wanted: Callable[[Found], bool] = lambda _: True
+) -> int:
+    """Tell the ledger of every cgroup that exists and is wanted; how many those are."""
     count = 0
     for mount in hierarchies:
-        for found in walk(mount):
+        for found in filter(wanted, walk(mount)):
             ledger.born(found.hierarchy, found.kernel_id, found.path, owner_uid=found.owner_uid)
             count += 1
     return count

@@ -14,6 +14,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
+import numpy as np
+
 from cotenant._native import OBJECTS, load
 from cotenant.errors import Unsupported
 from cotenant.probes import syscalls
@@ -22,6 +24,8 @@ from cotenant.probes.cpus import possible_cpus
 from cotenant.probes.function import CallFamily, Function, encode
 from cotenant.probes.rejection import read_rejection
 from cotenant.schema.constants import MAPS
+from cotenant.schema.events import ENUMS
+from cotenant.schema.layouts import ROOM
 
 # In the environment: what the kernel says of a program that it refuses goes to stderr.
 DEBUG: Final = "COTENANT_DEBUG"
@@ -177,6 +181,7 @@ def load_programs(
         loaded.close()
         raise
     _tell_functions(loaded, functions)
+    _tell_rooms(loaded)
     return loaded
 
 
@@ -192,6 +197,15 @@ def _tell_functions(loaded: Programs, functions: Iterable[Function]) -> None:
     for function in functions:
         key = function.id.to_bytes(MAPS["functions"][0], "little")
         syscalls.map_update(loaded.maps["functions"], key, encode(function))
+
+
+def _tell_rooms(loaded: Programs) -> None:
+    """How many entries there are to divide among tenants, on this kernel, by map."""
+    for number, name in ENUMS["quota"].items():
+        if name in loaded.maps:
+            most = syscalls.map_entries(loaded.maps[name])
+            key = number.to_bytes(MAPS["rooms"][0], "little")
+            syscalls.map_update(loaded.maps["rooms"], key, np.array((most, 0), ROOM).tobytes())
 
 
 def _of_family(method: Method, family: CallFamily) -> dict[str, int]:

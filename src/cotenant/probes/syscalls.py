@@ -31,6 +31,8 @@ ATTACH_UPROBE_SESSION: Final = 57
 
 UPROBE_RETURN: Final = 1
 
+_MAP_INFO_BYTES: Final = 80
+_MAX_ENTRIES_AT: Final = 16  # In struct bpf_map_info.
 _PROGRAM_INFO_BYTES: Final = 216
 _RECURSION_MISSES_AT: Final = 208  # In struct bpf_prog_info.
 
@@ -139,6 +141,14 @@ def read_iterator(link: int) -> bytes:
     file = bpf(_ITER_CREATE, struct.pack("II", link, 0), "open an iterator")
     with os.fdopen(file, "rb", buffering=0) as stream:
         return stream.readall()
+
+
+def map_entries(fd: int) -> int:
+    """How many entries a map can have."""
+    info = ctypes.create_string_buffer(_MAP_INFO_BYTES)
+    attributes = struct.pack("IIQ", fd, len(info), _address(info))
+    bpf(_OBJ_GET_INFO_BY_FD, attributes, "ask about a map")
+    return int(struct.unpack_from("I", info, _MAX_ENTRIES_AT)[0])
 
 
 def map_update(fd: int, key: bytes, value: bytes) -> None:

@@ -25,6 +25,14 @@ class CallFlags(IntFlag):
     EVENT = 4096
 
 
+class TenantFlags(IntFlag):
+    """As ``enum tenant_flags``."""
+
+    CLOSED = 1
+    PLACE = 2
+    WORKLOAD = 4
+
+
 FUNCTIONS_MAX: Final = 1024
 SLOT_STACK: Final = 7
 SLOT_STRUCT: Final = 13
@@ -37,49 +45,58 @@ ENDPOINT_ADDRESS_BYTES: Final = 16
 ENDPOINT_PORT_BYTES: Final = 2
 ENDPOINT_BYTES: Final = 48
 
-EXCLUDED_HIERARCHY_SHIFT: Final = 56
-
 KERNEL_FUNCTION_BIT: Final = 32768
 KERNEL_FUNCTION_KIND_SHIFT: Final = 8
 
 OWNER_UNTOLD: Final = 0
 OWNER_NOBODY: Final = -1
 
+TENANT_HIERARCHY_SHIFT: Final = 56
+TENANT_HOST: Final = 1
+TENANT_CGROUPS: Final = 256
+TENANT_LEVELS: Final = 12
+
 # Bytes of a key and of a value.
 MAPS: Final = {
     "allocated": (4, 4),
     "allocations": (16, 40),
-    "bios": (8, 328),
+    "bios": (8, 368),
     "captures": (8, 4),
     "captures_open": (4, 8),
     "capturing": (4, 8),
-    "closed_flows": (48, 56),
+    "closed_flows": (48, 64),
     "contention": (32, 8),
-    "controls": (4, 72),
+    "controls": (4, 96),
     "counters": (4, 8),
     "cpu_runs": (4, 13432),
-    "credits": (24, 24),
-    "dirtied": (8, 72),
+    "dirtied": (8, 80),
     "ended": (4, 4),
     "excluded": (8, 1),
+    "freed": (8, 256),
     "functions": (4, 40),
     "gpu_tenants": (8, 1),
     "holdings": (24, 48),
     "members": (16, 8),
     "migrations": (4, 8),
     "moments": (24, 104),
-    "newborn": (16, 4),
+    "muted": (8, 1),
+    "newborn": (8, 4),
     "no_programs": (4, 4),
     "paths": (4, 4176),
+    "places": (8, 24),
     "primaries": (8, 24),
     "processes": (4, 8),
-    "requests": (8, 360),
-    "sched_tasks": (4, 120),
-    "socket_users": (4, 56),
-    "spare_totals": (24, 256),
+    "requests": (8, 400),
+    "rooms": (4, 16),
+    "sched_tasks": (4, 136),
+    "socket_users": (4, 64),
+    "spare_totals": (24, 264),
     "stack_places": (4, 16),
+    "tenants": (8, 8),
     "texts": (4, 7760),
-    "threads": (4, 3904),
+    "threads": (4, 3936),
     "timings": (4, 2056),
-    "totals": (24, 256),
+    "told": (8, 1),
+    "totals": (24, 264),
+    "usage": (8, 712),
 }

@@ -45,10 +45,10 @@ CONTENTION_KEY: Final = np.dtype(
 
 CONTROL: Final = np.dtype(
     {
-        "names": ['window', 'excludes', 'paused', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes'],
-        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
-        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64],
-        "itemsize": 72,
+        "names": ['window', 'excludes', 'paused', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes', 'tenants', 'mutings', 'delegations'],
+        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88],
+        "itemsize": 96,
     }
 )
 
@@ -67,6 +67,15 @@ FLIGHT: Final = np.dtype(
         "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u4', '<u4', '<u2', '<u2', '<u4', 'S16'],
         "offsets": [0, 8, 16, 24, 32, 40, 48, 52, 56, 58, 60, 64],
         "itemsize": 80,
+    }
+)
+
+FREED: Final = np.dtype(
+    {
+        "names": ['entries'],
+        "formats": ['32<u8'],
+        "offsets": [0],
+        "itemsize": 256,
     }
 )
 
@@ -97,6 +106,15 @@ MAPPING: Final = np.dtype(
     }
 )
 
+ROOM: Final = np.dtype(
+    {
+        "names": ['most', 'used'],
+        "formats": ['<u8', '<i8'],
+        "offsets": [0, 8],
+        "itemsize": 16,
+    }
+)
+
 STACK_PLACE: Final = np.dtype(
     {
         "names": ['frame', 'task'],
@@ -106,12 +124,21 @@ STACK_PLACE: Final = np.dtype(
     }
 )
 
+TENANT: Final = np.dtype(
+    {
+        "names": ['flags', 'reserved'],
+        "formats": ['<u4', '<u4'],
+        "offsets": [0, 4],
+        "itemsize": 8,
+    }
+)
+
 TOTAL: Final = np.dtype(
     {
-        "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'previous_ns', 'previous_window', 'rows', 'shed', 'lost', 'waiting', 'unmeasured', 'histogram'],
-        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '40<u4'],
-        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96],
-        "itemsize": 256,
+        "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'previous_ns', 'previous_window', 'rows', 'shed', 'lost', 'waiting', 'unmeasured', 'tenant', 'histogram'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '40<u4'],
+        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104],
+        "itemsize": 264,
     }
 )
 
@@ -130,5 +157,14 @@ UNREAD: Final = np.dtype(
         "formats": ['<u8', '<u8', '<u8', '<u4', '<u4'],
         "offsets": [0, 8, 16, 24, 28],
         "itemsize": 32,
+    }
+)
+
+USAGE: Final = np.dtype(
+    {
+        "names": ['used', 'refused', 'cgroups_since_ns', 'credit_bytes', 'credit_consumed', 'credit_ran_out'],
+        "formats": ['32<i8', '32<u8', '<u8', '8<i8', '8<u8', '8<u8'],
+        "offsets": [0, 256, 512, 520, 584, 648],
+        "itemsize": 712,
     }
 )

@@ -56,6 +56,14 @@ def test_an_id_differs_between_nodes_boots_and_hierarchies():
     assert max(ids) < 2**63
 
 
+def test_whatever_a_user_makes_is_the_users(ledger):
+    ledger.born(0, 23, "/given", 1000)
+    ledger.born(0, 24, f"/given/docker-{A}.scope", 2000, maker_uid=1000)
+
+    assert tenants(ledger, [24]) == ["user/1000"]
+    assert row_of(ledger, ledger.cgroup_id(0, 24))["container_id"] == "user/1000"
+
+
 def test_a_cgroup_is_kept_from_birth_to_removal(ledger):
     ledger.born(0, 23, f"/docker/{A}", 1000)
     ledger.named(f"/docker/{A}", Names("docker", name="t", confirmed=True), 1500)

@@ -14,18 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from cotenant.agent.config import Config
+from cotenant.agent.helper.tenants import key_of
 from cotenant.identity import Ledger, Names, parse_path
 from cotenant.identity.walk import mounts, survey, walk
 from cotenant.probes import syscalls
-from cotenant.schema.constants import EXCLUDED_HIERARCHY_SHIFT, MAPS
 from cotenant.schema.layouts import CONTROL
-
-
-def _entry(hierarchy: int, kernel_id: int) -> bytes:
-    """How the programs write a cgroup: each hierarchy numbers its own from 1."""
-    return (hierarchy << EXCLUDED_HIERARCHY_SHIFT | kernel_id).to_bytes(
-        MAPS["excluded"][0], "little"
-    )
 
 
 class Exclusion:
@@ -71,7 +64,7 @@ class Exclusion:
                 self._by_key.pop(key, None)
             self._ledger.removed(hierarchy, kernel_id, 1)
             self._ledger.forget(2)
-        syscalls.map_delete(self._fd, _entry(hierarchy, kernel_id))
+        syscalls.map_delete(self._fd, key_of(hierarchy, kernel_id))
 
     def named(self, key: str, names: Names) -> None:
         """A runtime said who this is."""
@@ -87,7 +80,7 @@ class Exclusion:
             return
         self._learn_owners(hierarchy, kernel_id)
         if self._ledger.excludes(hierarchy, kernel_id, self._patterns):
-            syscalls.map_update(self._fd, _entry(hierarchy, kernel_id), b"\1")
+            syscalls.map_update(self._fd, key_of(hierarchy, kernel_id), b"\1")
 
     def _learn_owners(self, hierarchy: int, kernel_id: int) -> None:
         """Who was given the directories above: below these, users make and name what they like."""

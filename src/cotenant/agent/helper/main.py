@@ -30,6 +30,7 @@ from cotenant.agent.helper.pointers import Pointers
 from cotenant.agent.helper.priority import Priority
 from cotenant.agent.helper.prober import Prober
 from cotenant.agent.helper.reported import Reported
+from cotenant.agent.helper.tenants import Tenants
 from cotenant.agent.helper.trial_probe import TrialProbe
 from cotenant.agent.malloc import give_back_memory
 from cotenant.agent.process import Process
@@ -60,6 +61,7 @@ from cotenant.agent.protocol.requests import (
 from cotenant.confine.capabilities import Capability, allow_descriptors, drop_capabilities
 from cotenant.confine.seccomp import refuse_calls
 from cotenant.errors import CotenantError
+from cotenant.identity import Names
 from cotenant.identity.text import path_text
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
@@ -84,7 +86,7 @@ from cotenant.schema.layouts import FACT, UNREAD
 # Maps that the recorder reads or writes; it gets copies of their descriptors.
 SHARED_MAPS: Final = (
     "events", "facts", "names", "totals", "spare_totals", "counters", "controls", "holdings",
-    "allocations",
+    "allocations", "tenants", "told", "muted", "usage", "freed",
 )  # fmt: skip
 # Those of families that may not be recorded.
 FAMILY_MAPS: Final = ("contention",)
@@ -175,7 +177,7 @@ class Helper:
             self._programs.maps["controls"],
             settings.config,
         )
-        self._naming = Naming(self._tell, self._exclusion.named)
+        self._naming = Naming(self._tell, self._name)
         self._newborn: dict[tuple[int, int], None] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             Inspect: self._inspector.ask,
@@ -196,12 +198,18 @@ class Helper:
         self._tracepoints = [
             syscalls.attach_tracepoint(self._programs.programs[name]) for name in TASK_PROGRAMS
         ]
+        self._tenants = Tenants(self._programs.maps)
+        self._tenants.survey()
         self._hooks = place(self._programs, families, self._sizes, constants, ticks)
         ticks.close()
         if self._watch.refused is not None:
             self._hooks.refused["mappings"] = (
                 f"not seen: libraries that nobody has mapped yet ({self._watch.refused})"
             )
+
+    def _name(self, key: str, names: Names) -> None:
+        self._exclusion.named(key, names)
+        self._tenants.named(key, names)
 
     def _tell(self, report: Report) -> None:
         try:
@@ -247,6 +255,7 @@ class Helper:
             self._discovery.mapped(self._watch.read())
             self._discovery.tend()
             self._priority.tend()
+            self._tenants.tend()
             if news := self._passed_over.take_news():
                 self._tell(news)
             if self._link.fileno() in ready and not self._answer():
@@ -306,24 +315,30 @@ class Helper:
                 work = partial(self._pointers.consider, tenant, pid, part)
                 self._discovery.do(work, tenant, "pointers")
 
+    def _survey(self) -> None:
+        self._tenants.survey()
+        self._naming.survey()
+
     def _follow_births(self) -> None:
         """New cgroups, and who enters them: the first sign of a new container."""
         if self._births.waiting() > self._sizes.facts_bytes // 2:
-            self._naming.survey()  # Births may be lost for want of room.
+            self._survey()  # Births may be lost for want of room.
         for record in self._births.records():
             fact = np.frombuffer(record, FACT, count=1)[0]
             kind = int(fact["kind"])
             if kind == _FACT_KINDS["CGROUP_BORN"]:
                 path = path_text(record[FACT.itemsize : FACT.itemsize + int(fact["size"])])
+                self._tenants.born(int(fact["other"]), int(fact["handle"]), path)
                 self._exclusion.born(int(fact["other"]), int(fact["handle"]), path)
                 self._naming.ask(path)
                 self._newborn[int(fact["other"]), int(fact["handle"])] = None
                 while len(self._newborn) > 4096:
                     self._newborn.pop(next(iter(self._newborn)))
             elif kind == _FACT_KINDS["CGROUP_MOVED"]:
-                self._naming.survey()  # All below it have moved along.
+                self._survey()  # All below it have moved along.
             elif kind == _FACT_KINDS["CGROUP_GONE"]:
                 path = path_text(record[FACT.itemsize : FACT.itemsize + int(fact["size"])])
+                self._tenants.gone(int(fact["other"]), int(fact["handle"]))
                 self._exclusion.gone(int(fact["other"]), int(fact["handle"]), path)
             elif kind == _FACT_KINDS["TASK_MOVED"]:
                 if (int(fact["other"]), int(fact["handle"])) in self._newborn:

@@ -19,6 +19,7 @@ from cotenant.agent.recorder.overhead.cost_control import CallCost
 from cotenant.agent.recorder.processes import demangle
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.progress import Progress
+from cotenant.agent.recorder.quotas import told_apart
 from cotenant.agent.recorder.report_handlers import Handlers, dispatch, report_handlers
 from cotenant.agent.recorder.sampling import Sampling
 from cotenant.agent.recorder.sandbox import enter_sandbox
@@ -108,7 +109,7 @@ class Recorder:
         self._wire(maps, CallCost(told.cost_ns, told.stepped_ns))
         self._sample_clock()
         # Facts of cgroups flow already: what the walk finds again is the same row.
-        survey(self._ledger, mounts())
+        survey(self._ledger, mounts(), told_apart(maps))
         # The helper did what needs more rights.
         self._session.note(**enter_sandbox(self._settings.store, maps["controls"]))
         demangle.start()  # Without rights, as we are by now.

@@ -12,6 +12,7 @@ from cotenant.agent.recorder.overhead.control_page import ControlPage
 from cotenant.agent.recorder.overhead.cost_control import CallCost, CostControl
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.program_counters import ProgramCounters, orphans
+from cotenant.agent.recorder.quotas import Quotas
 from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits
 from cotenant.agent.recorder.samplers.cpu_contention import CpuContention
 from cotenant.agent.recorder.samplers.holes import Holes
@@ -24,6 +25,7 @@ from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.settings import Settings
 from cotenant.identity.ids import V2
 from cotenant.identity.ledger import Ledger
+from cotenant.identity.tenant import UNKNOWN
 from cotenant.probes.kernel import counted
 
 # Seconds.
@@ -53,7 +55,10 @@ class Sampling:
         self.control = ControlPage(maps["controls"], ring_bytes=settings.events_bytes)
         self._cost_control = CostControl(self.control, settings, cost, ask, self._path)
         self.counters = ProgramCounters(maps["counters"])
-        self._totals = Totals(maps, ledger, self.losses, self.control.next_window)
+        self._quotas = Quotas(maps)
+        self._totals = Totals(
+            maps, ledger, self.losses, self.control.next_window, self._quotas.freed
+        )
         host = "host" in settings.events
         on_host: list[Sampler] = []
         if host:
@@ -89,12 +94,22 @@ class Sampling:
         counters = self.counters.read()
         self.losses.orphans = orphans(counters)
         session.note(**counters, spans=self._gpus.spans.counts())
+        self._note_refusals(session)
         with_processes = last or self._seconds % _COVERAGE_EVERY == 0
         session.layers(self._gpus.layers, processes=with_processes)
         self._seconds += 1
         if self._seconds % _FORGET_EVERY == 0:
             self.losses.forget(self._totals.gone)
             self._ledger.forget(now_ns - _FORGET_AFTER_NS)
+
+    def _note_refusals(self, session: SessionRow) -> None:
+        """By map, and by the path of the tenant's outermost cgroup."""
+        refused = {
+            name: {self._where(*cgroup) or UNKNOWN: number for cgroup, number in mine.items()}
+            for name, mine in self._quotas.refused().items()
+        }
+        if refused:
+            session.note(refused=refused)
 
     def _bound_cost(self, session: SessionRow) -> None:
         control = self._cost_control
@@ -107,6 +122,9 @@ class Sampling:
         session.over_budget(self._totals.unmeasured)
 
     def _path(self, owner: Tally) -> str | None:
-        """Where the cgroup is."""
-        row = self._ledger.row(owner.hierarchy, owner.cgroup_id)
+        return self._where(owner.hierarchy, owner.cgroup_id)
+
+    def _where(self, hierarchy: int, kernel_id: int) -> str | None:
+        """Where a cgroup is."""
+        row = self._ledger.row(hierarchy, kernel_id)
         return str(row["cgroup_path"]) if row and row["cgroup_path"] else None

@@ -108,7 +108,13 @@ class Facts:
         )
 
     def _born(self, fact: Any, text: bytes) -> None:
-        self._ledger.born(int(fact["other"]), int(fact["handle"]), path_text(text), self._utc(fact))
+        self._ledger.born(
+            int(fact["other"]),
+            int(fact["handle"]),
+            path_text(text),
+            self._utc(fact),
+            maker_uid=int(fact["rank"]) % (1 << 32),
+        )
 
     def _gone(self, fact: Any, _: bytes) -> None:
         self._ledger.removed(int(fact["other"]), int(fact["handle"]), self._utc(fact))

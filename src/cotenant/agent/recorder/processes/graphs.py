@@ -20,6 +20,7 @@ _MAKING: Final = frozenset({"begin", "create", "clone", "kernel", "child", "inst
 _KEPT_NS: Final = 30_000_000_000
 _SUPERSEDED_MAX: Final = 65536  # Of all processes.
 _NODES_MAX: Final = 262_144  # Per process.
+_NODES_OF_KERNEL_MAX: Final = 1 << 32  # More than a driver has room for.
 
 
 @dataclass(slots=True)
@@ -31,6 +32,11 @@ class _Graph:
 
     def kernels(self) -> Counter[str]:
         return self.loose + Counter(self.nodes.values())
+
+    def include(self, child: "_Graph") -> None:
+        """All that another graph runs; of one that goes in again and again, some."""
+        for name, nodes in child.kernels().items():
+            self.loose[name] = min(self.loose[name] + nodes, _NODES_OF_KERNEL_MAX)
 
     def copy(self) -> "_Graph":
         return _Graph(self.loose.copy(), dict(self.nodes))
@@ -144,7 +150,7 @@ class Graphs:
         capture = known.captures.get(int(fact["other"]))
         child = known.execs.get(int(fact["handle"]))
         if capture is not None and child is not None:
-            capture.loose += child.graph.kernels()
+            capture.include(child.graph)
 
     def _end(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         captured = known.captures.pop(int(fact["other"]), None)
@@ -171,7 +177,7 @@ class Graphs:
         graph = known.graphs.setdefault(int(fact["handle"]), _Graph())
         child = known.graphs.get(int(fact["other"]))
         if child is not None:
-            graph.loose += child.kernels()
+            graph.include(child)
 
     def _node(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         name = self._names.name(process, int(fact["address"]), 0)

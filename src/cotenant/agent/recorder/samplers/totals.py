@@ -23,6 +23,7 @@ _SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasure
 _IDLE_SAMPLES: Final = 30
 
 Values = npt.NDArray[np.int64]
+Tenants = npt.NDArray[np.uint64]
 
 _SPARE: Final = b"spare"
 
@@ -38,12 +39,14 @@ class Totals:
         ledger: Ledger,
         losses: Losses,
         end_window: Callable[[], int],
+        freed: Callable[[str, int], None],
     ) -> None:
         self._totals_fd = maps["totals"]
         self._spare_fd = maps["spare_totals"]
         self._ledger = ledger
         self._losses = losses
         self._end_window = end_window
+        self._freed = freed
         self._cpus = possible_cpus()
         self._places: dict[bytes, int] = {}
         self._sums: dict[str, Values] = {name: np.zeros(0, np.int64) for name in _SUMMED}
@@ -51,6 +54,8 @@ class Totals:
         self._idle: dict[bytes, int] = {}
         # Per tenant and function, in the last window: calls, and those counted at entry only.
         self.calls: dict[tuple[Tally, int], tuple[int, int]] = {}
+        # Whose they are: the key of the tenant in the programs' maps, see bpf/common/tenant.h.
+        self.tenants: dict[Tally, int] = {}
         # How many tenants had GPU calls, and how many each kind of kernel event, in that window.
         self.calling = self.raising = 0
         self.unmeasured: Counter[str] = Counter()  # Calls counted at entry only, by function.
@@ -69,8 +74,11 @@ class Totals:
         self._places = {name: at for at, name in enumerate(names)}
         self._sums, self._histogram = sums, histogram
         changed = np.flatnonzero((delta["count"] != 0) | (delta["rows"] != 0))
-        self._tell(entries[changed], {name: delta[name][changed] for name in _SUMMED})
-        self._forget(names, changed, entries)
+        tenants = cpus["tenant"].max(axis=1, initial=0)
+        self._tell(
+            entries[changed], tenants[changed], {name: delta[name][changed] for name in _SUMMED}
+        )
+        self._forget(names, changed, entries, tenants)
         longest = _longest(cpus, window)
         return self._rows(now_ns, entries, changed, delta, buckets, longest)
 
@@ -89,10 +97,14 @@ class Totals:
         names += [spare_keys[at : at + width] + _SPARE for at in range(0, len(spare_keys), width)]
         return np.frombuffer(keys + spare_keys, TOTAL_KEY), np.concatenate([cpus, spare]), names
 
-    def _tell(self, entries: npt.NDArray[np.void], delta: dict[str, Values]) -> None:
+    def _tell(
+        self, entries: npt.NDArray[np.void], tenants: Tenants, delta: dict[str, Values]
+    ) -> None:
         """What became of the events behind these totals."""
         self.calls = {}
-        self._count_quotas(entries[delta["rows"] > 0])
+        self.tenants = {}
+        queued = delta["rows"] > 0
+        self._count_quotas(entries["function"][queued], tenants[queued])
         owner = list(zip(*(entries[name].tolist() for name in OWNER), strict=True))
         for at, function in enumerate(entries["function"].tolist()):
             about = counted(function)
@@ -104,17 +116,17 @@ class Totals:
             # A call over budget that was to become no row of its own is not shed.
             self._losses.count(tally, Fate(rows, shed, lost, min(shed, unmeasured)))
             self.calls[tally, function] = (count, unmeasured)
+            self.tenants[tally] = int(tenants[at])
             if unmeasured:
                 self.unmeasured[about[1]] += unmeasured
 
-    def _count_quotas(self, entries: npt.NDArray[np.void]) -> None:
-        """How many quotas (``struct purse`` in bpf/common/share.bpf.h) were in use."""
-        raised = (entries["function"] & KERNEL_FUNCTION_BIT) != 0
-        called = entries[~raised]
-        kinds = entries["function"][raised] >> KERNEL_FUNCTION_KIND_SHIFT
-        self.calling = len(np.unique(called[list(OWNER)]))
-        owners_of = [entries[raised][kinds == kind][list(OWNER)] for kind in np.unique(kinds)]
-        self.raising = sum(len(np.unique(each)) for each in owners_of)
+    def _count_quotas(self, functions: npt.NDArray[Any], tenants: Tenants) -> None:
+        """How many quotas of the ring (bpf/common/share.bpf.h) were in use."""
+        raised = (functions & KERNEL_FUNCTION_BIT) != 0
+        kinds = functions[raised] >> KERNEL_FUNCTION_KIND_SHIFT
+        self.calling = len(np.unique(tenants[~raised]))
+        by_kind = (tenants[raised][kinds == kind] for kind in np.unique(kinds))
+        self.raising = sum(len(np.unique(mine)) for mine in by_kind)
 
     def _rows(
         self,
@@ -150,17 +162,26 @@ class Totals:
             }
         )
 
-    def _forget(self, names: list[bytes], changed: Values, entries: npt.NDArray[np.void]) -> None:
+    def _forget(
+        self,
+        names: list[bytes],
+        changed: Values,
+        entries: npt.NDArray[np.void],
+        tenants: Tenants,
+    ) -> None:
         """Delete totals of removed cgroups from the kernel's maps: nobody adds to them any more."""
         busy = set(changed.tolist())
         idle = {
             name: self._idle.get(name, 0) + 1 for at, name in enumerate(names) if at not in busy
         }
         for name in [name for name, readings in idle.items() if readings >= _IDLE_SAMPLES]:
-            entry = entries[self._places[name]]
+            at = self._places[name]
+            entry = entries[at]
             if self.gone(Tally("", *(int(entry[field]) for field in OWNER))):
-                fd = self._spare_fd if name.endswith(_SPARE) else self._totals_fd
+                spare = name.endswith(_SPARE)
+                fd = self._spare_fd if spare else self._totals_fd
                 syscalls.map_delete(fd, name[: TOTAL_KEY.itemsize])
+                self._freed("spare_totals" if spare else "totals", int(tenants[at]))
                 # Should it come back, it counts from nothing.
                 del idle[name], self._places[name]
             else:

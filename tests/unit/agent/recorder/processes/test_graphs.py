@@ -60,6 +60,16 @@ def launches(handle: int, times: list[int]) -> Batch:
     return Batch(len(times), varying, np.zeros(len(times), np.int32), sort)
 
 
+def test_a_graph_within_itself_does_not_grow_beyond_what_can_be_stored():
+    story = Story()
+    story.tell("cuGraphCreate", address=5)
+    story.tell("cuGraphAddKernelNode_v2", handle=5, address=50, other=1)
+    for _ in range(101):
+        story.tell("cuGraphAddChildGraphNode", handle=5, other=5)
+    story.tell("cuGraphInstantiateWithFlags", handle=5, address=9)
+    assert story.kernels()[0]["one"] < 1 << 63
+
+
 def test_a_child_graph_counts_with_its_parent() -> None:
     story = Story()
     story.tell("cuGraphCreate", address=100)

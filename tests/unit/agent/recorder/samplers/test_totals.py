@@ -59,7 +59,8 @@ class Reading(Totals):
 
     def __init__(self, ledger):
         self.losses = Losses(partial(owners, ledger))
-        super().__init__({"totals": 1, "spare_totals": 2}, ledger, self.losses, self.end)
+        maps = {"totals": 1, "spare_totals": 2}
+        super().__init__(maps, ledger, self.losses, self.end, lambda name, tenant: None)
 
     def end(self):
         return self.window

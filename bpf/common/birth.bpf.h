@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Cgroups that a tenant makes within its own: the first ones go by their own id, and their birth
+ * and end are facts. The rest go by the tenant's outermost cgroup, and nobody is told of them.
+ */
+#ifndef COTENANT_BIRTH_BPF_H
+#define COTENANT_BIRTH_BPF_H
+
+#include "common/quota.bpf.h"
+
+/* A tenant that had its quota of cgroups gets it again within an hour. */
+#define CGROUP_EVERY_NS (3600ULL * 1000000000 / TENANT_CGROUPS)
+
+/* A cgroup as a number, not as a pointer: the verifier wants it so. */
+static __always_inline __u64 cgroup_address(struct cgroup *cgroup)
+{
+	return (__u64)BPF_CORE_READ(cgroup, self.cgroup);
+}
+
+/*
+ * Somebody other than root made a cgroup: it lies in one that was given to them, and all below
+ * that is theirs. Of a unit, all is the unit's.
+ */
+static __always_inline __u64 tenant_of_delegation(__u64 address, __u64 hierarchy, __u64 above)
+{
+	int level = BPF_CORE_READ((struct cgroup *)address, level);
+	struct tenant *known = bpf_map_lookup_elem(&tenants, &above);
+	struct tenant closed = { .flags = TENANT_CLOSED };
+	struct control *now = control();
+	__u64 key;
+
+	if (level < 2)
+		return above;
+	key = cgroup_key(hierarchy, ancestor_id(address, level - 1));
+	if (known && (above == key || known->flags & TENANT_PLACE)) {
+		known->flags |= TENANT_CLOSED;
+		key = above;
+	} else if (bpf_map_update_elem(&tenants, &key, &closed, BPF_NOEXIST)) {
+		return above;
+	}
+	if (now)
+		__sync_fetch_and_add(&now->delegations, 1);
+	return key;
+}
+
+/* Whether a tenant may have one more cgroup that goes by its own id. */
+static __always_inline bool_t cgroup_allowed(__u64 tenant)
+{
+	struct usage *mine = usage_of(tenant);
+	__u64 now = bpf_ktime_get_ns(), earliest, next;
+
+	if (!mine)
+		return 0;
+	earliest = now > TENANT_CGROUPS * CGROUP_EVERY_NS ? now - TENANT_CGROUPS * CGROUP_EVERY_NS : 0;
+	next = mine->cgroups_since_ns > earliest ? mine->cgroups_since_ns : earliest;
+	if (next + CGROUP_EVERY_NS > now || mine->used[QUOTA_cgroups] >= TENANT_CGROUPS) {
+		__sync_fetch_and_add(&mine->refused[QUOTA_cgroups], 1);
+		return 0;
+	}
+	mine->cgroups_since_ns = next + CGROUP_EVERY_NS;
+	__sync_fetch_and_add(&mine->used[QUOTA_cgroups], 1);
+	return 1;
+}
+
+/* A new cgroup: whether it goes by its own id. The kernel makes and removes them one by one. */
+static __always_inline bool_t cgroup_admitted(struct cgroup *cgroup, __u64 key)
+{
+	__u64 address = cgroup_address(cgroup), hierarchy = key >> TENANT_HIERARCHY_SHIFT;
+	__u64 tenant = tenant_above(address, hierarchy);
+	__u8 yes = 1;
+
+	if (!(flags_of(tenant) & TENANT_CLOSED) && (__u32)bpf_get_current_uid_gid())
+		tenant = tenant_of_delegation(address, hierarchy, tenant);
+	if (!(flags_of(tenant) & TENANT_CLOSED))
+		return 1;
+	return cgroup_allowed(tenant) && !bpf_map_update_elem(&told, &key, &yes, BPF_ANY);
+}
+
+/* A cgroup is gone: whether it went by its own id. */
+static __always_inline bool_t cgroup_dismissed(struct cgroup *cgroup, __u64 key)
+{
+	__u64 tenant = tenant_above(cgroup_address(cgroup), key >> TENANT_HIERARCHY_SHIFT);
+	struct usage *mine;
+
+	if (tenant == key || !(flags_of(tenant) & TENANT_CLOSED))
+		return 1;
+	if (bpf_map_delete_elem(&told, &key))
+		return 0;
+	mine = bpf_map_lookup_elem(&usage, &tenant);
+	if (mine)
+		__sync_fetch_and_add(&mine->used[QUOTA_cgroups], -1);
+	return 1;
+}
+
+#endif /* COTENANT_BIRTH_BPF_H */

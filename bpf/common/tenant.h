@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Tenants as the agent tells them to the programs, and what each one uses of what all share.
+ *
+ * A tenant is known by its outermost cgroup: a key is that cgroup's id, below the number of its
+ * hierarchy.
+ */
+#ifndef COTENANT_TENANT_H
+#define COTENANT_TENANT_H
+
+#include "common/event.h"
+
+/* Where no cgroup can be named. */
+enum owner_number {
+	OWNER_UNTOLD = 0,
+	OWNER_NOBODY = -1,	/* the kernel itself */
+};
+#define NOBODY ((__u64)OWNER_NOBODY)
+
+enum tenant_number {
+	TENANT_HIERARCHY_SHIFT = 56,
+	TENANT_HOST = 1,	/* the root cgroup, and whatever nobody was told about */
+	TENANT_CGROUPS = 256,	/* told apart within a tenant; the rest go by its outermost one */
+	TENANT_LEVELS = 12,	/* of the tree, in which outermost cgroups are looked for */
+};
+
+enum tenant_flags {
+	TENANT_CLOSED = 1,	/* all below is its own, whatever it is called */
+	TENANT_PLACE = 2,	/* a unit or a user: a workload in a version 1 hierarchy says more */
+	TENANT_WORKLOAD = 4,	/* a container or a job */
+};
+
+/* Written by the agent alone, but for delegated cgroups, which the kernel notices first. */
+struct tenant {
+	__u32 flags;
+	__u32 reserved;
+};
+
+/* Entries of maps that tenants fill. Append only: notes of old recordings name them. */
+enum quota {
+	QUOTA_cgroups = 0,
+	QUOTA_totals = 1,
+	QUOTA_spare_totals = 2,
+	QUOTA_END,
+};
+
+/* Powers of two, so that a mask is all that the verifier wants to see. */
+#define QUOTAS 32
+#define PURSES 8
+
+_Static_assert(QUOTA_END <= QUOTAS && EVENT_KIND_END <= PURSES, "a power of two more");
+
+/* Counted by the programs alone. */
+/* Credit is for room in a ring, see share.bpf.h: for GPU calls first, then by kind of event. */
+struct usage {
+	__s64 used[QUOTAS];
+	__u64 refused[QUOTAS];
+	__u64 cgroups_since_ns;
+	__s64 credit_bytes[PURSES];
+	__u64 credit_consumed[PURSES];	/* the reader's position up to which it was credited */
+	__u64 credit_ran_out[PURSES];	/* since it last had plenty */
+};
+
+/* Counted by the agent alone. */
+struct freed {
+	__u64 entries[QUOTAS];
+};
+
+/* A map that is divided by quota. */
+struct room {
+	__u64 most;		/* entries; told by the agent, which loads the map */
+	__s64 used;
+};
+
+#endif /* COTENANT_TENANT_H */
