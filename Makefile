@@ -56,7 +56,7 @@ package-test: setup-tests ## install what is packaged into Debians without a com
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q --timeout=1800 tests/package
 
 .PHONY: image-test
-image-test: setup-tests ## build the container image from an empty Debian and record with it (minutes)
+image-test: package-test ## the same, and the container image: record with it, look at it over HTTP
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q --timeout=1200 tests/image
 
 .PHONY: lint

@@ -109,7 +109,6 @@ class BuildNative(build_ext):
         """Nothing for an editable install: `make build` puts it into the tree itself."""
         if self.editable_mode:
             return
-        check_host()
         for folder in ("bpf", "native", "sim"):
             make(folder)
         tree = Path(self.build_lib).absolute()
@@ -135,4 +134,15 @@ class PlatformDistribution(Distribution):
         return True
 
 
-setup(cmdclass={"build": Build, "build_ext": BuildNative}, distclass=PlatformDistribution)
+if "bdist_wheel" in sys.argv:
+    check_host()  # Before anything else is said.
+setup(
+    cmdclass={"build": Build, "build_ext": BuildNative},
+    distclass=PlatformDistribution,
+    options={
+        # One module for every Python from 3.11 on.
+        "bdist_wheel": {"py_limited_api": "cp311"},
+        # Apart from what is kept in build/.
+        "build": {"build_base": "build/wheel"},
+    },
+)
