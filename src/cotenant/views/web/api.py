@@ -1,6 +1,7 @@
 """What the page asks: one JSON shape per path, errors as ``{"error": in words}``."""
 
 import json
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any, Final
@@ -68,6 +69,7 @@ class Api:
         return {
             "state": "empty" if newest is None else "live" if reader.live() else "recorded",
             "version": reader.version(),
+            "behind_s": None if newest is None else round(time.time() - newest / 1e9, 1),
             "tenant": reader.tenant,
             "store": reader.store.name,
             "start_ns": None if start is None else str(start),

@@ -239,4 +239,6 @@ def serve(settings: WebSettings, listening: socket.socket) -> None:
         Worker(settings.store, settings.tenant, settings.bounds),
         Worker(settings.store, settings.tenant, _ANALYST),
     )
+    if settings.tenant is None:
+        workers[1].warm()
     new_server(settings, listening, workers).run(sockets=[listening])

@@ -2,8 +2,9 @@
 
 import { get, keepToken, takeToken } from "./api.js";
 import { Details } from "./details.js";
+import { Findings } from "./findings.js";
 import { by, el, later, refill } from "./dom.js";
-import { brief, duration, moment } from "./format.js";
+import { brief, count, duration, moment } from "./format.js";
 import { listen } from "./keys.js";
 import { Panels } from "./panels.js";
 import { SqlBox } from "./sqlbox.js";
@@ -13,7 +14,8 @@ import { View } from "./view.js";
 
 const LIVE_MS = 1000;
 const STILL_MS = 5000;
-const INSIGHT_MS = 60000;
+const INSIGHT_MS = 4000; // Between looks at a live recording; the server may keep an answer longer.
+const LATE_S = 6; // Newer events than this are there in a recording that keeps up.
 const LIVE_SPAN = 20e9;
 const ALIGNED = 2n ** 36n;
 
@@ -31,6 +33,7 @@ class Page {
       click: (mark) => this.details.click(mark).catch((error) => this.notice(error.message)),
     });
     this.panels = new Panels(by("panels"), this, showSql);
+    this.findings = new Findings(this);
     this.opened = false;
     this.wire();
     listen(this);
@@ -76,15 +79,22 @@ class Page {
 
   async start() {
     await this.look();
-    let insight = 0;
+    this.insights();
     for (;;) {
       if (this.opened && !this.sql.questions.length) this.sql.learn().catch((error) => this.notice(error.message));
-      if (this.opened && performance.now() >= insight) {
-        this.panels.insight();
-        insight = this.status.state === "live" ? performance.now() + INSIGHT_MS : Infinity;
-      }
       await new Promise((done) => setTimeout(done, this.status?.state === "live" ? LIVE_MS : STILL_MS));
       if (!document.hidden) await this.look();
+    }
+  }
+
+  /** Who slows whom and what stands out: at once, and of a live recording again and again. */
+  async insights() {
+    for (let seen = null; ;) {
+      if (this.opened && !document.hidden && this.status.version !== seen) {
+        seen = this.status.version;
+        await Promise.all([this.findings.ask(), this.panels.interference()]);
+      }
+      await new Promise((done) => setTimeout(done, this.opened ? INSIGHT_MS : 100));
     }
   }
 
@@ -107,11 +117,26 @@ class Page {
       this.notice("Nothing was recorded yet. Start `cotenant record` on this host: what it records appears here by itself.", true);
       return;
     }
-    this.notice(status.lacks.join("; "));
-    this.theme.learn(status.tenants.map((tenant) => tenant.name));
+    this.theme.learn(gpuTenants(status), status.store);
     this.extend(status, grown);
+    if (this.outside) this.offer();
+    else this.notice(status.lacks.join("; "));
+    if (grown) this.findings.render();
     this.chips();
     this.words(status);
+  }
+
+  /** Whether a link led to a time that was not recorded. */
+  get outside() { return this.view.end < this.view.first || this.view.start > this.view.last; }
+
+  offer() {
+    const { view } = this;
+    const when = `${moment(view.absolute(view.start), 0, true)} UTC`;
+    this.notice(`This link leads to ${when}, which is not in this recording. `, true);
+    by("notice").append(el("button", { type: "button", onclick: () => {
+      this.notice("");
+      view.whole();
+    } }, "Go to the recording"));
   }
 
   extend(status, grown) {
@@ -151,26 +176,38 @@ class Page {
     const days = moment(first, 0, true).slice(0, 10) === moment(last, 0, true).slice(0, 10);
     const events = status.tenants.flatMap((tenant) => Object.values(tenant.events)).reduce((sum, n) => sum + n, 0);
     const whose = status.tenant ? `only ${status.tenant}: ` : "";
-    by("status").textContent = `${whose}${brief(events)} events of ${status.tenants.length} tenants, ${moment(first, 0, true)} to ${moment(last, 0, !days)} UTC (${duration(view.last - view.first)})${status.lacks.length ? "" : ", complete"}`;
+    by("status").textContent = `${whose}${brief(events)} events of ${status.tenants.length} tenants, ${moment(first, 0, true)} to ${moment(last, 0, !days)} UTC (${duration(view.last - view.first)})${this.standing(status)}`;
     by("follow").hidden = status.state !== "live";
     by("follow").setAttribute("aria-pressed", view.follow);
   }
 
+  standing(status) {
+    if (status.state === "live" && status.behind_s > LATE_S) return `, live but late: the newest event is ${count(status.behind_s)} s old`;
+    return status.lacks.length ? "" : ", complete";
+  }
+
   chips() {
     if (!this.status?.tenants) return;
-    const made = this.status.tenants.map(({ name, events }, place) => {
+    const own = this.status.tenants.filter(({ name }) => this.theme.known(name));
+    const others = this.status.tenants.filter(({ name }) => !this.theme.known(name)).map(({ name }) => name);
+    const made = own.map(({ name, events }, place) => {
       const total = Object.values(events).reduce((sum, n) => sum + n, 0);
       const title = `${Object.entries(events).map(([family, n]) => `${brief(n)} ${family}`).join(", ")}${place < 9 ? ` (key ${place + 1})` : ""}`;
       return el("button", { class: "chip", type: "button", "aria-pressed": String(!this.view.off.has(name)), "--own": this.theme.variable(name), title, "data-tenant": name, onclick: () => this.view.toggle(name) },
         el("i"), el("b", {}, name), el("small", {}, brief(total)));
     });
+    if (others.length) {
+      const on = others.some((name) => !this.view.off.has(name));
+      made.push(el("button", { class: "chip", type: "button", "aria-pressed": String(on), "--own": "var(--tenant-none)", title: `without GPU work: ${others.join(", ")}`, "data-tenant": "", onclick: () => this.view.toggleAll(others, !on) },
+        el("i"), el("b", {}, "others"), el("small", {}, String(others.length))));
+    }
     const focused = document.activeElement?.dataset?.tenant;
     refill(by("tenants"), ...made);
     if (focused) made.find((chip) => chip.dataset.tenant === focused)?.focus();
   }
 
   toggle(place) {
-    const tenant = this.status?.tenants[place];
+    const tenant = this.status?.tenants.filter(({ name }) => this.theme.known(name))[place];
     if (tenant) this.view.toggle(tenant.name);
   }
 
@@ -195,6 +232,13 @@ class Page {
     by("notice").textContent = words;
     by("notice").classList.toggle("calm", calm);
   }
+}
+
+/** Who has work on a GPU, by name; all, where nobody has. */
+function gpuTenants(status) {
+  const families = status.families.filter((family) => family.gpu).map((family) => family.name);
+  const own = status.tenants.filter(({ events }) => families.some((name) => events[name]));
+  return (own.length ? own : status.tenants).map(({ name }) => name).sort();
 }
 
 takeToken();

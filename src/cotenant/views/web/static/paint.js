@@ -2,7 +2,8 @@
 
 import { duration, moment } from "./format.js";
 
-export const GUTTER = 190;
+const NARROW = matchMedia("(max-width: 600px)").matches;
+export const GUTTER = NARROW ? 118 : 190;
 export const RULER = 26;
 const FLOOR = 0.3; // Of a lane's height: what even the shortest call gets.
 const LETTER = 6.7;
@@ -79,7 +80,7 @@ export class Painter {
     });
     pen.restore();
     const share = parts.reduce((sum, part) => sum + part, 0) / parts.length;
-    const said = `${share < 0.095 ? (share * 100).toFixed(1) : Math.round(share * 100)} % in flight`;
+    const said = `${share < 0.095 ? (share * 100).toFixed(1) : Math.round(share * 100)} %${NARROW ? "" : " in flight"}`;
     pen.font = "11px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
     pen.fillStyle = theme.quiet;
     pen.textAlign = "right";
@@ -97,7 +98,7 @@ export class Painter {
       pen.font = "600 12.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
       pen.fillStyle = theme.ink;
       pen.fillText(row.folded ? "▸" : "▾", 11, middle + 1);
-      pen.fillText(fitting(pen, row.label, row.folded ? GUTTER - 34 : GUTTER - 112), 25, middle + 1);
+      pen.fillText(fitting(pen, row.label, row.folded ? GUTTER - 34 : GUTTER - (NARROW ? 68 : 112)), 25, middle + 1);
       return;
     }
     pen.font = "11.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
@@ -111,7 +112,7 @@ export class Painter {
     }
     pen.fillStyle = theme.of(row.tenant);
     pen.fillRect(0, y, 4, row.height);
-    pen.fillStyle = row.kind === "thin" ? theme.faint : theme.quiet;
+    pen.fillStyle = theme.quiet;
     pen.fillText(fitting(pen, row.label, GUTTER - 34), 25, middle);
     pen.globalAlpha = theme.name === "dark" ? 0.1 : 0.07;
     pen.fillStyle = theme.of(row.tenant);

@@ -1,4 +1,4 @@
-// Beside the timeline: who does what in the time on screen, who slows whom, and what stands out.
+// Beside the timeline: who slows whom, and who does what in the time on screen.
 
 import { get } from "./api.js";
 import { el, later, refill } from "./dom.js";
@@ -15,11 +15,11 @@ export class Panels {
     this.theme = theme;
     this.showSql = showSql;
     this.cards = {
-      tenants: card("Tenants"), interference: card("Who slows whom"), findings: card("What stands out"),
+      interference: card("Who slows whom"), tenants: card("Tenants"),
       kernels: card("Where time in CUDA goes"), collectives: card("Where time in NCCL goes"),
     };
     parent.append(details.card, ...Object.values(this.cards));
-    for (const name of ["collectives", "interference", "findings"]) this.cards[name].hidden = true;
+    for (const name of ["collectives", "interference"]) this.cards[name].hidden = true;
     this.settle = later(SETTLED, () => this.tables());
     view.addEventListener("change", ({ detail }) => detail !== "selection" && this.settle());
   }
@@ -59,6 +59,7 @@ export class Panels {
       ["cpu_ns", "CPU", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["wait_ns", "CPU wait", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["disk_bytes", "disk", (n) => `${bytes(n)}/s`],
       ["net_bytes", "network", (n) => `${bytes(n)}/s`], ["retransmits", "retrans./s", brief], ["lost", "lost", count],
     ].filter(([name]) => rows.some((row) => row[name])).slice(0, 4);
+    rows = rows.filter((row) => this.theme.known(row.tenant) || columns.some(([name]) => row[name] !== null));
     const head = el("tr", {}, el("th", {}, "tenant"), ...columns.map(([, title]) => el("th", { class: "number" }, title)));
     const body = rows.slice(0, 8).map((row) => el("tr", {}, this.who(row.tenant), ...columns.map(([name, , say]) =>
       row[name] === null ? el("td", { class: "number nothing" }, "–") : el("td", { class: "number" }, say(Number(row[name]))))));
@@ -68,10 +69,10 @@ export class Panels {
   ranking(name, rows, got, what) {
     const most = Math.max(...rows.map((row) => Number(row.total_ns ?? 0)), 1);
     const body = rows.slice(0, 9).map((row) => el("tr", {},
-      el("td", { class: "name bar-cell", title: `${row[what]} (${row.tenant})`, "--own": this.theme.variable(row.tenant), "--part": `${(Number(row.total_ns ?? 0) / most) * 100}%` }, row[what]),
+      this.who(row.tenant), el("td", { class: "name bar-cell", title: `${row[what]} (${row.tenant})`, "--own": this.theme.variable(row.tenant), "--part": `${(Number(row.total_ns ?? 0) / most) * 100}%` }, row[what]),
       el("td", { class: "number" }, `${brief(Number(row.calls))} ×`),
       el("td", { class: "number" }, duration(Number(row.total_ns ?? 0)))));
-    const head = el("tr", {}, el("th", {}, what === "op" ? "collective" : "kernel or call"), el("th", { class: "number" }, "calls"), el("th", { class: "number" }, "time"));
+    const head = el("tr", {}, el("th", {}, "tenant"), el("th", {}, what === "op" ? "collective" : "kernel or call"), el("th", { class: "number" }, "calls"), el("th", { class: "number" }, "time"));
     this.fill(name, got, el("table", { class: "grid" }, el("thead", {}, head), el("tbody", {}, ...body)));
   }
 
@@ -90,12 +91,6 @@ export class Panels {
 
   who(tenant) {
     return el("td", { class: "who", "--own": this.theme.variable(tenant), title: tenant }, el("i"), tenant);
-  }
-
-  /** The matrix and the findings are about the whole recording, and take a while. */
-  async insight() {
-    while (this.timeline.loading || !this.last) await new Promise((done) => setTimeout(done, 200));
-    await Promise.all([this.interference(), this.findings()]);
   }
 
   async interference() {
@@ -119,33 +114,21 @@ export class Panels {
       if (victim === aggressor) return el("td", { class: "self" }, "·");
       const row = rows.find((one) => one.victim === victim && one.aggressor === aggressor);
       const slow = Number(row?.slowdown);
-      if (!row || !(slow > 0)) return el("td", { "--heat": "0%", title: row?.cause ?? "not enough to tell" }, "?");
+      if (!row || !(slow > 0)) return el("td", { class: "none", title: row?.cause ?? "not enough to tell" }, "?");
       const range = row.ci_low ? `${Number(row.ci_low).toFixed(2)} to ${Number(row.ci_high).toFixed(2)}` : "";
-      const title = `${victim} runs ${slow.toFixed(2)} times as long beside ${aggressor} (${range}; ${row.cause ?? "cause unknown"})`;
-      return el("td", { "--heat": `${Math.min(70, Math.max(0, (slow - 1) * 80))}%`, title }, `${slow.toFixed(2)}×`);
+      const how = WORDS[row.evidence] ?? WORDS.none;
+      const title = `${how}: ${victim} runs ${slow.toFixed(2)} times as long beside ${aggressor} (${range}; p ${Number(row.p).toPrecision(2)}; ${row.cause ?? "cause unknown"})`;
+      const heat = row.evidence === "evidence" ? `${Math.min(42, 12 + Math.max(0, (slow - 1) * 40))}%` : "0%";
+      return el("td", { class: row.evidence ?? "none", "--heat": heat, title }, `${slow.toFixed(2)}×`, row.evidence === "maybe" ? el("small", {}, "maybe") : row.evidence === "evidence" ? null : el("small", {}, "no evidence"));
     };
     const label = (name) => el("th", { scope: "col", title: name, "--own": this.theme.variable(name) }, el("i"), name);
     return el("table", { class: "matrix" },
       el("thead", {}, el("tr", {}, el("th", {}, "slowed ↓  by →"), ...names.map(label))),
       el("tbody", {}, ...names.map((victim) => el("tr", {}, label(victim), ...names.map((other) => cell(victim, other))))));
   }
-
-  async findings() {
-    const parent = this.cards.findings;
-    parent.dataset.note = "whole recording";
-    try {
-      const got = await get("findings");
-      parent.hidden = Boolean(got.unknown);
-      if (parent.hidden) return;
-      const list = got.findings.map((one) => el("div", { class: "finding", "--own": this.theme.variable(one.victim) },
-        el("div", {}, el("i"), el("b", {}, one.title)), ...one.evidence.map((line) => el("p", {}, line)), one.next ? el("p", {}, el("code", {}, one.next)) : null));
-      this.fill("findings", got, ...(list.length ? list : [el("p", {}, "Nothing stands out.")]));
-    } catch (error) {
-      parent.hidden = false;
-      this.note(parent, error.message);
-    }
-  }
 }
+
+const WORDS = { evidence: "Evidence", maybe: "Maybe, too little to be sure", none: "No evidence" };
 
 function card(title) {
   return el("section", { class: "card", "data-title": title, "aria-label": title }, el("header", {}, el("h2", {}, title)));

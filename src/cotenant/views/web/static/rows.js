@@ -10,14 +10,14 @@ const NOBODY = new Set(["host", "kernel", "unknown"]);
 const TALLEST = 1.6; // Where there is room, lanes grow by this much.
 
 /** The rows, as tall as the room allows. */
-export function rowsOf(status, view, room) {
-  const plain = arranged(status, view, 1);
+export function rowsOf(status, view, room, known) {
+  const plain = arranged(status, view, 1, known);
   const factor = Math.min(TALLEST, (room - 20) / Math.max(plain.height, 1));
-  return factor > 1.05 ? arranged(status, view, factor) : plain;
+  return factor > 1.05 ? arranged(status, view, factor, known) : plain;
 }
 
 /** Rows from top to bottom: {kind, y, height, tenant, label, lanes: Set of lane ids}. */
-function arranged(status, view, factor) {
+function arranged(status, view, factor, known) {
   const rows = [];
   let y = 0;
   const add = (height, row) => {
@@ -42,8 +42,11 @@ function arranged(status, view, factor) {
     add(TITLE, { kind: "title", label: family.title });
     for (const tenant of shown) {
       const own = lanes.filter((lane) => lane.tenant === tenant);
-      if (own.length) add(Math.round(THIN * factor), { kind: "thin", tenant, label: tenant, lanes: new Set(own.map((lane) => lane.id)) });
+      if (own.length && known(tenant)) add(Math.round(THIN * factor), { kind: "thin", tenant, label: tenant, lanes: new Set(own.map((lane) => lane.id)) });
     }
+    // Whoever has no work on a GPU is of interest together, as what the others ran beside.
+    const others = lanes.filter((lane) => !known(lane.tenant));
+    if (others.length) add(Math.round(THIN * factor), { kind: "thin", tenant: null, label: `others (${new Set(others.map((lane) => lane.tenant)).size})`, lanes: new Set(others.map((lane) => lane.id)) });
     y += 6;
   }
   return { rows, height: y };

@@ -1,8 +1,10 @@
 // Light or dark, and a colour for each tenant that stays its own.
 
 const KEPT = "cotenant-theme";
+const COLOURED = "cotenant-colours-";
 const COLOURS = 8;
-const NOBODY = new Set(["host", "kernel", "unknown"]);
+const MOST = 64; // Tenants whose colours are remembered.
+const GOLDEN = 137.508; // Degrees: hues that far apart never meet.
 
 export class Theme {
   constructor() {
@@ -39,25 +41,41 @@ export class Theme {
     localStorage.setItem(KEPT, this.name);
   }
 
-  /** Tenants in the order in which they were first seen: who came first keeps its colour. */
-  learn(tenants) {
-    for (const tenant of tenants) {
-      if (!NOBODY.has(tenant) && !this.order.has(tenant)) {
-        this.order.set(tenant, this.order.size);
-        this.cache.clear();
-      }
+  /** Tenants that get a colour: the one they had when this store was last looked at, or a free one. */
+  learn(tenants, store) {
+    const fresh = tenants.filter((tenant) => !this.order.has(tenant));
+    if (!fresh.length) return;
+    const kept = remembered(store);
+    const taken = new Set([...this.order.values(), ...fresh.map((tenant) => kept[tenant])]);
+    for (const tenant of fresh) {
+      let place = kept[tenant];
+      if (place === undefined) for (place = 0; taken.has(place); place++);
+      taken.add(place);
+      this.order.set(tenant, place);
     }
+    this.cache.clear();
+    localStorage.setItem(COLOURED + store, JSON.stringify(Object.fromEntries([...this.order].slice(0, MOST))));
   }
+
+  known(tenant) { return this.order.has(tenant); }
 
   of(tenant) {
     const place = this.order.get(tenant);
-    return place === undefined ? this.none : this.palette[place % COLOURS];
+    if (place === undefined) return this.none;
+    return place < COLOURS ? this.palette[place] : this.made(place);
   }
 
-  /** The CSS variable, for what is not painted. */
+  /** A colour beyond the picked ones, like none before it. */
+  made(place) {
+    const light = (this.name === "dark" ? 0.68 : 0.36) + 0.05 * (place % 3 - 1);
+    return hex((place * GOLDEN) % 360, 0.62, light);
+  }
+
+  /** What CSS calls it, for what is not painted. */
   variable(tenant) {
     const place = this.order.get(tenant);
-    return place === undefined ? "var(--tenant-none)" : `var(--tenant-${place % COLOURS})`;
+    if (place === undefined) return "var(--tenant-none)";
+    return place < COLOURS ? `var(--tenant-${place})` : this.made(place);
   }
 
   /** One of a few tints, so that slices side by side can be told apart; the same for one name. */
@@ -65,9 +83,7 @@ export class Theme {
     const key = `${tenant}\n${name}`;
     let found = this.cache.get(key);
     if (!found) {
-      let hash = 7;
-      for (let i = 0; i < name.length; i++) hash = (hash * 31 + name.charCodeAt(i)) | 0;
-      found = mix(this.of(tenant), this.name === "dark" ? "#000000" : "#ffffff", [0, 0.14, 0.28, 0.07, 0.21][(hash >>> 3) % 5]);
+      found = mix(this.of(tenant), this.name === "dark" ? "#000000" : "#ffffff", [0, 0.14, 0.28, 0.07, 0.21][hashed(name) % 5]);
       this.cache.set(key, found);
     }
     return found;
@@ -78,6 +94,31 @@ export class Theme {
     const [r, g, b] = parts(colour);
     return 0.299 * r + 0.587 * g + 0.114 * b > 150 ? "#10131a" : "#ffffff";
   }
+}
+
+function remembered(store) {
+  try {
+    const told = Object.entries(JSON.parse(localStorage.getItem(COLOURED + store)) ?? {});
+    const good = told.filter(([, place]) => Number.isInteger(place) && place >= 0 && place < MOST);
+    return new Set(good.map(([, place]) => place)).size === good.length ? Object.fromEntries(good) : {};
+  } catch {
+    return {};
+  }
+}
+
+function hashed(text) {
+  let hash = 7;
+  for (let i = 0; i < text.length; i++) hash = (hash * 31 + text.charCodeAt(i)) | 0;
+  return hash >>> 3;
+}
+
+function hex(hue, saturation, light) {
+  const part = (n) => {
+    const k = (n + hue / 30) % 12;
+    const value = light - saturation * Math.min(light, 1 - light) * Math.max(-1, Math.min(k - 3, 9 - k, 1));
+    return Math.round(255 * value).toString(16).padStart(2, "0");
+  };
+  return `#${part(0)}${part(8)}${part(4)}`;
 }
 
 function parts(colour) {

@@ -76,7 +76,7 @@ export class Timeline {
   }
 
   arrange() {
-    if (this.status) this.layout = rowsOf(this.status, this.view, this.canvas.clientHeight - RULER);
+    if (this.status) this.layout = rowsOf(this.status, this.view, this.canvas.clientHeight - RULER, (name) => this.painter.theme.known(name));
   }
 
   paint() {
@@ -110,6 +110,21 @@ export class Timeline {
     painter.minimap(strip.pen, strip, shown, overview);
   }
 
+  /** The middle of the stretch in which these had most work on a GPU at once; null if never. */
+  together(names) {
+    const own = names.map((name) => this.busy?.tenants[name]).filter(Boolean);
+    if (!own.length) return null;
+    const step = (this.busy.end - this.busy.start) / own[0].length;
+    const both = Array.from({ length: own[0].length }, (_, i) => Math.min(...own.map((parts) => parts[i])));
+    const wide = Math.max(1, Math.round(both.length / 10));
+    let [best, most] = [-1, 0];
+    for (let i = 0, sum = 0; i < both.length; i++) {
+      sum += both[i] - (both[i - wide] ?? 0);
+      if (sum > most) [best, most] = [i, sum];
+    }
+    return best < 0 ? null : this.busy.start + (best + 1 - wide / 2) * step;
+  }
+
   time(x) {
     const room = this.canvas.clientWidth - GUTTER;
     return this.view.start + ((x - GUTTER) / room) * this.view.span;
@@ -136,7 +151,7 @@ export class Timeline {
       best = nearer(best, sliceAt(part.tile, lane, id, time, slack, inside));
       if (!best) best = cellAt(part.tile, lane, id, time);
     }
-    return best && { ...best, tenant: row.tenant, family: this.status.lanes[best.lane].family };
+    return best && { ...best, tenant: this.status.lanes[best.lane].tenant, family: this.status.lanes[best.lane].family };
   }
 
   /** The next or previous slice of the selected one's lane, or the first on screen. */

@@ -45,6 +45,11 @@ export class View extends EventTarget {
     this.changed("tenants");
   }
 
+  toggleAll(tenants, on) {
+    for (const tenant of tenants) if (on) this.off.delete(tenant); else this.off.add(tenant);
+    this.changed("tenants");
+  }
+
   fold(tenant) {
     if (!this.folded.delete(tenant)) this.folded.add(tenant);
     this.changed("tenants");

@@ -1,0 +1,74 @@
+// What stands out, above everything else: a sentence each; a click shows it in the timeline.
+
+import { get } from "./api.js";
+import { by, el, refill } from "./dom.js";
+
+const FEW = 3; // Shown at once; the rest on request.
+const WINDOW = 0.1; // Of the recording: what a click shows around the moment.
+const DEVICE = /\b((?:GPU|MIG)-[0-9a-f]{8})[0-9a-f-]+/g;
+
+export class Findings {
+  constructor(page) {
+    this.page = page;
+    this.parent = by("findings");
+    this.all = false;
+    this.got = null;
+  }
+
+  async ask() {
+    try {
+      this.got = await get("findings");
+      this.render();
+    } catch (error) {
+      this.say(error.message);
+    }
+  }
+
+  say(words) {
+    this.parent.hidden = false;
+    refill(this.parent, el("h2", {}, "What stands out"), el("p", {}, words));
+  }
+
+  render() {
+    const { got, page } = this;
+    this.parent.hidden = !got || Boolean(got.unknown);
+    if (this.parent.hidden) return;
+    const gpu = (one) => page.theme.known(one.victim) || page.theme.known(one.culprit);
+    const found = [...got.findings.filter(gpu), ...got.findings.filter((one) => !gpu(one))];
+    const shown = this.all ? found : found.slice(0, FEW);
+    const rest = found.length - FEW;
+    const more = rest > 0 ? el("button", { type: "button", class: "more", "aria-expanded": String(this.all), onclick: () => this.toggle() }, this.all ? "Fewer" : `${rest} more`) : null;
+    const head = el("header", {}, el("h2", {}, "What stands out"), el("small", {}, "in the whole recording"), more);
+    if (!found.length) return refill(this.parent, head, el("p", {}, "Nothing stands out: no tenant is slowed by another, as far as the recording tells."));
+    const lacks = (got.lacks ?? []).map((line) => el("p", { class: "lacks" }, line));
+    refill(this.parent, head, el("ol", {}, ...shown.map((one) => el("li", {}, this.card(one)))), ...lacks);
+  }
+
+  card(one) {
+    const [first, ...others] = one.evidence;
+    const cost = `costs ${one.victim} ${(100 * one.share).toPrecision(2)} %; confidence ${sure(one.confidence)}`;
+    return el("button", { type: "button", class: "finding", "--own": this.page.theme.variable(one.victim), title: [...others, one.next].filter(Boolean).join("\n"), onclick: () => this.show(one) },
+      el("b", {}, one.title.replace(DEVICE, "$1…")), el("span", {}, cost), first ? el("span", {}, first) : null);
+  }
+
+  toggle() {
+    this.all = !this.all;
+    this.render();
+  }
+
+  /** Leaves only victim and culprit on, and goes to where both had work. */
+  show(one) {
+    const { view, timeline, status } = this.page;
+    const wanted = new Set([...one.victim.split(", "), one.culprit]);
+    view.off = new Set(status.tenants.map((tenant) => tenant.name).filter((name) => !wanted.has(name)));
+    view.follow = false;
+    const at = timeline.together([...wanted]);
+    const span = (view.last - view.first) * WINDOW;
+    if (at === null) view.whole();
+    else view.show(at - span / 2, span);
+    view.changed("tenants");
+    by("timeline").scrollIntoView({ block: "nearest" });
+  }
+}
+
+const sure = (confidence) => confidence >= 0.9 ? "high" : confidence >= 0.7 ? "fair" : "low";
