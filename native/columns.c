@@ -12,8 +12,7 @@
 #define ROOM_FIRST 4096
 #define TABLE_FIRST 256
 
-/* Room for `count` more bytes. */
-static int buffer_reserve(struct buffer *buffer, size_t count)
+int buffer_reserve(struct buffer *buffer, size_t count)
 {
 	size_t room = buffer->room ? buffer->room : ROOM_FIRST;
 	uint8_t *grown;

@@ -72,6 +72,8 @@ const uint8_t *ring_next(const struct ring *ring, uint64_t position, uint64_t li
 			 uint32_t *length, uint64_t *step);
 void ring_release(struct ring *ring, uint64_t position);
 
+/* Room for `count` more bytes. */
+int buffer_reserve(struct buffer *buffer, size_t count);
 int buffer_add(struct buffer *buffer, const void *bytes, size_t count);
 int columns_add(struct columns *columns, const uint8_t *record, uint32_t length);
 void columns_reset(struct columns *columns);

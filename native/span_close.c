@@ -296,7 +296,7 @@ int process_close(struct spans *spans, struct process *process, int at_once)
 	return 0;
 }
 
-/* What open spans are certain to cover. */
+/* What open spans are certain to cover: those that no proof has divided that is to settle. */
 static int tell_open(struct spans *spans, const struct process *process)
 {
 	for (struct queue *queue = process->queues; queue; queue = queue->next) {
@@ -305,7 +305,7 @@ static int tell_open(struct spans *spans, const struct process *process)
 		struct sum sum = queue->folded;
 		struct span span;
 
-		if (!pending(queue))
+		if (!pending(queue) || queue->proofs.used || process->proofs.used)
 			continue;
 		if (count) {
 			sum_add(spans, &sum, &ops[0]);
@@ -383,6 +383,7 @@ void spans_free(struct spans *spans)
 		while (spans->processes.buckets[i])
 			process_free(spans, (struct process *)spans->processes.buckets[i]);
 	items_free(spans);
+	seconds_free(spans);
 	table_free(&spans->processes);
 	table_free(&spans->queues);
 	for (size_t i = 0; i < sizeof(buffers) / sizeof(*buffers); i++)

@@ -76,13 +76,32 @@ static int by_item(const void *one, const void *other)
 	return a < b ? -1 : a > b;
 }
 
+/* The same where there are many counts for each item: without comparing any. */
+static int counts_merge_many(const struct spans *spans, struct buffer *counts)
+{
+	uint64_t *weights = calloc(spans->nitems, sizeof(*weights));
+	struct count *all = (struct count *)counts->bytes;
+	size_t kept = 0;
+
+	if (!weights)
+		return -1;
+	for (size_t i = 0; i < counts->used / sizeof(*all); i++)
+		weights[all[i].item] += all[i].weight;
+	for (uint32_t item = 0; item < spans->nitems; item++)
+		if (weights[item])
+			all[kept++] = (struct count){item, weights[item]};
+	counts->used = kept * sizeof(*all);
+	free(weights);
+	return 0;
+}
+
 /* One count for each item, in order. */
-void counts_merge(struct buffer *counts)
+void counts_merge(const struct spans *spans, struct buffer *counts)
 {
 	struct count *all = (struct count *)counts->bytes;
 	size_t count = counts->used / sizeof(*all), kept = 0;
 
-	if (!count)
+	if (!count || (count > spans->nitems / 4 && !counts_merge_many(spans, counts)))
 		return;
 	qsort(all, count, sizeof(*all), by_item);
 	for (size_t i = 1; i < count; i++) {
@@ -113,7 +132,7 @@ int32_t mix_make(struct spans *spans, const struct sum *sum, struct buffer *coun
 
 	if (!mix)
 		return -1;
-	counts_merge(counts);
+	counts_merge(spans, counts);
 	size = counts->used / sizeof(struct count);
 	mix->node.hash = sum->salt[0];
 	mix->salt = sum->salt[1];

@@ -107,7 +107,7 @@ static int fold(struct spans *spans, struct queue *queue)
 		if (!queue->folded.mixless && buffer_add(&queue->folded_items, &one, sizeof(one)))
 			return -1;
 	}
-	counts_merge(&queue->folded_items);
+	counts_merge(spans, &queue->folded_items);
 	if (queue->folded_items.used > FOLDED_ITEMS_MAX * sizeof(struct count)) {
 		queue->folded.mixless = 1;
 		queue->folded_items.used = 0;
@@ -143,8 +143,11 @@ int queue_add(struct spans *spans, struct queue *queue, const struct op *op)
 		queue->since_ns = spans->now_ns;
 	if (count && ops[count - 1].began_ns > op->began_ns)
 		queue->unordered = 1;
-	if (buffer_add(&queue->ops, op, sizeof(*op)))
+	if (queue->ops.used + sizeof(*op) > queue->ops.room &&
+	    buffer_reserve(&queue->ops, sizeof(*op)))
 		return -1;
+	*(struct op *)(queue->ops.bytes + queue->ops.used) = *op;
+	queue->ops.used += sizeof(*op);
 	queue->process->nops++;
 	spans->held++;
 	return 0;

@@ -33,6 +33,7 @@ enum {
 	SIG_PROVES_STREAM = 16,
 	SIG_PROVES_PROCESS = 32,
 	SIG_PROVES_IF_LARGE = 64,	/* its stream, if its bytes are many */
+	SIG_WAITS = 128,
 };
 
 #define EXTENT_SCALE 25	/* bytes that a link moves in the time of one thread */
@@ -169,6 +170,18 @@ struct span {
 	uint32_t reserved;
 };
 
+/* What a tenant did on a GPU in one second. */
+struct second {
+	struct node node;
+	int64_t number;		/* seconds since 1970 */
+	int64_t cgroup_id;
+	int64_t launches;
+	int64_t waits;
+	int64_t waited_ns;
+	int64_t copied_bytes;
+	int32_t gpu;
+};
+
 struct mix {
 	struct node node;
 	uint64_t salt;		/* the other half of the sum */
@@ -185,6 +198,7 @@ struct spans {
 	struct table queues;
 	struct table items;
 	struct table mixes;
+	struct table seconds;
 	struct item **by_number;
 	uint32_t nitems;
 	uint32_t room;
@@ -205,7 +219,14 @@ int32_t mix_find(const struct spans *spans, const struct sum *sum);
 int32_t mix_make(struct spans *spans, const struct sum *sum, struct buffer *counts);
 int items_renew(struct spans *spans);
 void items_free(struct spans *spans);
-void counts_merge(struct buffer *counts);
+void counts_merge(const struct spans *spans, struct buffer *counts);
+
+/* span_seconds.c */
+struct second *second_of(struct spans *spans, const struct signature *sig, int64_t number);
+void second_add(struct second *second, const struct signature *sig, int64_t took_ns,
+		uint64_t bytes);
+int seconds_take(struct spans *spans, struct buffer *taken);
+void seconds_free(struct spans *spans);
 
 /* span_queues.c */
 struct process *process_of(struct spans *spans, uint32_t pid, uint64_t start_ns,

@@ -30,10 +30,13 @@ struct found {
 	struct queue *queues[2];
 	struct process *processes[2];
 	struct item *item;
+	struct second *second;
+	int64_t second_ns;
 	uint64_t name;
 	int64_t size;
 };
 
+#define NS_PER_SECOND 1000000000
 #define LARGE_BYTES 65536
 
 static int add_proof(struct spans *spans, struct buffer *proofs, const struct signature *sig,
@@ -91,6 +94,15 @@ static int add_row(struct spans *spans, const struct rows *rows, size_t i, struc
 	uint32_t side = began_ns >= spans->boundary_ns;
 	struct queue *queue;
 
+	if (!sig->work && !(sig->flags & (SIG_PROVES_STREAM | SIG_PROVES_PROCESS | SIG_WAITS)))
+		return 0;
+	if ((uint64_t)(began_ns - found->second_ns) >= NS_PER_SECOND || !found->second) {
+		found->second = second_of(spans, sig, began_ns / NS_PER_SECOND);
+		found->second_ns = began_ns - began_ns % NS_PER_SECOND;
+		if (!found->second)
+			return -1;
+	}
+	second_add(found->second, sig, took_ns, rows->bytes[i]);
 	if (!sig->work && !(sig->flags & (SIG_PROVES_STREAM | SIG_PROVES_PROCESS)))
 		return 0;
 	queue = find_queue(spans, sig, found, side);
@@ -250,6 +262,19 @@ static PyObject *spans_renew(struct spans_object *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+static PyObject *spans_seconds(struct spans_object *self, PyObject *unused)
+{
+	struct buffer told = {0};
+	PyObject *bytes = NULL;
+
+	if (seconds_take(&self->spans, &told))
+		PyErr_NoMemory();
+	else
+		bytes = taken(&told);
+	free(told.bytes);
+	return bytes;
+}
+
 static PyObject *spans_counts(struct spans_object *self, PyObject *unused)
 {
 	return Py_BuildValue("{sKsIsIsK}", "held", (unsigned long long)self->spans.held, "queues",
@@ -291,6 +316,8 @@ static PyMethodDef methods[] = {
 	 "gone(now_ns, pid, start_ns): a process ended"},
 	{"take", (PyCFunction)spans_take, METH_VARARGS,
 	 "take(now_ns, stopping) -> (epoch, closed, open, items, mix sizes, mix items)"},
+	{"seconds", (PyCFunction)spans_seconds, METH_NOARGS,
+	 "what each tenant did in each second on each GPU, since it was last asked"},
 	{"renew", (PyCFunction)spans_renew, METH_NOARGS,
 	 "after take(): forget every mix, to tell it again when it is used again"},
 	{"counts", (PyCFunction)spans_counts, METH_NOARGS, "what is held, and what was refused"},

@@ -12,6 +12,7 @@ from cotenant.agent.recorder.ingest.rollups import Rollups
 from cotenant.agent.recorder.ingest.spans import SpanMaker
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.samplers.containers import Containers
+from cotenant.agent.recorder.samplers.gpu_seconds import GpuSeconds
 from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.agent.recorder.samplers.losses import Losses
 from cotenant.agent.recorder.samplers.spans import SpanRows
@@ -112,6 +113,7 @@ class VirtualRecorder:
         self._rollups = Rollups()
         self._blind_spots = BlindSpots(Holes(self.ledger), clock)
         self.spans = SpanRows(self.maker)
+        self.seconds = GpuSeconds(self.maker, self.spans, self.ledger, dict)
         self._containers = Containers(self.ledger)
 
     def cgroup(self, kernel_id, path):
@@ -136,7 +138,7 @@ class VirtualRecorder:
 
     def sample(self):
         """What a second brings."""
-        for sampler in (self.spans, self.spans.mixes):
+        for sampler in (self.spans, self.spans.mixes, self.seconds, self.seconds.overlaps):
             rows = sampler.sample(OFFSET_NS + self.now_ns)
             if rows is not None:
                 self.writer.append(sampler.table, rows)
@@ -168,3 +170,39 @@ def stored_and_derived(root):
 def _rows(session, table):
     rows = session.ask(f"select * exclude ({_APART}) from {table}").rows()
     return sorted(rows, key=lambda row: str([row[name] for name in sorted(row)]))
+
+
+_OVERLAPS = """
+select a.tenant, b.tenant as other, sum(o.overlap_ns)::bigint as ns
+from gpu_overlaps o
+join containers a on a.cgroup_id = o.cgroup_id
+join containers b on b.cgroup_id = o.other_cgroup_id
+group by all order by all
+"""
+_COUNTS = "sum(launches)::bigint as launches, sum(copied_bytes)::bigint as copied_bytes"
+
+
+def seconds_and_spans(root):
+    """Busy time, what is shared of it, and counts: second by second, and by span."""
+    by_second = (
+        "select tenant, sum(busy_ns)::bigint as ns from gpu_seconds join containers "
+        "using (cgroup_id) group by all having ns > 0 order by all",
+        _OVERLAPS,
+        "select tenant, sum(overlapped_ns)::bigint as ns from gpu_seconds join containers "
+        "using (cgroup_id) group by all having ns > 0 order by all",
+        f"select tenant, {_COUNTS} from gpu_seconds join containers "
+        "using (cgroup_id) group by all having launches + copied_bytes > 0 order by all",
+        "select tenant, sum(unproven_ns) >= 0 as sane from gpu_seconds join containers "
+        "using (cgroup_id) group by all having sum(busy_ns) > 0 order by all",
+    )
+    by_span = (
+        "select tenant, sum(busy_ns)::bigint as ns from busy "
+        "group by all having ns > 0 order by all",
+        "select tenant, other, overlap_ns as ns from shared_time order by all",
+        "select tenant, overlap_ns as ns from shared_time order by all",
+        f"select tenant, {_COUNTS} from spans group by all "
+        "having launches + copied_bytes > 0 order by all",
+        "select tenant, true as sane from busy group by all having sum(busy_ns) > 0 order by all",
+    )
+    with Session(root) as session:
+        return [[session.ask(sql).rows() for sql in way] for way in (by_second, by_span)]

@@ -279,9 +279,10 @@ GPU_SECONDS: Final = Table(
         Column("unproven_ns", "int64", "of busy_ns, time in spans that no call proves done", False),
         Column("launches", "int64", "kernels and graphs launched", False),
         Column("waits", "int64", "calls that waited for the GPU", False),
-        Column("waited_ns", "int64", "time inside them", False),
+        Column("waited_ns", "int64", "time inside them, in the second in which they began", False),
         Column("copied_bytes", "int64", "bytes copied", False),
         Column("memory_bytes", "int64", "device memory held; NULL if not known"),
+        Column("told_ns", "int64", "when this row was written, UTC", False),
     ),
 )
 

@@ -15,6 +15,7 @@ from cotenant.agent.recorder.program_counters import ProgramCounters, orphans
 from cotenant.agent.recorder.quotas import Quotas
 from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits
 from cotenant.agent.recorder.samplers.cpu_contention import CpuContention
+from cotenant.agent.recorder.samplers.gpu_seconds import GpuSeconds
 from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.agent.recorder.samplers.losses import Losses, Tally
 from cotenant.agent.recorder.samplers.sampler import RowSink, Sampler, write_samples
@@ -52,6 +53,7 @@ class Sampling:
         self.holes = Holes(ledger)
         self.rollups = Rollups()
         self._span_rows = SpanRows(gpus.spans)
+        gpu_seconds = GpuSeconds(gpus.spans, self._span_rows, ledger, gpus.held)
         self.control = ControlPage(maps["controls"], ring_bytes=settings.events_bytes)
         self._cost_control = CostControl(self.control, settings, cost, ask, self._path)
         self.counters = ProgramCounters(maps["counters"])
@@ -75,6 +77,8 @@ class Sampling:
             *on_host,
             CgroupLimits(ledger),
             *gpus.samplers(),
+            gpu_seconds,
+            gpu_seconds.overlaps,
         ]
         self._seconds = 0
 

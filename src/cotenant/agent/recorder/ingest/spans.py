@@ -34,7 +34,7 @@ _BITS: Final = {
 _LAUNCH, _COPY, _OTHER = 1, 2, 3
 _WORK: Final = {"launch": _LAUNCH, "graph_launch": _LAUNCH, "memcpy": _COPY, "memset": _OTHER}
 _SIZED, _SIZED_BY_BYTES, _COLLECTIVE, _CONTEXT = 1, 2, 4, 8
-_PROVES_STREAM, _PROVES_PROCESS, _PROVES_IF_LARGE = 16, 32, 64
+_PROVES_STREAM, _PROVES_PROCESS, _PROVES_IF_LARGE, _WAITS = 16, 32, 64, 128
 
 _DIMENSIONS: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _DEFAULT_STREAMS: Final = (0, 1)
@@ -77,6 +77,18 @@ SPAN: Final = np.dtype(
         ("api", "<u2"),
         ("closed_by", "u1"),
         ("has_context", "u1"),
+        ("reserved", "<u4"),
+    ]
+)
+SECOND: Final = np.dtype(
+    [
+        ("number", "<i8"),
+        ("cgroup_id", "<i8"),
+        ("launches", "<i8"),
+        ("waits", "<i8"),
+        ("waited_ns", "<i8"),
+        ("copied_bytes", "<i8"),
+        ("gpu", "<i4"),
         ("reserved", "<u4"),
     ]
 )
@@ -172,6 +184,10 @@ class SpanMaker:
         self.names = {number: name for number, name in self.names.items() if number in used}
         self._hashes = {name: number for number, name in self.names.items()}
 
+    def take_seconds(self) -> npt.NDArray[np.void]:
+        """What each tenant did in each second on each GPU, since it was last asked."""
+        return np.frombuffer(self._native.seconds(), SECOND)
+
     def counts(self) -> dict[str, int]:
         """What is held, and what there was no room for."""
         return self._native.counts()
@@ -197,7 +213,8 @@ class SpanMaker:
         flags |= np.where(by_bytes, _SIZED_BY_BYTES, 0)
         flags |= np.where(_has(known, "nccl_op") & _is_nccl(batch), _COLLECTIVE, 0)
         flags |= np.where(_has(known, "context"), _CONTEXT, 0)
-        found["flags"] = flags | np.where(done, _proves(batch, known), 0)
+        flags |= np.where(batch.field("op") == _OPS["sync"], _WAITS, 0)
+        found["flags"] = np.where(done, flags | _proves(batch, known), 0)
         return found
 
     def _gpu_numbers(self, gpus: Any) -> npt.NDArray[np.int32]:

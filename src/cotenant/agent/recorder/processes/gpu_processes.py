@@ -192,6 +192,10 @@ class GpuProcesses:
         graphs = GraphKernels(self.graphs, self._ledger, self._clock)
         return [*there, graphs, self._timings]
 
+    def held(self) -> dict[tuple[int, str | None], int | None]:
+        """Bytes that each cgroup holds on each GPU; None where they are not known."""
+        return self._memory.held if self._memory is not None else {}
+
     def note_sharing(self) -> None:
         """Have the ledger know how each tenant shares its GPUs."""
         for ids, mode in self.devices.sharing().items():

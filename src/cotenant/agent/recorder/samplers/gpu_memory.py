@@ -38,6 +38,11 @@ class GpuMemory:
         self._all_told_ns = 0
         self._seen: tuple[Any, Any] = (np.empty(0, HOLDING_KEY), np.empty(0, HOLDING))
 
+    @property
+    def held(self) -> dict[Holder, int | None]:
+        """Bytes of each tenant on each GPU, as sampled last; None where they are not known."""
+        return {holder: size for holder, (size, _) in self._before.items()}
+
     def started(self, process: Process) -> None:
         """CUDA starts in this process: nothing it holds is missed."""
         self._whole.add(process)

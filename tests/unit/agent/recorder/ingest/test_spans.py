@@ -4,10 +4,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.virtual.rings import VirtualRecorder, call, stored_and_derived
+from tests.virtual.rings import VirtualRecorder, call, seconds_and_spans, stored_and_derived
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -62,7 +62,12 @@ def interleaved(steps):
     return sorted(records, key=lambda record: record[0])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # Shrinking takes minutes.
+)
 @given(calls, st.lists(st.integers(0, 149), max_size=5), st.integers(0, 3))
 def test_spans_are_those_that_sql_derives(steps, cuts, started):
     root = Path(tempfile.mkdtemp())
@@ -78,5 +83,7 @@ def test_spans_are_those_that_sql_derives(steps, cuts, started):
     recorder.cycle(ended + SETTLED)
     recorder.finish()
     stored, derived = stored_and_derived(root / "store")
+    seconds = seconds_and_spans(root / "store")
     shutil.rmtree(root)
     assert stored == derived
+    assert seconds[0] == seconds[1]
