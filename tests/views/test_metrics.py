@@ -113,6 +113,25 @@ def test_a_counter_grows_by_what_was_written_and_never_falls(store):
         assert series(served.request("/metrics"))[name] == LAUNCHES["ml/train"] + 17
 
 
+def more_busy(store, tenant, busy_ns, second_ns, told_ns):
+    with StoreWriter(store, node="n", boot_id="b") as writer:
+        counts = ("overlapped_ns", "unproven_ns", "launches", "waits", "waited_ns", "copied_bytes")
+        row = {"timestamp_ns": second_ns, "cgroup_id": TENANTS[tenant], "gpu": "GPU-1"}
+        row |= dict.fromkeys(counts, 0) | {"busy_ns": busy_ns, "told_ns": told_ns}
+        writer.append("gpu_seconds", pa.Table.from_pylist([row]))
+        writer.seal(told_ns)
+
+
+def test_busy_time_counts_when_it_becomes_known_however_long_ago_it_was(store):
+    name = 'cotenant_gpu_busy_seconds_total{tenant="slurm/4711",gpu="GPU-1"}'
+    more_busy(store, "slurm/4711", 250_000_000, NOW_NS, NOW_NS)
+    with serving(store) as served:
+        assert series(served.request("/metrics"))[name] == 0.25
+        more_busy(store, "slurm/4711", 500_000_000, NOW_NS - 60 * SECOND_NS, NOW_NS + SECOND_NS)
+        assert series(served.request("/metrics"))[name] == 0.75
+        assert series(served.request("/metrics"))[name] == 0.75
+
+
 def test_tenants_beyond_the_bound_share_one_name(monkeypatch, store):
     from cotenant.query.engine.session import Session
 

@@ -50,6 +50,7 @@ class Metrics:
         self._ns: Counter[Labels] = Counter()
         self._bytes: Counter[Labels] = Counter()
         self._launches: Counter[Labels] = Counter()
+        self._busy_ns: Counter[Labels] = Counter()
         self._events: dict[str, Counter[Labels]] = {name: Counter() for name in counters.FATES}
         self._blind_ns: Counter[Labels] = Counter()
         self._unseen: Counter[Labels] = Counter()
@@ -91,12 +92,24 @@ class Metrics:
             self._blind_ns[labels] += row["blind_ns"]
             self._unseen[labels] += row["unseen"]
 
+        for row in news.busy:
+            self._busy_ns[self._tenant(row["tenant"]), self._gpu(row["gpu"])] += row["busy_ns"]
+
+    def _gpu(self, name: str | None) -> str:
+        return self._shown(name or "unknown")
+
     def _place(self, row: Mapping[str, str]) -> Labels:
         return self._tenant(row["tenant"]), self._shown(row["family"])
 
     def _counted(self) -> Iterator[Metric]:
         yield _counter(
             "cotenant_launches_total", "Kernels and graphs launched.", _TENANT, self._launches
+        )
+        yield _counter(
+            "cotenant_gpu_busy_seconds_total",
+            "Time with work of a tenant in flight on a GPU.",
+            ("tenant", "gpu"),
+            {labels: ns / 1e9 for labels, ns in self._busy_ns.items()},
         )
         yield _counter(
             "cotenant_calls_total", "Calls of a traced function.", _FUNCTION, self._calls
@@ -148,9 +161,7 @@ class Metrics:
         held: Counter[Labels] = Counter()
         for row in session.ask(counters.MEMORY).rows():
             if row["bytes"] is not None:
-                held[self._tenant(row["tenant"]), self._shown(row["gpu"] or "unknown")] += row[
-                    "bytes"
-                ]
+                held[self._tenant(row["tenant"]), self._gpu(row["gpu"])] += row["bytes"]
         doc = "Device memory that a tenant holds."
         yield _gauge("cotenant_gpu_memory_bytes", doc, ("tenant", "gpu"), held)
         known = {name for name, shown in self._tenants.items() if shown != EVERYONE_ELSE}

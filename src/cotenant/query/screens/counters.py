@@ -39,6 +39,7 @@ class CounterCursor:
 
     totals: dict[str, int] = field(default_factory=dict)
     losses: dict[str, int] = field(default_factory=dict)
+    gpu_seconds: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +51,32 @@ class News:
     durations: list[dict[str, Any]]
     fates: list[dict[str, Any]]
     holes: list[dict[str, Any]]
+    busy: list[dict[str, Any]]
 
 
 def since(session: Session, cursor: CounterCursor) -> News:
     """Sums of the rows after the cursor, which is advanced."""
     totals = _advance(session, "totals", cursor.totals)
     losses = _advance(session, "losses", cursor.losses)
+    seconds = _advance(session, "gpu_seconds", cursor.gpu_seconds, "told_ns")
     return News(
         session.ask(_totals(totals)).rows(),
         session.ask(_histograms(totals)).rows(),
         session.ask(_durations(totals)).rows(),
         session.ask(_fates(losses)).rows(),
         session.ask(_holes(losses)).rows(),
+        session.ask(_busy(seconds)).rows(),
     )
 
 
-def _advance(session: Session, table: str, at: dict[str, int]) -> str:
+def _advance(session: Session, table: str, at: dict[str, int], time: str = "timestamp_ns") -> str:
     """Advance to the newest row of each node; SQL condition for the rows in between."""
-    newest = session.ask(f"SELECT node, max(timestamp_ns) AS at_ns FROM {table} GROUP BY node")
+    newest = session.ask(f"SELECT node, max({time}) AS at_ns FROM {table} GROUP BY node")
     between = []
     for row in newest.rows():
         node, end = row["node"], row["at_ns"]
         start = at.get(node, -1)
-        between.append(
-            f"(node = {quoted(node)} AND timestamp_ns > {start} AND timestamp_ns <= {end})"
-        )
+        between.append(f"(node = {quoted(node)} AND {time} > {start} AND {time} <= {end})")
         at[node] = end
     return " OR ".join(between) or "false"
 
@@ -122,4 +124,12 @@ def _holes(condition: str) -> str:
         "SELECT tenant, family, reason, sum(to_ns - from_ns)::BIGINT AS blind_ns, "
         f"coalesce(sum(unseen), 0)::BIGINT AS unseen FROM {_from('losses', condition)} "
         "WHERE from_ns IS NOT NULL AND lost + shed = 0 GROUP BY ALL ORDER BY ALL"
+    )
+
+
+def _busy(condition: str) -> str:
+    """Of a second that began long ago, more may become known."""
+    return (
+        "SELECT tenant, gpu, sum(busy_ns)::BIGINT AS busy_ns "
+        f"FROM {_from('gpu_seconds', condition)} GROUP BY ALL ORDER BY ALL"
     )
