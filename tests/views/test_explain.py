@@ -33,7 +33,7 @@ def test_findings_are_numbered_with_victim_culprit_evidence_and_what_to_ask_next
     assert out.splitlines()[0].startswith("1. ")
     assert "\n2. " in out
     assert "culprit job/worker-2 rank 2" in out
-    assert "next: cotenant ask timeline --tenant job/worker-2" in out
+    assert "next: cotenant ask late_ranks --tenant job/worker-2" in out
     assert "next: cotenant ask memory_growth --tenant ml/serve" in out
     assert "no rows of cuda_events, host_events, io_events" in " ".join(out.split())
     assert max(len(line) for line in out.splitlines() if "next: " not in line) <= 80
@@ -45,7 +45,8 @@ def test_a_program_gets_exact_numbers(host, capsys):
     assert found["tenant"] == "ml/serve"
     assert [finding["kind"] for finding in found["findings"]] == ["memory leak"]
     assert set(found["findings"][0]) == {
-        "kind", "victim", "culprit", "share", "confidence", "title", "evidence", "next",
+        "kind", "victim", "culprit", "share", "confidence", "title", "evidence", "next", "base",
+        "cost_ns", "lasts",
     }  # fmt: skip
 
 

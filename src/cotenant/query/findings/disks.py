@@ -1,6 +1,6 @@
 """I/O that takes longer while another tenant uses the same disk."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +11,9 @@ from cotenant.query.derived.interference.slowdown import SHARED, Samples, Verdic
 from cotenant.query.derived.registry import Ask
 from cotenant.query.derived.row_groups import groups_of
 from cotenant.query.findings.finding import Finding, milliseconds, percent
+from cotenant.query.questions.loader import find as find_question
 from cotenant.query.text import shell
+from cotenant.query.text.sql import quoted
 
 NEEDS: Final = ("io_events",)
 SLOWER: Final = 1.5  # Less is normal variation of a disk.
@@ -54,6 +56,19 @@ def _user(tenant: str, rows: Any, origin: int, end: float) -> _User:
 
 def find(ask: Ask) -> list[Finding]:
     """For each victim of a disk, the tenant that it suffers from most."""
+    return [_with_delays(ask, finding) for finding in _found(ask)]
+
+
+def _with_delays(ask: Ask, finding: Finding) -> Finding:
+    """With the number that the question shows."""
+    question = find_question("io_delays").render(["limit=1000000"])
+    pair = f"tenant = {quoted(finding.victim)} and neighbour = {quoted(finding.culprit or '')}"
+    rows = ask(f"select sum(delayed_ns)::bigint as ns from ({question}) where {pair}").to_pylist()
+    delayed = f"its requests were delayed by {milliseconds(rows[0]['ns'] or 0)}, added up"
+    return replace(finding, evidence=(*finding.evidence, delayed))
+
+
+def _found(ask: Ask) -> list[Finding]:
     found = []
     for (_, device), rows in groups_of(ask(_SQL), "node", "device"):
         starts = rows["timestamp_ns"].to_numpy()
@@ -98,4 +113,6 @@ def _finding(device: str, victim: _User, other: _User, verdict: Verdict) -> Find
             f"it {victim.total_bytes / 2**20:,.0f} MiB",
         ),
         next=shell.ask("io_delays", victim.tenant),
+        base="the time from its first request to its last",
+        cost_ns=lost,
     )

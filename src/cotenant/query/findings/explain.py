@@ -1,5 +1,8 @@
 """Findings over all tenants, the costliest for its victim first.
 
+What a finding costs is time of the victim's work: no more counts than the time in which the victim
+had GPU work at all, so that a process with three launches does not come before a trainer.
+
 Each kind of finding is a module with ``NEEDS``, the tables it reads, and ``find(ask)``. A culprit
 is named only where the victim's loss coincides in time with the culprit's activity by a test, or
 where the kernel recorded the cause itself.
@@ -21,11 +24,26 @@ from cotenant.query.findings import (
     starved,
     stragglers,
 )
-from cotenant.query.findings.finding import REPORTED, Finding
+from cotenant.query.findings.finding import REPORTED, Finding, Maybe
 from cotenant.schema import TABLES
 
 MOST_ROWS: Final = 5_000_000
 KINDS: Final = (hangs, neighbours, stragglers, starved, disks, links, leaks, starts)
+_LITTLE: Final = 0.005  # Of the time that is looked at: what costs less is not told.
+
+# When each tenant had GPU work, or was at its collectives.
+_WORK: Final = """
+select tenant, max(work_ns)::double as work_ns
+from (
+    select tenant, sum(busy_ns) as work_ns from busy group by tenant
+    union all
+    select c.tenant, count(distinct n.timestamp_ns // 100000000) * 100000000
+    from nccl_events n
+    join containers c using (cgroup_id)
+    group by c.tenant
+)
+group by tenant
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +54,7 @@ class Explanation:
     standing: Standing
     tenants: int  # How many have any event.
     unknown: tuple[str, ...]  # Tables that were not recorded at all.
+    maybes: tuple[Maybe, ...] = ()
 
     @property
     def interval(self) -> Interval | None:
@@ -58,9 +77,9 @@ def explain(session: Session, tenants: frozenset[str] | None = None) -> Explanat
     for kind in KINDS:
         looked_at |= with_sources(kind.NEEDS) & set(TABLES)
         findings += [f for f in kind.find(ask) if f.share >= REPORTED]
+    maybes = tuple(m for m in neighbours.maybe(ask) if tenants is None or m.victim in tenants)
     if tenants is not None:
         findings = [f for f in findings if tenants.intersection(f.victim.split(", "))]
-    findings.sort(key=lambda f: (-f.rank, f.victim, f.kind))
     names = " UNION ALL ".join(
         f"SELECT cgroup_id FROM {t}" for t in sorted(looked_at) if t.endswith("_events")
     )
@@ -69,7 +88,24 @@ def explain(session: Session, tenants: frozenset[str] | None = None) -> Explanat
         f"WHERE cgroup_id IN ({names or 'SELECT NULL'})"
     )
     unknown = tuple(t for t in sorted(looked_at) if t.endswith("_events") and not _any(session, t))
-    return Explanation(tuple(findings), counted.standing, counted.rows()[0]["tenants"], unknown)
+    ranked = _ranked(findings, ask, counted.standing.interval)
+    number = counted.rows()[0]["tenants"]
+    return Explanation(ranked, counted.standing, number, unknown, maybes)
+
+
+def _ranked(findings: list[Finding], ask: Ask, interval: Interval | None) -> tuple[Finding, ...]:
+    """The costliest first, in time of work that matters."""
+    work = {row["tenant"]: row["work_ns"] for row in ask(_WORK).to_pylist()} if findings else {}
+    looked_at = interval.end_ns - interval.start_ns if interval else 0
+
+    def matters(finding: Finding) -> float:
+        most = max((work.get(victim, 0.0) for victim in finding.victim.split(", ")), default=0.0)
+        known = bool(work) and not finding.lasts
+        return min(finding.cost_ns, most) if known else finding.cost_ns
+
+    told = [f for f in findings if not f.cost_ns or f.cost_ns >= _LITTLE * looked_at]
+    told.sort(key=lambda f: (-matters(f) * f.confidence, -f.rank, f.victim, f.kind))
+    return tuple(told)
 
 
 def _any(session: Session, table: str) -> bool:

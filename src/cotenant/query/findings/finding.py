@@ -13,16 +13,28 @@ class Finding:
     kind: str
     victim: str
     culprit: str | None  # None if no tenant is the cause.
-    share: float  # Of the victim's time, or of its memory, from 0 to 1.
+    share: float  # Of the base, from 0 to 1.
     confidence: float  # From 0 to 1.
     title: str
     evidence: tuple[str, ...]
-    next: str  # The command that shows more.
+    next: str  # The command that shows the same number, and more.
+    base: str  # What the share is a share of.
+    cost_ns: float = 0.0  # Time that the victim lost; 0 where it is not time that it lost.
+    lasts: bool = False  # It does not end by itself: all work of the victim waits for it.
 
     @property
     def rank(self) -> float:
-        """What findings are ordered by."""
-        return self.share * self.confidence
+        """What findings of one kind are ordered by."""
+        return self.cost_ns * self.confidence
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """Something that may be so: there is too little to be sure."""
+
+    victim: str
+    title: str
+    next: str
 
 
 def percent(part: float) -> str:

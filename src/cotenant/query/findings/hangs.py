@@ -81,4 +81,7 @@ def _finding(row: dict[str, Any]) -> Finding | None:
             f"ranks {', '.join(map(str, inside))} of {row['nranks']} are in it; {absent}",
         ),
         next="cotenant ask under_way longer=5s",
+        base="the time since the call began",
+        cost_ns=row["age_ns"],
+        lasts=True,
     )

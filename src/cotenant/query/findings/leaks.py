@@ -62,7 +62,9 @@ def _finding(tenant: str, gpu: str | None, rows: Any) -> Finding | None:
             f"what it never gives back grew by {growth / 2**20:,.0f} MiB to "
             f"{lowest[-1] / 2**20:,.0f} MiB in {seconds:.3g} s, "
             f"{growth / 2**20 / seconds:.3g} MiB a second",
+            f"it holds {(held[-1] - held[0]) / 2**20:,.0f} MiB more than at first",
             f"it is still growing; a straight line explains {percent(fit)} of it",
         ),
         next=shell.ask("memory_growth", tenant),
+        base="its GPU memory",
     )

@@ -97,7 +97,7 @@ def _finding(row: dict[str, Any], slower: dict[str, Any] | None) -> Finding | No
     evidence = [
         f"{row['all_times']:,} segments were sent again, "
         f"{row['all_times'] / seconds:.3g} a second; "
-        f"{percent(of_it)} of them to {row['remote_ip']}",
+        f"{row['times']:,} of them to {row['remote_ip']}",
     ]
     if row["sent_bytes"]:
         evidence.append(f"that is {percent(row['all_times'] / segments)} of what it sent")
@@ -115,4 +115,6 @@ def _finding(row: dict[str, Any], slower: dict[str, Any] | None) -> Finding | No
         title=f"{row['tenant']} loses packets on {culprit}",
         evidence=tuple(evidence),
         next=shell.ask("retransmits", row["tenant"]),
+        base="the time seen, at a round trip or more for each",
+        cost_ns=row["all_times"] * cost,
     )

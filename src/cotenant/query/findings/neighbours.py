@@ -1,55 +1,65 @@
 """A tenant slowed by another on its GPU."""
 
-from typing import Final
+from typing import Any, Final
 
 from cotenant.query.derived.registry import Ask
-from cotenant.query.findings.finding import Finding, percent
+from cotenant.query.findings.finding import Finding, Maybe, milliseconds, percent
 from cotenant.query.text import shell
 
-NEEDS: Final = ("interference", "shared_time", "busy")
+NEEDS: Final = ("interference", "shared_time")
 
 _SQL: Final = """
-with seen as (
-    select tenant, node, gpu, max(end_ns) - min(start_ns) as seen_ns
-    from busy
-    group by all
-)
 select
     i.*,
     o.overlap_ns,
-    s.seen_ns
+    o.busy_ns
 from interference i
 join shared_time o
   on o.tenant = i.victim and o.other = i.aggressor and o.node = i.node
  and coalesce(o.gpu, '') = coalesce(i.gpu, '')
-join seen s
-  on s.tenant = i.victim and s.node = i.node and coalesce(s.gpu, '') = coalesce(i.gpu, '')
-where i.evidence = 'evidence'
+where i.evidence <> 'none'
+order by i.slowdown desc
 """
 
 
 def find(ask: Ask) -> list[Finding]:
     """Every slowdown that there is evidence of."""
-    found = []
-    for row in ask(_SQL).to_pylist():
-        lost = row["overlap_ns"] * (1 - 1 / row["slowdown"])
-        where = row["gpu"] or f"a GPU of {row['node']}"
-        found.append(
-            Finding(
-                kind="noisy neighbour",
-                victim=row["victim"],
-                culprit=row["aggressor"],
-                share=min(lost / max(row["seen_ns"], 1), 1.0),
-                confidence=min(1 - row["p"], 0.99),
-                title=f"{row['aggressor']} slows {row['victim']} on {where} by {row['cause']}",
-                evidence=(
-                    f"its work takes {row['slowdown']:.2f} times as long while {row['aggressor']} "
-                    f"has work there ({row['ci_low']:.2f} to {row['ci_high']:.2f}, "
-                    f"p {row['p']:.3f}, {row['samples']:,} samples)",
-                    f"both had work for {row['overlap_ns'] / 1e9:.3g} s, "
-                    f"{percent(row['overlap_ns'] / max(row['seen_ns'], 1))} of its time",
-                ),
-                next=shell.ask("interference", row["victim"]),
-            )
+    return [_finding(row) for row in ask(_SQL).to_pylist() if row["evidence"] == "evidence"]
+
+
+def maybe(ask: Ask) -> list[Maybe]:
+    """Every slowdown that there may be."""
+    return [
+        Maybe(
+            victim=row["victim"],
+            title=f"{row['aggressor']} may slow {row['victim']}: {row['slowdown']:.2f} times as "
+            f"long ({row['ci_low']:.2f} to {row['ci_high']:.2f}, p {row['p']:.3f})",
+            next=shell.ask("interference", row["victim"]),
         )
-    return found
+        for row in ask(_SQL).to_pylist()
+        if row["evidence"] == "maybe"
+    ]
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    lost = row["overlap_ns"] * (1 - 1 / row["slowdown"])
+    busy = max(row["busy_ns"], 1)
+    where = row["gpu"] or f"a GPU of {row['node']}"
+    return Finding(
+        kind="noisy neighbour",
+        victim=row["victim"],
+        culprit=row["aggressor"],
+        share=min(lost / busy, 1.0),
+        confidence=min(1 - row["p"], 0.99),
+        title=f"{row['aggressor']} slows {row['victim']} on {where} by {row['cause']}",
+        evidence=(
+            f"its work takes {row['slowdown']:.2f} times as long while {row['aggressor']} "
+            f"has work there ({row['ci_low']:.2f} to {row['ci_high']:.2f}, "
+            f"p {row['p']:.3f}, {row['samples']:,} samples)",
+            f"both had work for {milliseconds(row['overlap_ns'])}, "
+            f"{percent(row['overlap_ns'] / busy)} of the {milliseconds(busy)} that it had any",
+        ),
+        next=shell.ask("interference", row["victim"]),
+        base="its time with work on the GPU",
+        cost_ns=lost,
+    )

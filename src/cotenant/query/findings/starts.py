@@ -53,4 +53,6 @@ def _finding(row: dict[str, Any]) -> Finding | None:
             f"of it {spent}",
         ),
         next=shell.ask("cold_start", row["tenant"]),
+        base="the time that the process was seen",
+        cost_ns=took,
     )

@@ -105,6 +105,8 @@ def _waiting(row: dict[str, Any]) -> Finding | None:
             f"{row['tenant']} waited for it{ran}",
         ),
         next=shell.ask("who_stole_cpu", row["tenant"]) + " own=true" * own,
+        base="that thread's time",
+        cost_ns=row["waited_ns"],
     )
 
 
@@ -122,4 +124,6 @@ def _stopped(row: dict[str, Any]) -> Finding:
             f"{percent(share)} of its time",
         ),
         next=shell.ask("rightsize", row["tenant"]),
+        base="the time from its first stop to its last",
+        cost_ns=row["stopped_ns"],
     )

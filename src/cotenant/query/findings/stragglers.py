@@ -94,5 +94,7 @@ def _finding(row: dict[str, Any]) -> Finding | None:
             f"it came {milliseconds(row['usual_ns'])} after the next to last, of a period of "
             f"{milliseconds(row['period_ns'])}: {percent(share)} of their time",
         ),
-        next=shell.ask("timeline", row["late_tenant"]),
+        next=shell.ask("late_ranks", row["late_tenant"]),
+        base="the time of their collectives",
+        cost_ns=row["late_ns"],
     )

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 from cotenant.query.engine.session import Session
 from cotenant.query.findings.explain import Explanation, explain
-from cotenant.query.findings.finding import Finding
+from cotenant.query.findings.finding import Finding, milliseconds
 from cotenant.query.screens.tenants import meant
 from cotenant.views import text
 from cotenant.views.cli import store_argument
@@ -56,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
 def _with_options(found: Explanation, options: list[str]) -> Explanation:
     """The findings, with the store and window added to each one's next command."""
     findings = (replace(f, next=" ".join([f.next, *options])) for f in found.findings)
-    return replace(found, findings=tuple(findings))
+    maybes = (replace(m, next=" ".join([m.next, *options])) for m in found.maybes)
+    return replace(found, findings=tuple(findings), maybes=tuple(maybes))
 
 
 def _object(found: Explanation, tenant: str | None) -> dict[str, object]:
@@ -68,6 +69,7 @@ def _object(found: Explanation, tenant: str | None) -> dict[str, object]:
         "complete": found.standing.complete if _counted(found) else None,
         "lacks": text.incompleteness(found.standing),
         "findings": [asdict(finding) for finding in found.findings],
+        "maybes": [asdict(maybe) for maybe in found.maybes],
     }
 
 
@@ -82,6 +84,8 @@ def _lines(found: Explanation, tenant: str | None, *, empty: bool) -> list[str]:
     if not found.findings:
         who = tenant or f"{text.count(found.tenants)} tenant" + "s" * (found.tenants != 1)
         lines.append(f"nothing stands out for {who}")
+    for maybe in found.maybes:
+        lines += [*_wrapped(f"maybe: {maybe.title}", "", _INDENT), f"{_INDENT}next: {maybe.next}"]
     last = f"({interval(found.interval)}; {_standing(found)})"
     return lines + textwrap.wrap(last, width_of_output(), subsequent_indent=" ")
 
@@ -103,13 +107,19 @@ def _paragraph(number: int, finding: Finding) -> list[str]:
     sure = "high" if finding.confidence >= 0.9 else "fair" if finding.confidence >= 0.7 else "low"
     facts = (
         f"victim {finding.victim}; culprit {finding.culprit or 'no other tenant'}; costs it "
-        f"{100 * finding.share:.3g} %; confidence {sure} ({finding.confidence:.2f})"
+        f"{_cost(finding)}; confidence {sure} ({finding.confidence:.2f})"
     )
     lines = _wrapped(f"{number}. {finding.title}", "", _INDENT)
     for words in (facts, *finding.evidence):
         lines += _wrapped(words, _INDENT, _INDENT + "  ")
     # A command that is broken into lines cannot be pasted.
     return [*lines, f"{_INDENT}next: {text.cell(finding.next)}"]
+
+
+def _cost(finding: Finding) -> str:
+    """In time, if it is time; and what the share is a share of."""
+    time = f"{milliseconds(finding.cost_ns)}, " if finding.cost_ns else ""
+    return f"{time}{100 * finding.share:.3g} % of {finding.base}"
 
 
 def _wrapped(words: str, first: str, others: str) -> list[str]:

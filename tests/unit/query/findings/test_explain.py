@@ -9,7 +9,8 @@ from cotenant.query.findings.explain import explain
 from cotenant.query.findings.finding import REPORTED
 from cotenant.query.questions.loader import questions
 from tests.virtual import scenarios
-from tests.virtual.device import START_NS
+from tests.virtual.device import START_NS, Gpu
+from tests.virtual.store import VirtualStore
 
 
 def _explained(host, tenants=None, **options):
@@ -49,6 +50,57 @@ def test_only_what_a_tenant_suffers_from_is_told_of_it(tmp_path):
     victim = host.victims[0]
     assert [f.kind for f in _explained(host, frozenset({victim})).findings] == ["straggler rank"]
     assert _explained(host, frozenset({"sys/cron"})).findings == ()
+
+
+def _served(root):
+    """A server with little work, slowed by a neighbour; and a process with three launches."""
+    dice, gpu = random.Random(17), Gpu()
+    serve, noisy = gpu.process("ml/serve"), gpu.process("batch/noisy", burden=1.5)
+
+    def serving():
+        for _ in range(700):
+            serve.launch("decode", 1.6e6 * dice.gauss(1, 0.05))
+            yield from serve.sync()
+            yield from serve.sleep(dice.expovariate(1 / 30e6))
+        serve.done = True
+
+    def bursts():
+        while not serve.done:
+            yield from noisy.sleep(dice.expovariate(1 / 150e6))
+            stop = gpu.now + dice.expovariate(1 / 250e6)
+            while gpu.now < stop:
+                noisy.launch("gemm", dice.uniform(1e6, 5e6))
+                yield from noisy.sync()
+
+    gpu.live(serve, serving())
+    gpu.live(noisy, bursts())
+    gpu.run()
+    store = VirtualStore(root)
+    store.process(serve)
+    store.process(noisy)
+    store.tenant("sys/stray", created_ns=START_NS + scenarios.SECOND)
+    for launch in range(3):
+        at = START_NS + 9 * scenarios.SECOND + launch * scenarios.MS
+        row = {"timestamp_ns": at, "pid": 77, "op": "launch", "api": "cuLaunchKernel"}
+        row |= {"kernel_name": "probe", "duration_ns": 5_000, "result": 0, "stream": 1}
+        store.add("cuda_events", "sys/stray", row | {"gpu": "GPU-1"})
+    store.complete("cuda")
+    return store.write()
+
+
+def test_a_server_with_little_work_is_told_who_slows_it_and_before_a_stray_process(tmp_path):
+    root = _served(tmp_path / "store")
+    with Session(root) as session:
+        found = explain(session).findings
+        own = explain(session, frozenset({"ml/serve"})).findings
+        rows = session.ask("select * from interference where evidence = 'evidence'").rows()
+    (row,) = rows
+    assert (found[0].victim, found[0].culprit) == (row["victim"], row["aggressor"])
+    assert [(f.victim, f.culprit) for f in own] == [("ml/serve", "batch/noisy")]
+    assert own[0].base == "its time with work on the GPU"
+    # The same number as the next command.
+    assert own[0].next == "cotenant ask interference --tenant ml/serve"
+    assert f"{row['slowdown']:.2f} times as long" in own[0].evidence[0]
 
 
 def test_a_time_without_the_trouble_has_no_findings(tmp_path):
