@@ -12,6 +12,7 @@ from cotenant.views.tui.app import Top
 from cotenant.views.tui.columns import milliseconds, percent, short
 from cotenant.views.tui.sample import SampleSource
 from cotenant.views.tui.screens import Detail, Help, Sql
+from cotenant.views.tui.slowed import NOBODY, slowed_words
 from tests.serving import KERNELS, LAUNCHES, three_tenants
 
 QUIET_S = 3600.0  # So that only what a test does makes it look again.
@@ -186,4 +187,15 @@ def test_a_large_number_is_shortened_to_its_unit(number, said):
 
 def test_a_share_or_time_too_small_to_show_is_not_shown_as_zero():
     assert (percent(0.0), percent(0.001), percent(0.37)) == ("0%", "<1%", "37%")
-    assert (milliseconds(0), milliseconds(10_000), milliseconds(12e6)) == ("0.0", "<.1", "12.0")
+    assert [milliseconds(ns) for ns in (0, 10_000, 1.5e6, 12e6, 5.045e9)] == [
+        "0", "<.1ms", "1.5ms", "12ms", "5.0s",
+    ]  # fmt: skip
+
+
+def test_who_disturbs_whom_is_said_in_a_line():
+    pair = {"victim": "train", "aggressor": "noisy", "slowdown": 1.333, "evidence": "evidence"}
+    doubtful = pair | {"victim": "serve", "slowdown": 1.9, "evidence": "maybe"}
+    unproven = pair | {"victim": "batch", "slowdown": 1.88, "evidence": "none"}
+    words = "slowed by: train by noisy 1.33x; serve by noisy 1.90x (maybe)"
+    assert slowed_words([pair, doubtful, unproven]) == words
+    assert slowed_words([unproven]) == NOBODY

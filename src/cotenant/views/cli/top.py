@@ -65,6 +65,8 @@ def _once(source: object, layout: Layout, *, as_json: bool) -> int:
         names = ["tenant", *(column.title for column in COLUMNS)]
         shown = [[row["tenant"], *(c.cell(row) for c in COLUMNS)] for row in sample.rows]
         print(*table(names, shown, layout, frozenset({"tenant"})), sep="\n")
+        if slowed := source.slowed():
+            print(slowed)
     for line in sample.lacks:
         print(line, file=sys.stderr)
     return 0

@@ -16,8 +16,10 @@ from cotenant.views.moments import with_zone
 from cotenant.views.tui.columns import COLUMNS, TENANT_WIDTH
 from cotenant.views.tui.sample import Sample, SampleSource
 from cotenant.views.tui.screens import Detail, Help, Sql
+from cotenant.views.tui.slowed import NOBODY
 
 PALETTE = ("#3f9fe0", "#f5813a", "#1fc593", "#e58fc0", "#eab530", "#83cdf5", "#c79a6c", "#a19cf5")
+_COMPARE_S = 5.0
 _NOBODY = frozenset({"host", "kernel", "unknown"})
 
 
@@ -52,8 +54,9 @@ class Top(App[None]):
         self._colours: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
-        """A line above, the table, a filter when asked for, and the keys."""
+        """Two lines above, the table, a filter when asked for, and the keys."""
         yield Static(id="head")
+        yield Static(id="slowed")
         yield DataTable(id="tenants", cursor_type="row", cell_padding=0, zebra_stripes=False)
         yield Static(id="words")
         yield Input(id="filter", placeholder="part of a tenant's name", compact=True)
@@ -68,11 +71,31 @@ class Top(App[None]):
             table.add_column(title, key=column.key, width=column.width)
         self.query_one("#filter", Input).display = False
         self.look()
+        self.compare()
         self.set_interval(self._every_s, self._tick)
+        self.set_interval(_COMPARE_S, self._tick_slowly)
 
     def _tick(self) -> None:
         if not self.paused:
             self.look()
+
+    def _tick_slowly(self) -> None:
+        if not self.paused and self._sample is not None and self._sample.live:
+            self.compare()
+
+    @work(thread=True, exclusive=True, group="compare")
+    def compare(self) -> None:
+        """Who is slowed by whom, which takes a while to tell."""
+        try:
+            words = self._source.slowed()
+        except CotenantError:
+            words = ""  # The table says what is wrong.
+        self.call_from_thread(self._tell, words)
+
+    def _tell(self, words: str) -> None:
+        line = self.query_one("#slowed", Static)
+        line.display = bool(words)
+        line.update(Text(words, style="#f5813a" if words != NOBODY else "#9aa4b2"))
 
     @work(thread=True, exclusive=True, group="look")
     def look(self) -> None:

@@ -20,8 +20,12 @@ def percent(share: float) -> str:
 
 
 def milliseconds(ns: float) -> str:
-    """Per second, in ms."""
-    return "<.1" if 0 < ns < 5e4 else f"{ns / 1e6:.1f}" if ns < 9.95e7 else f"{ns / 1e6:.0f}"
+    """Of each second: ``1.5ms``, ``238ms``, ``5.0s``."""
+    if not ns:
+        return "0"
+    if ns >= 9.995e8:
+        return f"{ns / 1e9:.1f}s"
+    return "<.1ms" if ns < 5e4 else f"{ns / 1e6:.1f}ms" if ns < 9.95e6 else f"{ns / 1e6:.0f}ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,12 @@ class ScreenColumn:
 COLUMNS: Final = (
     ScreenColumn("in_flight", "GPU", 5, percent, "share of the time with work in flight on a GPU"),
     ScreenColumn("launches", "launch/s", 9, short, "kernels and graphs launched a second"),
-    ScreenColumn("nccl_ns", "NCCL", 6, milliseconds, "ms a second inside NCCL calls"),
+    ScreenColumn("nccl_ns", "NCCL/s", 7, milliseconds, "of each second, inside NCCL calls"),
     ScreenColumn("gpu_bytes", "memory", 7, short, "bytes of device memory held"),
     ScreenColumn("cpu_ns", "CPU", 5, lambda ns: percent(ns / 1e9), "of one CPU"),
-    ScreenColumn("wait_ns", "wait", 6, milliseconds, "ms a second waiting for a CPU"),
+    ScreenColumn(
+        "wait_ns", "wait/s", 7, milliseconds, "of each second, waiting for a CPU; of all threads"
+    ),
     ScreenColumn("disk_bytes", "disk", 6, short, "bytes a second read and written"),
     ScreenColumn("net_bytes", "net", 6, short, "bytes a second sent and received"),
     ScreenColumn("retransmits", "retr", 5, short, "TCP retransmits a second", alarming=True),

@@ -8,11 +8,14 @@ from typing import Any, Final
 from cotenant.errors import StoreError
 from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.screens import activity
+from cotenant.query.screens.interference import PAIRS_SQL
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import current_segments
 from cotenant.views import text
+from cotenant.views.tui.slowed import slowed_words
 from cotenant.views.window import STILL_NS
 
+_LATELY_NS: Final = 120_000_000_000  # Long enough for work alone and beside others.
 SECOND_NS: Final = 1_000_000_000
 _LIMITS: Final = QueryLimits(seconds=20.0, memory_bytes=1 << 30)
 
@@ -57,6 +60,14 @@ class SampleSource:
             answer = session.ask(sql)
         lacks = tuple(text.incompleteness(answer.standing))
         return Sample(answer.rows(), sql, start, end, live, lacks)
+
+    def slowed(self) -> str:
+        """Who slowed whom lately; empty where one tenant's rows say nothing of others."""
+        if self.tenant is not None:
+            return ""
+        start, end, _ = self.window()
+        with self._session(min(start, end - _LATELY_NS), end) as session:
+            return slowed_words(session.ask(PAIRS_SQL).rows())
 
     def detail(self, tenant: str) -> tuple[Sample, Sample]:
         """What one tenant's time went to: in CUDA, and in NCCL."""
