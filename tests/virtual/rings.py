@@ -62,6 +62,22 @@ class FakeRing:
         self._end += 8 + (len(record) + 7 & ~7)
         os.pwrite(self.fd, struct.pack("<Q", self._end), PAGE)
 
+    def extend(self, records):
+        """An array of records of one length, at most as many as there is room for."""
+        length = records.itemsize
+        framed = np.zeros(
+            len(records), [("length", "<u4"), ("rest", "<u4"), ("record", "V", length)]
+        )
+        framed["length"], framed["record"] = length, records.view(f"V{length}")
+        assert length % 8 == 0
+        assert framed.nbytes <= self._size
+        # A record that begins before the ring's end goes on behind it; the next is at its start.
+        before = -(-(self._size - self._end % self._size) // framed.itemsize)
+        for part in (framed[:before], framed[before:]):
+            os.pwrite(self.fd, part.tobytes(), 2 * PAGE + self._end % self._size)
+            self._end += part.nbytes
+        os.pwrite(self.fd, struct.pack("<Q", self._end), PAGE)
+
 
 class _NoHelper:
     def ask(self, request):
@@ -95,10 +111,10 @@ def call(symbol, at, took=0, *, pid=7, tid=None, cgroup=1, **more):
 class VirtualRecorder:
     """The way of a row from the ring to the store, step by step, at times of the test's choice."""
 
-    def __init__(self, root, node="node-a"):
+    def __init__(self, root, node="node-a", *, ring_bytes=EVENTS_BYTES):
         self.root = root
         self.now_ns = 0
-        self.events = FakeRing(EVENTS_BYTES)
+        self.events = FakeRing(ring_bytes)
         self._facts, self._names = FakeRing(FACTS_RING_BYTES), FakeRing(NAMES_RING_BYTES)
         self.ledger = Ledger(node, "boot-1")
         clock = WallClock(lambda: OFFSET_NS)
@@ -107,7 +123,7 @@ class VirtualRecorder:
         gpus.spans = self.maker = SpanMaker(lambda: self.now_ns)
         self.intake = Intake(self.ledger, gpus, clock)
         maps = {"events": self.events.fd, "facts": self._facts.fd, "names": self._names.fd}
-        self.drain = self.intake.open(maps, EVENTS_BYTES)
+        self.drain = self.intake.open(maps, ring_bytes)
         self.writer = StoreWriter(root, node=node, boot_id="boot-1")
         self.sink = StoreSink(self.writer, Losses(lambda entries: entries["cgroup_id"]))
         self._rollups = Rollups()
@@ -143,6 +159,10 @@ class VirtualRecorder:
             if rows is not None:
                 self.writer.append(sampler.table, rows)
 
+    def seal(self):
+        """What there is so far, into files of its own."""
+        self.writer.seal(OFFSET_NS + self.now_ns)
+
     def finish(self):
         """Seal everything."""
         self.spans.finish()
@@ -150,7 +170,7 @@ class VirtualRecorder:
         rows = self._containers.sample(OFFSET_NS + (1 << 50))
         if rows is not None:
             self.writer.replace("containers", rows)
-        self.writer.seal(OFFSET_NS + self.now_ns)
+        self.seal()
         self.writer.close()
 
 

@@ -51,13 +51,13 @@ _COMPUTED: Final = (
     Derived(
         "solved_times",
         "Device time of one kernel launch or copy, solved from many spans; and how well.",
-        ("spans", "gpu_work", "busy"),
+        ("spans", "span_mixes", "busy"),
         module="solved_times.table",
     ),
     Derived(
         "interference",
         "How much each tenant slows each other one on a GPU, as observed.",
-        ("spans", "gpu_work", "busy", "containers"),
+        ("spans", "span_mixes", "busy", "containers"),
         module="interference.table",
         also=("cpu_waits",),
         whose="victim",

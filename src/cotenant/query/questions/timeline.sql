@@ -13,6 +13,15 @@ with calls as (
            duration_ns, bytes, result
     from nccl_events
 ),
+-- What is shown, to leave out what comes later before calls are put in order.
+shown as (
+    select p.timestamp_ns, p.tid
+    from calls p
+    join containers c using (cgroup_id)
+    where coalesce(p.duration_ns, 0) >= $longer
+    order by p.timestamp_ns, p.tid, p.what, p.op, c.tenant
+    limit $limit
+),
 placed as (
     select
         *,
@@ -20,6 +29,8 @@ placed as (
             partition by node, tid order by timestamp_ns, family, what
         )                                           as after_ns
     from calls
+    where timestamp_ns <= (select max(timestamp_ns) from shown)
+      and tid in (select tid from shown)
 )
 select
     c.tenant,

@@ -10,9 +10,9 @@ from cotenant.query.derived.busy_intervals import BusyIntervals
 from cotenant.query.derived.interference.slowdown import FEWEST, SHARED, Samples
 from cotenant.query.derived.registry import Ask
 from cotenant.query.derived.row_groups import groups_of
-from cotenant.query.derived.solved_times.equations import Items, equations, items_of
+from cotenant.query.derived.solved_times.equations import equations, items_of
 from cotenant.query.derived.solved_times.robust_fit import robust_fit
-from cotenant.query.derived.solved_times.table import FEWEST_SPANS, OVERHEAD
+from cotenant.query.derived.solved_times.table import FEWEST_SPANS, MOST_SPANS, OVERHEAD
 from cotenant.query.text.sql import quoted
 
 Floats = NDArray[np.float64]
@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 _SPANS: Final = """
 select coalesce(gpu, '') as place, node, tenant, gpu, start_ns, end_ns,
        proven and waited and streams = 1 as usable, copied_bytes, collectives, signature,
-       coalesce((span >> 1)::bigint, 0) as key
+       coalesce(mix, 0) as mix
 from spans
 where end_ns > start_ns
 order by node, place, tenant, start_ns
@@ -35,7 +35,7 @@ class Spans:
     start: Floats
     end: Floats
     signature: Ints
-    key: Ints
+    mix: Ints
     usable: NDArray[np.bool_]  # Its end is known exactly.
     copied_bytes: Floats
     collectives: Floats
@@ -48,7 +48,7 @@ class Spans:
             start=(column["start_ns"] - origin).astype(np.float64),
             end=(column["end_ns"] - origin).astype(np.float64),
             signature=column["signature"].astype(np.int64),
-            key=column["key"].astype(np.int64),
+            mix=column["mix"].astype(np.int64),
             usable=column["usable"].astype(bool),
             copied_bytes=column["copied_bytes"].astype(np.float64),
             collectives=column["collectives"].astype(np.float64),
@@ -134,32 +134,31 @@ def _repeated(samples: Samples, part: Floats, shared: NDArray[np.bool_]) -> floa
 def _expected(ask: Ask, gpu: Gpu, victim: Tenant, spans: Spans, part: Floats) -> Floats | None:
     """What each span should take alone, by device times solved from those that were alone."""
     rows = ask(
-        f"""select (w.span >> 1)::bigint as span, 0 as span_ns, 0 as start_ns,
-                   w.kernel_name, coalesce(w.size, 0) as size, sum(w.weight)::bigint as launches
-              from gpu_work w
-             where w.tenant = {quoted(victim.name)} and w.node = {quoted(gpu.node)}
-               and w.span is not null
+        f"""select mix as span, 0 as span_ns, 0 as start_ns, kernel_name,
+                   coalesce(size, 0) as size, sum(count)::bigint as launches
+              from span_mixes
+             where mix in (select mix from spans where tenant = {quoted(victim.name)}
+                              and node = {quoted(gpu.node)})
              group by all order by span"""
     )
-    order = np.argsort(spans.key)
-    place = np.searchsorted(spans.key, rows["span"].to_numpy(), sorter=order)
-    index = order[np.minimum(place, len(order) - 1)]
-    known = spans.key[index] == rows["span"].to_numpy()
-    items = items_of(rows.filter(known))
-    own = np.zeros(len(items.span_ns), dtype=np.int64)
-    own[items.span] = index[known]
-    length = spans.end - spans.start
-    alone = part[own] <= 0
-    return _predicted(items, own, length, alone, len(length))
-
-
-def _predicted(
-    items: Items, own: Ints, length: Floats, alone: NDArray[np.bool_], count: int
-) -> Floats | None:
-    matrix, _ = equations(items)
-    if alone.sum() < max(FEWEST_SPANS, 3 * matrix.shape[1]):
+    if not rows.num_rows:
         return None
-    fit = robust_fit(matrix[alone], length[own][alone], OVERHEAD)
-    expected = np.zeros(count)
-    expected[own] = matrix @ fit.solution
-    return expected
+    mixes = np.unique(rows["span"].to_numpy())
+    place = np.minimum(np.searchsorted(mixes, spans.mix), len(mixes) - 1)
+    known = mixes[place] == spans.mix
+    matrix, _ = equations(items_of(rows))
+    alone = _some(np.flatnonzero(known & (part <= 0)), MOST_SPANS)
+    if len(alone) < max(FEWEST_SPANS, 3 * matrix.shape[1]):
+        return None
+    # Of a kernel that never ran alone nothing is known, nor of a mix that has it.
+    solo = (matrix[place[alone]] > 0).any(axis=0)
+    known &= (matrix[:, ~solo] == 0).all(axis=1)[place]
+    length = spans.end - spans.start
+    fit = robust_fit(matrix[place[alone]][:, solo], length[alone], OVERHEAD)
+    return np.where(known, (matrix[:, solo] @ fit.solution)[place], 0.0)
+
+
+def _some(places: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """At most so many of them, evenly."""
+    step = -(-len(places) // most) or 1
+    return places[::step]

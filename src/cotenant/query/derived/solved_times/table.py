@@ -70,10 +70,10 @@ with eligible as (
     where waited and streams = 1
     qualify row_number() over (partition by tenant, node, gpu order by span) <= {MOST_SPANS}
 )
-select s.tenant, s.node, s.gpu, s.span, s.span_ns, s.start_ns, w.kernel_name,
-       coalesce(w.size, 0) as size, sum(w.weight)::bigint as launches
+select s.tenant, s.node, s.gpu, s.span, s.span_ns, s.start_ns, m.kernel_name,
+       coalesce(m.size, 0) as size, sum(m.count)::bigint as launches
 from eligible s
-join gpu_work w on w.span = s.span
+join span_mixes m on m.mix = s.mix
 group by all
 order by s.tenant, s.node, s.gpu, s.span
 """

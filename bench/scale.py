@@ -1,0 +1,90 @@
+"""How long every named question takes on stores of two sizes, over the first promised query.
+
+    python bench/scale.py [--rows 10000000] [--larger 100000000]
+
+Each store is made of ring records by the agent's own drain (``recorded.py``). Each question runs
+in a process of its own, without a window; its peak memory is that of the process. A ratio is of
+processor times in one run.
+"""
+
+import argparse
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from recorded import fill
+
+from cotenant.query.engine.session import Session
+from cotenant.query.questions.loader import find, questions
+from cotenant.query.questions.promises import promise
+
+PROMISE: Final = "promised"
+RUNS: Final = 3  # The best of so many is the promised query's time.
+
+
+def ask(root: Path, name: str) -> dict[str, Any]:
+    """One question, here and now."""
+    sql = promise("kernels") if name == PROMISE else find(name).render()
+    began, cpu = time.monotonic(), time.process_time()
+    with Session(root) as session:
+        rows = session.ask(sql).table.num_rows
+    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "rows": rows, "wall_s": time.monotonic() - began, "cpu_s": time.process_time() - cpu,
+        "peak_mb": peak_kb / 1024,
+    }  # fmt: skip
+
+
+def asked(root: Path, name: str) -> dict[str, Any]:
+    """The same in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--ask", name, "--store", root], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    if done.returncode:
+        return {"failed": done.stderr.strip().splitlines()[-1:]}
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def measured(root: Path) -> dict[str, Any]:
+    """Every question on one store, as a ratio to the first promised query."""
+    first = min((asked(root, PROMISE) for _ in range(RUNS)), key=lambda run: run["cpu_s"])
+    found = {PROMISE: first}
+    for name in sorted(questions()):
+        found[name] = asked(root, name)
+        if "cpu_s" in found[name]:
+            found[name]["over_promised"] = found[name]["cpu_s"] / first["cpu_s"]
+        print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--larger", type=int, default=100_000_000)
+    parser.add_argument("--ask", metavar="NAME", help=argparse.SUPPRESS)
+    parser.add_argument("--store", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.ask:
+        print(json.dumps(ask(args.store, args.ask)))
+        return
+    result = []
+    for rows in (args.rows, args.larger):
+        place = Path(tempfile.mkdtemp(prefix="cotenant-scale-"))
+        try:
+            made = fill(place / "store", rows)
+            result.append({"bench": "scale", "rows": made, "questions": measured(place / "store")})
+        finally:
+            shutil.rmtree(place)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
