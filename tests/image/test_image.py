@@ -113,6 +113,14 @@ def _said(podman: list[str]) -> str:
     return logs.stdout + logs.stderr
 
 
+def look(serve: list[str], verb: str) -> str:
+    """What a command prints there."""
+    line = [*serve, "cotenant", verb, "--store", "/var/lib/cotenant"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @contextmanager
 def looking(podman: list[str], store: Path) -> Iterator[list[str]]:
     """The pod's other container, as the DaemonSet runs it; how to run something in it."""
@@ -165,10 +173,8 @@ def test_the_image_records_with_what_the_daemonset_gives_it(
             with looking(podman, store) as serve:
                 assert "<title>cotenant</title>" in asked(serve, "/")
                 assert "cotenant_launches_total" in asked(serve, "/metrics")
-                shown = [*serve, "cotenant", "top", "--store", "/var/lib/cotenant"]
-                top = subprocess.run(shown, capture_output=True, text=True, check=False)
-                assert top.returncode == 0, top.stderr
-                assert tenant.path.name in top.stdout
+                assert "launch/s" in look(serve, "top")
+                assert tenant.path.name in look(serve, "tenants")
                 spoil = [*serve, "sh", "-c", "touch /var/lib/cotenant/x || touch /opt/cotenant/x"]
                 assert subprocess.run(spoil, capture_output=True, check=False).returncode != 0
             subprocess.run([*podman, "stop", "recorder"], check=True, capture_output=True)
