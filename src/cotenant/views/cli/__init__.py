@@ -32,7 +32,7 @@ VERBS: Final = {
     "sql": "run read-only SQL on a store",
     "ask": "run a named question on a store",
     "explain": "rank problems by cost, with victim, culprit and evidence",
-    "export": "write a Perfetto trace, or tables as files",
+    "export": "write a report, a Perfetto trace, or tables as files",
     "top": "show tenants live in the terminal",
     "serve": "serve the page with the timeline, on loopback",
     "sim": "run workloads on the stand-in GPU",

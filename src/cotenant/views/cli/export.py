@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from cotenant.errors import CotenantError, UsageError
@@ -10,12 +11,14 @@ from cotenant.query.engine.session import Session
 from cotenant.schema import TABLES
 from cotenant.views import text
 from cotenant.views.cli import store_argument
-from cotenant.views.export import FORMATS, export
+from cotenant.views.cli.working import working
+from cotenant.views.export import DEFAULTS, FORMATS, export
 from cotenant.views.window import add_window_arguments, window
 
-HELP = "Export a recording: as a Perfetto trace, or as one file per table."
+HELP = "Export a recording: as a report, as a Perfetto trace, or as one file per table."
 EXAMPLES = """
 examples:
+  cotenant export html --output friday.html        # a report in one file, to mail
   cotenant export perfetto --since 1m              # cotenant.pftrace, for ui.perfetto.dev
   cotenant export parquet --output friday          # friday/cuda_events.parquet, ...
   cotenant export csv --table cuda_events --tenant ml/train
@@ -28,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="PATH",
-        help="a file for perfetto (default: cotenant.pftrace), a directory for the others "
-        "(default: cotenant-FORMAT)",
+        help="a file for html and perfetto (default: cotenant.html, cotenant.pftrace), a directory "
+        "for the others (default: cotenant-FORMAT)",
     )
     parser.add_argument(
         "--table", action="append", metavar="NAME", help="only this table; repeatable"
@@ -44,28 +47,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the files, and print how many rows."""
-    default = "cotenant.pftrace" if args.format == "perfetto" else f"cotenant-{args.format}"
-    output = Path(args.output or default)
+    output = Path(args.output or DEFAULTS.get(args.format, f"cotenant-{args.format}"))
+    if args.format == "html" and args.tenant is not None:
+        raise UsageError("--tenant does not apply to html, which compares tenants")
     if output.exists() and not args.force:
         raise CotenantError(f"{output} exists; --force replaces it")
     if not output.absolute().parent.is_dir():
         raise UsageError(
             f"there is no directory {output.parent}; make it, or name another --output"
         )
-    with Session(args.store, **window(args)) as session:
+    with Session(args.store, **window(args)) as session, _progress(args.format, session):
         try:
             rows = export(session, args.format, output, args.table, raw=args.raw)
             standing = _standing(session, args.table)
         except OSError as error:
             why = error.strerror or error
             raise CotenantError(f"cannot write {output}: {why}; name another --output") from error
-    if rows:
+    if args.format == "html":
+        print(f"{text.count(rows)} findings to {output}")
+    elif rows:
         print(f"{text.count(rows)} rows to {output}")
     else:
         print(f"nothing was recorded in this window; {output} has no rows")
     for line in text.incompleteness(standing):
         print(line, file=sys.stderr)
     return 0
+
+
+def _progress(kind: str, session: Session) -> AbstractContextManager[None]:
+    """Of a report, how far it is; other formats count their rows."""
+    return working(session) if kind == "html" else nullcontext()
 
 
 def _standing(session: Session, tables: list[str] | None) -> Standing:

@@ -1,4 +1,4 @@
-"""Recordings for other tools: Perfetto, Parquet, CSV, Arrow."""
+"""Recordings for others: a report, Perfetto, Parquet, CSV, Arrow."""
 
 from pathlib import Path
 from typing import Final
@@ -7,7 +7,8 @@ from cotenant.errors import UsageError
 from cotenant.query.engine.session import Session
 from cotenant.views.export.progress import ExportProgress
 
-FORMATS: Final = ("perfetto", "parquet", "csv", "arrow")
+FORMATS: Final = ("html", "perfetto", "parquet", "csv", "arrow")
+DEFAULTS: Final = {"html": "cotenant.html", "perfetto": "cotenant.pftrace"}
 
 
 def export(
@@ -23,10 +24,14 @@ def export(
     What a tenant wrote is made harmless in CSV and traces, unless ``raw``; Parquet and Arrow have
     it as it is.
     """
+    if tables and kind in DEFAULTS:
+        raise UsageError(f"--table does not apply to {kind}, which has every table in it")
+    if kind == "html":
+        from cotenant.views.export.report import write_report
+
+        return write_report(session, output)
     with ExportProgress() as progress:
         if kind == "perfetto":
-            if tables:
-                raise UsageError("--table does not apply to perfetto, which exports every table")
             from cotenant.views.export.perfetto import write_trace
 
             return write_trace(session, output, progress, raw=raw)

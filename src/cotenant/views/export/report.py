@@ -1,0 +1,168 @@
+"""A report that opens anywhere: one HTML file, without scripts, that loads nothing."""
+
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.query.engine.answer import Interval
+from cotenant.query.engine.session import Session
+from cotenant.query.findings.explain import Explanation, explain
+from cotenant.query.findings.finding import Finding
+from cotenant.query.screens import activity
+from cotenant.query.screens.interference import PAIRS_SQL
+from cotenant.query.screens.timeline.busy import busy_cells, too_many
+from cotenant.views import text, units
+from cotenant.views.export.html import Html, element, join
+from cotenant.views.export.part import written
+from cotenant.views.moments import interval
+
+_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#b5528b", "#b98300", "#2f9bd6", "#8a5a34")
+_GREY: Final = "#7b8492"
+_KERNELS: Final = 20
+_WORDS: Final = {"evidence": "", "maybe": " maybe", "none": " no evidence"}
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+class _Colours:
+    """A colour for each tenant with work on a GPU; grey for the rest."""
+
+    def __init__(self, tenants: Iterable[str]) -> None:
+        self._of = dict(zip(sorted(tenants), _COLOURS, strict=False))
+
+    def of(self, tenant: str | None) -> str:
+        return f"--own: {self._of.get(tenant or '', _GREY)}"
+
+
+def write_report(session: Session, output: Path) -> int:
+    """The report, whole or not at all; how many findings it has."""
+    found = explain(session)
+    with written(output, "w") as out:
+        out.write(_page(session, found))
+    return len(found.findings)
+
+
+def _page(session: Session, found: Explanation) -> str:
+    covered = found.interval
+    busy = {} if covered is None or too_many(session) else _busy(session, covered)
+    colours = _Colours(busy)
+    body = [element("h1", "cotenant: what stands out"), *_about(session, found)]
+    if covered is not None:
+        body += [_findings(found, colours), _matrix(session, colours), _flight(busy, colours)]
+        body += [_kernels(session, covered, colours)]
+    css = (resources.files("cotenant.views.export") / "report.css").read_text("utf-8")
+    head = [
+        Html('<meta charset="utf-8">'),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("title", "cotenant report"),
+        Html(f"<style>{css}</style>"),
+    ]
+    whole = element(
+        "html", element("head", *head), element("body", element("main", *body)), lang="en"
+    )
+    return f"<!doctype html>\n{whole}\n"
+
+
+def _about(session: Session, found: Explanation) -> list[Html]:
+    if found.interval is None:
+        return [element("p", f"{session.store}: nothing was recorded in this window")]
+    when = f"{interval(found.interval)}; {found.tenants} tenants"
+    lacks = text.incompleteness(found.standing)
+    lines = [element("p", line, class_="lacks") for line in lacks]
+    return [element("p", when + ("" if lacks else "; complete")), *lines]
+
+
+def _findings(found: Explanation, colours: _Colours) -> Html:
+    cards = [_finding(each, colours) for each in found.findings]
+    return join(cards or [element("p", "Nothing stands out.")])
+
+
+def _finding(each: Finding, colours: _Colours) -> Html:
+    cost = f"costs {each.victim} {100 * each.share:.3g} %; confidence {each.confidence:.2f}"
+    lines = [element("p", line) for line in (cost, *each.evidence)]
+    more = element("p", element("code", each.next))
+    own = colours.of(each.victim)
+    return element("article", element("h2", each.title), *lines, more, class_="finding", style=own)
+
+
+def _matrix(session: Session, colours: _Colours) -> Html:
+    pairs = {(row["victim"], row["aggressor"]): row for row in session.ask(PAIRS_SQL).rows()}
+    names = sorted({name for pair in pairs for name in pair})
+    if not names:
+        return Html("")
+    head = [element("th", "slowed, by:"), *(element("th", name) for name in names)]
+    rows = [
+        element(
+            "tr",
+            _who(victim, colours),
+            *(_pair(pairs.get((victim, other))) for other in names),
+        )
+        for victim in names
+    ]
+    table = element("table", element("tr", *head), *rows)
+    return _section("Who slows whom", table)
+
+
+def _pair(row: dict[str, Any] | None) -> Html:
+    if row is None:
+        return element("td", "")
+    if not row["slowdown"]:
+        return element("td", "?", class_="none")
+    heat = min(42, 12 + max(0, (row["slowdown"] - 1) * 40))
+    said = f"{row['slowdown']:.2f}x{_WORDS.get(row['evidence'], '')}"
+    return element("td", said, class_=row["evidence"], style=f"--heat: {heat:.0f}%")
+
+
+def _busy(session: Session, covered: Interval) -> dict[str, list[float]]:
+    return busy_cells(session, covered.start_ns, covered.end_ns + 1)
+
+
+def _flight(busy: dict[str, list[float]], colours: _Colours) -> Html:
+    if not busy:
+        return Html("")
+    figures = [_strip(tenant, parts, colours) for tenant, parts in busy.items()]
+    return _section("Work in flight on a GPU", *figures)
+
+
+def _strip(tenant: str, parts: list[float], colours: _Colours) -> Html:
+    share = 100 * sum(parts) / len(parts)
+    bars = "".join(f"M{i} 1v{-part:.3f}h1v{part:.3f}z" for i, part in enumerate(parts) if part)
+    own = colours.of(tenant)
+    path = Html(f'<path d="{bars}" fill="var(--own)"/>')
+    drawn = f'<svg viewBox="0 0 {len(parts)} 1" preserveAspectRatio="none" aria-hidden="true">'
+    picture = Html(f"{drawn}{path}</svg>")
+    caption = element("figcaption", _name(tenant), element("span", f"{share:.0f} % of the time"))
+    return element("figure", caption, picture, style=own)
+
+
+def _kernels(session: Session, covered: Interval, colours: _Colours) -> Html:
+    sql = activity.kernels_sql(covered.start_ns, covered.end_ns + 1, limit=_KERNELS)
+    answer = session.ask(sql)
+    names = answer.table.column_names
+    head = [element("th", units.heading(name), class_=_side(name)) for name in names]
+    rows = [element("tr", *_cells(row, names, colours)) for row in answer.rows()]
+    table = element("table", element("tr", *head), *rows)
+    return _section("Where time in CUDA goes", table)
+
+
+def _section(title: str, *content: Html) -> Html:
+    """A part that may be wider than a phone: it scrolls, by keys too."""
+    return element("section", element("h2", title), *content, tabindex="0", aria_label=title)
+
+
+def _cells(row: dict[str, Any], names: Sequence[str], colours: _Colours) -> list[Html]:
+    others = [element("td", text.cell(units.shown(n, row[n])), class_=_side(n)) for n in names[1:]]
+    return [_who(row["tenant"], colours), *others]
+
+
+def _side(name: str) -> str:
+    return "number" if units.has_unit(name) or name == "calls" else ""
+
+
+def _who(tenant: str, colours: _Colours) -> Html:
+    return element("td", _name(tenant), style=colours.of(tenant))
+
+
+def _name(tenant: str) -> Html:
+    return element("span", element("i", ""), element("b", tenant))
