@@ -16,7 +16,7 @@ python3 -m venv "$place"
 # What only builds or tests something has no place there.
 packages=$(echo "$place"/lib/python3*/site-packages)
 "$place/bin/python" -m pip uninstall --quiet --disable-pip-version-check --yes setuptools pip
-rm -f "$place"/bin/{activate*,Activate*} # For nobody's shell.
+find "$place/bin" -type f ! -name cotenant -delete
 rm -rf "$packages"/pyarrow/{tests,include,src} "$packages"/numpy/f2py
 find "$packages" -depth \( -name tests -o -name __pycache__ \) -type d -exec rm -rf {} +
 find "$packages" \( -name '*.pxd' -o -name '*.pyx' -o -name '*.hpp' -o -name '*.a' \) -delete
