@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Calls that have not returned: those under way now, and those whose thread ended inside them.
+ * Calls that have not returned: those under way now, and those whose thread ended inside them, or
+ * started another program there.
  *
  *   calls_under_way   every thread's outermost call, when the agent looks
  *   thread_exit       a row without a result, since none ever came
+ *   thread_exec       the same
  */
-#include "common/thread.bpf.h"
+#include "common/unreturned.bpf.h"
 #include "common/flight.h"
 #include <bpf/bpf_tracing.h>
 
@@ -175,16 +177,44 @@ static __always_inline void end_nccl(struct thread *thread, struct task_struct *
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
+static __always_inline void count_all(struct thread *thread, struct stack *stack)
+{
+	for (int i = 0; i < FRAMES_MAX && i < stack->depth; i++)
+		count_unreturned(thread, stack->frames[i].function);
+}
+
+/* No call of the thread will return any more. */
+static __always_inline void end_all(struct thread *thread, struct task_struct *task)
+{
+	refresh_tenant(thread, task);
+	count_all(thread, &thread->cuda);
+	count_all(thread, &thread->nccl);
+	end_waiting(thread, task);
+	end_nccl(thread, task);
+	end_cuda(thread, task);
+}
+
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(thread_exit, struct task_struct *task)
 {
 	struct thread *thread = bpf_task_storage_get(&threads, (void *)task, 0, 0);
 
+	if (thread)
+		end_all(thread, task);
+	return 0;
+}
+
+/* Its other threads have ended by now. What it knew goes next: see program_drop(). */
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(thread_exec, struct task_struct *task)
+{
+	struct thread *thread = bpf_task_storage_get(&threads, (void *)task, 0, 0);
+
 	if (!thread)
 		return 0;
-	refresh_tenant(thread, task);
-	end_waiting(thread, task);
-	end_nccl(thread, task);
-	end_cuda(thread, task);
+	end_all(thread, task);
+	thread->cuda.depth = 0;
+	thread->nccl.depth = 0;
+	thread->names.depth = 0;
 	return 0;
 }

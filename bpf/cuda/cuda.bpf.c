@@ -11,6 +11,7 @@
 #include "cuda/decode.bpf.h"
 #include "cuda/memory.bpf.h"
 #include "cuda/moment.bpf.h"
+#include "cuda/rows.bpf.h"
 #include "common/session.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -52,46 +53,6 @@ static __always_inline void count_only(struct thread *thread, struct task_struct
 	}
 }
 
-/* A call that may queue something, and is not looked at. */
-static __always_inline void overlook(struct thread *thread, const struct call_spec *spec)
-{
-	if (spec->flags & CALL_QUEUES && timed(thread))
-		lanes_spoil();
-}
-
-static __always_inline void emit(struct thread *thread, struct task_struct *task,
-				 struct total *total, __u64 began_ns, const struct body *body)
-{
-	struct cuda_event *event;
-
-	if (cuda_body((struct body *)body)->lane)
-		lane_row(thread, body, began_ns);
-	event = row_begin(total, thread->whose.tenant, sizeof(*event));
-	if (!event) {
-		row_unsent(total, cuda_body((struct body *)body)->weight);
-		return;
-	}
-	head_fill(&event->head, thread, task, EVENT_CUDA, sizeof(*event), began_ns);
-	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
-	event->weight += row_weight(total) - 1;
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
-}
-
-/* A row waits in a call whose return nobody will tell: it goes by its own name. */
-__noinline int send_waiting(struct thread *thread, struct frame *frame)
-{
-	struct task_struct *task = current_task();
-	struct total *total;
-
-	if (!thread || !frame)
-		return 0;
-	frame->waiting = 0;
-	refresh_tenant(thread, task);
-	total = total_of(&thread->whose, cuda_body(&frame->row.body)->function);
-	emit(thread, task, total, frame->row.began_ns, &frame->row.body);
-	return 0;
-}
-
 static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 {
 	__u32 function = function_of(cookie);
@@ -112,8 +73,8 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 		return SESSION_SKIP;
 	}
 	frame = frame_below(&thread->cuda);
-	if (frame && frame->waiting && is_over(frame))
-		send_waiting(thread, frame);
+	if (frame && !seen_twice(frame, ctx->sp, cookie) && is_left(frame, ctx->sp))
+		abandon_all(abandon_one, thread, ctx->sp);
 	frame = frame_push(&thread->cuda, ctx->sp, cookie);
 	if (!frame) {
 		overlook(thread, spec);
@@ -360,6 +321,9 @@ static __always_inline int leave(struct pt_regs *ctx, __u64 cookie)
 	struct body *row;
 
 	thread = spec ? thread_of(task) : NULL;
+	frame = thread ? frame_below(&thread->cuda) : NULL;
+	if (frame && frame->sp < ctx->sp - 8)
+		abandon_all(abandon_one, thread, ctx->sp - 16);
 	frame = thread ? frame_pop(&thread->cuda, ctx->sp) : NULL;
 	if (!frame)
 		return 0;

@@ -8,7 +8,7 @@
  * a collective in nccl_events and its kernel in cuda_events can be told to belong together. In a
  * group the launch happens when the outermost group ends.
  */
-#include "common/thread.bpf.h"
+#include "common/unreturned.bpf.h"
 #include "common/session.bpf.h"
 #include "nccl/communicator.bpf.h"
 
@@ -137,6 +137,46 @@ static __always_inline void operation_enter(struct thread *thread, const struct 
 		thread->nccl_op = spec->op;
 }
 
+static __always_inline void emit(struct thread *thread, struct task_struct *task,
+				 struct total *total, struct row *row)
+{
+	struct nccl_event *event;
+
+	event = row_begin(total, thread->whose.tenant, sizeof(*event));
+	if (!event)
+		return;
+	head_fill(&event->head, thread, task, EVENT_NCCL, sizeof(*event), row->began_ns);
+	__builtin_memcpy((void *)event + sizeof(struct event_head), &row->body,
+			 sizeof(*event) - sizeof(struct event_head));
+	event->weight = row_weight(total);
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+/* The innermost call, if the thread has left it; whether it had. */
+__noinline int abandon_one(struct thread *thread, __u64 sp)
+{
+	struct task_struct *task = current_task();
+	const struct call_spec *spec;
+	struct total *total;
+	struct frame *frame;
+	__u32 function;
+
+	frame = thread ? pop_left(&thread->nccl, sp) : NULL;
+	if (!frame)
+		return 0;
+	refresh_tenant(thread, task);
+	function = frame->function;
+	spec = bpf_map_lookup_elem(&functions, &function);
+	total = count_unreturned(thread, function);
+	/* A call within the same library is the call around it. */
+	if (!spec || thread->nccl.depth || !(spec->flags & (CALL_ROW | CALL_OPERATION)))
+		return 1;
+	frame->row.body = frame->own;
+	frame->row.began_ns = frame->began_ns;
+	emit(thread, task, total, &frame->row);
+	return 1;
+}
+
 static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 {
 	__u32 function = function_of(cookie);
@@ -151,6 +191,9 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 	thread = thread_of(task);
 	if (!thread || is_muted(thread, task))
 		return SESSION_SKIP;
+	frame = frame_below(&thread->nccl);
+	if (frame && !seen_twice(frame, ctx->sp, cookie) && is_left(frame, ctx->sp))
+		abandon_all(abandon_one, thread, ctx->sp);
 	frame = frame_push(&thread->nccl, ctx->sp, cookie);
 	if (!frame)
 		return SESSION_SKIP;
@@ -162,21 +205,6 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 	operation_enter(thread, spec);
 	frame->began_ns = bpf_ktime_get_ns();
 	return SESSION_RETURN;
-}
-
-static __always_inline void emit(struct thread *thread, struct task_struct *task,
-				 struct total *total, struct row *row)
-{
-	struct nccl_event *event;
-
-	event = row_begin(total, thread->whose.tenant, sizeof(*event));
-	if (!event)
-		return;
-	head_fill(&event->head, thread, task, EVENT_NCCL, sizeof(*event), row->began_ns);
-	__builtin_memcpy((void *)event + sizeof(struct event_head), &row->body,
-			 sizeof(*event) - sizeof(struct event_head));
-	event->weight = row_weight(total);
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
 /* Leaves a group; true while an outer one is still open, whose end is the row. */
@@ -238,6 +266,9 @@ static __always_inline int leave(struct pt_regs *ctx, __u64 cookie)
 	struct total *total;
 
 	thread = spec ? thread_of(task) : NULL;
+	frame = thread ? frame_below(&thread->nccl) : NULL;
+	if (frame && frame->sp < ctx->sp - 8)
+		abandon_all(abandon_one, thread, ctx->sp - 16);
 	frame = thread ? frame_pop(&thread->nccl, ctx->sp) : NULL;
 	if (!frame)
 		return 0;

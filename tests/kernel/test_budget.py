@@ -95,7 +95,7 @@ def test_a_storm_on_a_driver_that_others_map_costs_them_nothing_and_is_counted(
     assert what["seen"] == what["stored"] + what["shed"] + what["lost"]
     (others,) = recording.sql(
         "select count(*) as n from cuda_events join containers using (cgroup_id) "
-        f"where (op <> 'launch' or result is null) and cgroup_path = '/{storm.name}'"
+        f"where op <> 'launch' and cgroup_path = '/{storm.name}'"
     )
     assert counted(recording, storm) == what["seen"] - others["n"]
     last, complaints = footer(recording, storm)

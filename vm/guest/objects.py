@@ -27,7 +27,7 @@ def _all() -> Iterator[tuple[str, str, int]]:
     for hook in HOOKS:
         yield hook.family, hook.program, -1
     for name in TASK_PROGRAMS:
-        yield ("flight" if name == "thread_exit" else "task"), name, -1
+        yield ("flight" if name.startswith("thread_") else "task"), name, -1
     yield from (("flight", "calls_under_way", -1), ("vma", "code_mappings", -1))
     yield from (("vma", "file_mappings", -1), ("trial", "stack_trial", -1))
 

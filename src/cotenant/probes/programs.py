@@ -53,6 +53,7 @@ TASK_PROGRAMS: Final = (
     "cgroup_gone",
     "cgroup_moved",
     "task_moved",
+    "thread_exec",  # Before the next, which forgets what the thread knew.
     "process_exec",
     "process_fork",
     "process_exit",
@@ -214,7 +215,7 @@ def _of_family(method: Method, family: CallFamily) -> dict[str, int]:
 
 # Objects that every recording has, and their programs.
 _OBJECTS: Final = {
-    "flight": ("calls_under_way", "thread_exit"),
+    "flight": ("calls_under_way", "thread_exit", "thread_exec"),
     "vma": ("code_mappings", "file_mappings"),
 }
 
@@ -228,7 +229,7 @@ def _load_all(
 ) -> None:
     """Two objects at a time: the verifier takes about as long for the optional as for the rest."""
     # It has every map that the two share.
-    tasks = {name: -1 for name in TASK_PROGRAMS if name != "thread_exit"}
+    tasks = {name: -1 for name in TASK_PROGRAMS if name not in _OBJECTS["flight"]}
     load_object(into, "task", tasks, sizes, constants)
 
     def load_optional() -> None:

@@ -64,13 +64,15 @@ TOTALS: Final = Table(
         Column("cgroup_id", "int64", "joins containers", False),
         Column("family", "string", _one_of(FAMILIES), False),
         Column("function", "string", "the function or kind of event", False),
-        Column("count", "int64", "calls that returned in this second", False),
+        Column("count", "int64", "calls that ended in this second", False),
         Column("sum_ns", "int64", "their durations added up", False),
         Column("max_ns", "int64", "the longest of them", False),
         Column("histogram", "list<int64>", "calls by log2 of the duration in ns", False),
         Column("bytes", "int64", "bytes moved, where the function moves any"),
         Column(
-            "unmeasured", "int64", "of the calls, those over budget: counted without a duration"
+            "unmeasured",
+            "int64",
+            "of the calls, those without a duration: over budget, or never returned",
         ),
     ),
 )

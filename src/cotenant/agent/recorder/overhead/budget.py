@@ -63,11 +63,11 @@ class Budget:
         """After each second: the storms to detach, and those to attach again."""
         if not self.calls:
             return [], []
-        # The unmeasured part of a thread's calls is 1 - budget / rate.
+        # The unmeasured part of a thread's calls is 1 - budget / rate; few never return.
         storms = sorted(
             Storm(*who)
             for who, (count, unmeasured) in calls.items()
-            if unmeasured > count * (1 - ENTRY_PART)
+            if unmeasured > max(count * (1 - ENTRY_PART), self.calls)
         )
         gone = [storm for storm in storms if self._detaches(self._backoffs[storm], now)]
         back = [s for s, b in self._backoffs.items() if b.back_at is not None and now >= b.back_at]

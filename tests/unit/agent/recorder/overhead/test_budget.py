@@ -55,6 +55,11 @@ def test_what_another_tenant_does_neither_costs_nor_keeps_anybodys_probes():
     assert gone == [[], [], [], [], [HERS]]
 
 
+def test_calls_that_never_return_are_no_storm():
+    budget = Budget(0.05, 2_000.0)
+    assert [budget.look({(LOUD, LAUNCH): (101, 101)}, now) for now in range(9)] == [([], [])] * 9
+
+
 def test_a_short_storm_is_borne():
     budget = Budget(0.05, 2_000.0)
     for now in range(50):
