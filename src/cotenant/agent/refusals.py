@@ -60,8 +60,8 @@ class Notices:
     def runs_missed(self, report: RunsMissed) -> None:
         """What the kernel left out."""
         self._add(
-            f"{program}: the kernel left out {times} of its runs; those events are missing"
-            for program, times in report.programs.items()
+            f"{program}: the kernel leaves out some of its runs; those events are missing"
+            for program in report.programs
         )
 
     def missing(self, lines: list[str]) -> None:

@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from itertools import groupby, islice
@@ -25,6 +26,7 @@ from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
 from cotenant.agent.helper.exclusion import Exclusion
 from cotenant.agent.helper.inspector import Inspector
 from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.helper.misses import Misses
 from cotenant.agent.helper.naming import Naming
 from cotenant.agent.helper.pointers import Pointers
 from cotenant.agent.helper.priority import Priority
@@ -42,7 +44,6 @@ from cotenant.agent.protocol.reports import (
     MapsShared,
     Ready,
     Report,
-    RunsMissed,
     Stopped,
     TrialReady,
     Trouble,
@@ -178,6 +179,8 @@ class Helper:
             settings.config,
         )
         self._naming = Naming(self._tell, self._name)
+        self._misses = Misses(self._programs.programs, self._tell)
+        self._mappings_read_ns = time.monotonic_ns()
         self._newborn: dict[tuple[int, int], None] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             Inspect: self._inspector.ask,
@@ -252,10 +255,11 @@ class Helper:
                 self._discovery.mounted(layers)
             self._follow_births()
             self._follow_unread()
-            self._discovery.mapped(self._watch.read())
+            self._follow_mappings()
             self._discovery.tend()
             self._priority.tend()
             self._tenants.tend()
+            self._misses.tend()
             if news := self._passed_over.take_news():
                 self._tell(news)
             if self._link.fileno() in ready and not self._answer():
@@ -293,17 +297,18 @@ class Helper:
         for link in self._tracepoints:
             os.close(link)
         self._hooks.close()
-        if self._watch.lost:
-            self._passed_over.add("mappings", "lost", self._watch.lost)
+        self._misses.tend(last=True)
         if news := self._passed_over.take_news(last=True):
             self._tell(news)
-        self._tell(RunsMissed(self._misses()))
         self._tell(Stopped(len(left.events)))
 
-    def _misses(self) -> dict[str, int]:
-        """Programs that the kernel did not run when it should have, and how often."""
-        missed = {name: syscalls.program_misses(fd) for name, fd in self._programs.programs.items()}
-        return {name: times for name, times in missed.items() if times}
+    def _follow_mappings(self) -> None:
+        """Files that were mapped as code; what the kernel had no room to tell is looked for."""
+        since_ns, self._mappings_read_ns = self._mappings_read_ns, time.monotonic_ns()
+        self._discovery.mapped(self._watch.read())
+        if lost := self._watch.take_lost():
+            self._passed_over.add("mappings", "lost", lost)
+            self._discovery.mappings_lost(since_ns)
 
     def _follow_pointers(self, request: FollowPointers) -> None:
         """Each process's, in its tenant's turn."""

@@ -53,6 +53,8 @@ class BlindSpots:
         self._counted_ns: int | None = None
         self._missed: dict[str, int] = {}
         self._looked_ns = time.time_ns()
+        self._mappings_lost = 0
+        self._passed_over_ns = time.time_ns()
         self._blind: dict[why.Reason, set[tuple[str, tuple[str, ...]]]] = {}
 
     def attach_gap(self, report: AttachGap) -> None:
@@ -81,10 +83,16 @@ class BlindSpots:
 
     def passed_over(self, report: WorkPassedOver) -> None:
         """Tenants that brought more to look at than is looked at for one."""
+        now_ns = time.time_ns()
         for what in _LOOKED_AT & report.counts.keys():
-            for tenant in report.counts[what]:
-                reason = why.MAPPINGS_LOST if tenant == _LOST else why.NOT_LOOKED_AT
-                self._holes.open(reason, GPU_FAMILIES, _known(tenant), time.time_ns())
+            for tenant in report.counts[what].keys() - {_LOST}:
+                self._holes.open(why.NOT_LOOKED_AT, GPU_FAMILIES, _known(tenant), now_ns)
+        lost = report.counts.get("mappings", {}).get(_LOST, 0)
+        if more := lost - self._mappings_lost:
+            # What is still mapped was looked for since.
+            since_ns = self._passed_over_ns
+            self._holes.add(why.MAPPINGS_LOST, GPU_FAMILIES, None, since_ns, now_ns, more)
+        self._mappings_lost, self._passed_over_ns = lost, now_ns
 
     def _utc(self, monotonic_ns: int) -> int:
         return int(self._clock.utc(np.array([monotonic_ns], np.int64))[0])

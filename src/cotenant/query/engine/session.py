@@ -75,6 +75,7 @@ class Session:
         self._window = Window(from_ns, to_ns, tenant is not None)
         self._segments: list[Segment] = []
         self._missing = 0
+        self._standings: dict[frozenset[str], Standing] = {}  # Of the manifest that was read.
         self._stamp: tuple[tuple[str, int, int], ...] | None = None
         self._lock = threading.Lock()
         check_readable(self.store)
@@ -201,11 +202,17 @@ class Session:
         return without_paths(text, self.store) if self._guarded else text
 
     def _standing(self, sql: str, named: Iterable[str]) -> Standing:
-        cursor = self._connection.cursor()
         tables = with_sources(named)
+        standings = self._standings
+        if tables not in standings:
+            standings[tables] = self._new_standing(tables)
+        return replace(standings[tables], sql=sql)
+
+    def _new_standing(self, tables: frozenset[str]) -> Standing:
+        cursor = self._connection.cursor()
         try:
             return Standing(
-                sql=sql,
+                sql="",
                 interval=interval_of(self._segments, tables, self._window),
                 losses=losses_of(cursor, tables, self._window),
                 missing_segments=self._missing,
@@ -225,6 +232,7 @@ class Session:
             named, there = self._read_manifest()
             self._catalog.forget()
             self._segments, self._missing = there, len(named) - len(there)
+            self._standings = {}
 
     def _read_manifest(self) -> tuple[list[Segment], list[Segment]]:
         """Create the views; the segments that the manifest names, and those of them that exist."""

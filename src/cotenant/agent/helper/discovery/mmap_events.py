@@ -85,7 +85,7 @@ class MmapEvents:
 
     def __init__(self) -> None:
         self._buffers: list[_Buffer] = []
-        self.lost = 0
+        self._lost = 0
         self.refused: str | None = None  # Why nothing is seen.
         try:
             for cpu in online_cpus():
@@ -105,6 +105,11 @@ class MmapEvents:
             buffer.close()
         self._buffers.clear()
 
+    def take_lost(self) -> int:
+        """How many the kernel had no room for, since the last time."""
+        lost, self._lost = self._lost, 0
+        return lost
+
     def read(self) -> list[MmapEvent]:
         """What was mapped since the last look."""
         found = []
@@ -113,7 +118,7 @@ class MmapEvents:
                 if kind == _RECORD_MMAP2:
                     found.append(_parse(record))
                 elif kind == _RECORD_LOST:
-                    self.lost += struct.unpack_from("Q", record, 16)[0]
+                    self._lost += struct.unpack_from("Q", record, 16)[0]
         return found
 
 

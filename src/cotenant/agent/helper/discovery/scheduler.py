@@ -187,6 +187,15 @@ class DiscoveryScheduler:
                 urgent = looks_like_library(file.path)
                 self._put(whose(file.pid), file, "mappings", urgent=urgent)
 
+    def mappings_lost(self, since_ns: int) -> None:
+        """Nobody told what was mapped since then: look at what is mapped now."""
+
+        def look() -> None:
+            for tenant, places in self._running().items():
+                self._put(tenant, self._scan(tenant, places, since_ns), "mappings")
+
+        self.do(look)
+
     def entered(self, pid: int) -> None:
         """A process entered a new cgroup, or started a program in a root of its own."""
         # This search replaces those that were due after an earlier step of the process.
