@@ -34,15 +34,20 @@ FACTS_LOST: Final = Reason("facts lost", "names and identities")
 UNNAMED: Final = Reason(
     "kernels without a name",
     "names of kernels",
-    frozenset({"cuda_events", "graph_kernels", "rollups"}),
+    frozenset({"cuda_events", "graph_kernels", "rollups", "span_mixes"}),
 )
 NO_TOTAL: Final = Reason("no room for totals", "totals", frozenset({"totals", "losses"}))
 NO_ALLOCATION: Final = Reason("no room for allocations", "GPU memory", frozenset({"gpu_memory"}))
+
+NO_CAPTURE: Final = Reason(
+    "no room for captures", "captured calls", frozenset({"cuda_events", "graph_kernels", "rollups"})
+)
 
 REASONS: Final = {
     reason.name: reason
     for reason in (
         LATE, NEVER, REFUSED, OVER_BUDGET, NOT_LOOKED_AT, MAPPINGS_LOST, RUNS_LEFT_OUT, TOO_DEEP,
         NO_THREAD, NO_REQUEST, FACTS_LOST, UNNAMED, NO_TOTAL, NO_ALLOCATION,
+        NO_CAPTURE,
     )
 }  # fmt: skip

@@ -32,6 +32,14 @@ _COUNTED: Final = {
     "owners_full": (why.NO_REQUEST, ("io",)),
     "memory_full": (why.NO_ALLOCATION, ("cuda",)),
 }
+# Maps of which a tenant was refused more, where such a counter has grown.
+_OF_TOTALS: Final = frozenset({"totals", "spare_totals"})
+_REFUSED_OF: Final = {
+    "totals_full": _OF_TOTALS,
+    "orphan_rows": _OF_TOTALS,
+    "memory_full": frozenset({"allocations", "holdings", "primaries"}),
+}
+_CAPTURES: Final = frozenset({"captures", "members"})
 _UNNAMED: Final = "unknown@"
 # Work without which a library stays without probes.
 _LOOKED_AT: Final = frozenset({"mappings", "libraries", "waiting", "pointers"})
@@ -43,6 +51,15 @@ def _known(tenant: str) -> str | None:
     return tenant if tenant.startswith("/") else None
 
 
+def _grown(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    return {name: more for name, number in now.items() if (more := number - before.get(name, 0))}
+
+
+def _of_maps(refused: Mapping[str, Mapping[str, int]], maps: frozenset[str]) -> set[str | None]:
+    """Tenants that were refused room in any of these maps."""
+    return {_known(tenant) for name in maps & refused.keys() for tenant in refused[name]}
+
+
 class BlindSpots:
     """Turns them into holes."""
 
@@ -51,6 +68,7 @@ class BlindSpots:
         self._clock = clock
         self._counters: dict[str, int] = {}
         self._counted_ns: int | None = None
+        self._refused: dict[str, dict[str, int]] = {}
         self._missed: dict[str, int] = {}
         self._looked_ns = time.time_ns()
         self._mappings_lost = 0
@@ -97,13 +115,24 @@ class BlindSpots:
     def _utc(self, monotonic_ns: int) -> int:
         return int(self._clock.utc(np.array([monotonic_ns], np.int64))[0])
 
-    def counted(self, counters: Mapping[str, int], now_ns: int) -> None:
-        """The kernel's counters as they stand: what there was no room for since the last time."""
+    def counted(
+        self, counters: Mapping[str, int], refused: Mapping[str, Mapping[str, int]], now_ns: int
+    ) -> None:
+        """What there was no room for so far, by the kernel's counters, and by map and tenant."""
         since_ns = now_ns if self._counted_ns is None else self._counted_ns
-        for name, (reason, families) in _COUNTED.items():
-            if more := counters.get(name, 0) - self._counters.get(name, 0):
-                self._holes.add(reason, families, None, since_ns, now_ns, more)
+        lately = {name: _grown(mine, self._refused.get(name, {})) for name, mine in refused.items()}
+        for name, more in _grown(counters, self._counters).items():
+            if name not in _COUNTED:
+                continue
+            reason, families = _COUNTED[name]
+            whose = _of_maps(lately, _REFUSED_OF.get(name, frozenset()))
+            unseen = more if len(whose) < 2 else None
+            for tenant in whose or {None}:
+                self._holes.add(reason, families, tenant, since_ns, now_ns, unseen)
+        for tenant in _of_maps(lately, _CAPTURES):
+            self._holes.add(why.NO_CAPTURE, ("cuda",), tenant, since_ns, now_ns)
         self._counters, self._counted_ns = dict(counters), now_ns
+        self._refused = {name: dict(mine) for name, mine in refused.items()}
 
     def runs_missed(self, report: RunsMissed) -> None:
         """Programs that the kernel did not run each time, and how often so far."""

@@ -219,7 +219,8 @@ class Recorder:
                 raise CotenantError("the helper died; what was recorded is kept") from None
 
     def _sample(self, now_ns: int, *, last: bool = False) -> None:
-        self._blind_spots.counted(self._sampling.counters.read(), now_ns)
+        sampling = self._sampling
+        self._blind_spots.counted(sampling.counters.read(), sampling.refused(), now_ns)
         self._sampling.step(now_ns, self._sink, self._session, last=last)
         self._notices.missing(self._sampling.holes.warnings)
         self._session.trouble(

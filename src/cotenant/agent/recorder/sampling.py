@@ -98,7 +98,8 @@ class Sampling:
         counters = self.counters.read()
         self.losses.orphans = orphans(counters)
         session.note(**counters, spans=self._gpus.spans.counts())
-        self._note_refusals(session)
+        if refused := self.refused():
+            session.note(refused=refused)
         with_processes = last or self._seconds % _COVERAGE_EVERY == 0
         session.layers(self._gpus.layers, processes=with_processes)
         self._seconds += 1
@@ -106,14 +107,12 @@ class Sampling:
             self.losses.forget(self._totals.gone)
             self._ledger.forget(now_ns - _FORGET_AFTER_NS)
 
-    def _note_refusals(self, session: SessionRow) -> None:
-        """By map, and by the path of the tenant's outermost cgroup."""
-        refused = {
+    def refused(self) -> dict[str, dict[str, int]]:
+        """What tenants had no room for so far: by map, and by the path of the outermost cgroup."""
+        return {
             name: {self._where(*cgroup) or UNKNOWN: number for cgroup, number in mine.items()}
             for name, mine in self._quotas.refused().items()
         }
-        if refused:
-            session.note(refused=refused)
 
     def _bound_cost(self, session: SessionRow) -> None:
         control = self._cost_control

@@ -100,9 +100,9 @@ def test_reports_and_counters_become_holes():
         ("never probed", "cuda", book.unknown_id, 103, 105, None),
         ("never probed", "nccl", book.unknown_id, 103, 105, None),
     ]
-    spots.counted({"deep_call": 3}, S)
-    spots.counted({"deep_call": 7, "memory_full": 2, "unreadable": 9}, 2 * S)
-    spots.counted({"deep_call": 7, "memory_full": 2, "unreadable": 9}, 3 * S)
+    spots.counted({"deep_call": 3}, {}, S)
+    spots.counted({"deep_call": 7, "memory_full": 2, "unreadable": 9}, {}, 2 * S)
+    spots.counted({"deep_call": 7, "memory_full": 2, "unreadable": 9}, {}, 3 * S)
     assert [(row[0], *row[3:]) for row in told(holes, 3 * S) if row[1] == "cuda"] == [
         ("calls nested too deep", S, 2 * S, 7),
         ("no room for allocations", S, 2 * S, 2),
@@ -114,6 +114,23 @@ def test_reports_and_counters_become_holes():
         ("runs left out by the kernel", 12), ("facts lost", None),
     ]  # fmt: skip
     assert {row[1] for row in found if row[0] == "facts lost"} == set(FAMILIES)
+
+
+def test_what_one_tenant_had_no_room_for_is_its_own_hole():
+    book = ledger()
+    holes = Holes(book)
+    spots = BlindSpots(holes, WallClock())
+    full = {"totals": {WHOSE: 5}, "captures": {WHOSE: 3}}
+    spots.counted({"totals_full": 5}, full, S)
+    spots.counted({"totals_full": 7}, full | {"totals": {WHOSE: 7}}, 2 * S)
+    owner = book.cgroup_id(0, 7)
+    assert [row[:1] + row[2:] for row in told(holes, 2 * S) if row[1] == "cuda"] == [
+        ("no room for totals", owner, S, 2 * S, 7),
+        ("no room for captures", owner, S, S, None),
+    ]
+    # Nobody was refused, and yet there was no room: it may be anybody's.
+    spots.counted({"totals_full": 8}, full | {"totals": {WHOSE: 7}}, 3 * S)
+    assert {row[2] for row in told(holes, 3 * S)} == {book.unknown_id}
 
 
 def test_a_state_that_is_told_anew_opens_and_closes_holes():
