@@ -29,7 +29,9 @@ def demo(seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="cotenant-busy-") as folder:
         store = Path(folder) / "store"
         words = [sys.executable, "-m", "cotenant", "demo", "--store", store, "--for", f"{seconds}s"]
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"the demo failed: {done.stderr.strip()[-600:]}")
         logs = Path(f"{store}.sim") / "truth"
         found = [
             compare(store, f"tenant = '{tenant.name}'", tenant.glob("*.jsonl"), family)
