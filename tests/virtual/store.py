@@ -43,11 +43,11 @@ class VirtualStore:
         for row in process.rows:
             self.add("cuda_events", process.tenant, row | {"gpu": gpu})
 
-    def recording(self, at, node=NODE):
+    def recording(self, at, node=NODE, **more):
         """Say that a recording began then."""
         row = {"session_id": f"{node}-{at}", "node": node, "boot_id": BOOT, "kernel": "6.1"}
         row |= {"started_ns": START_NS + at, "wall_offset_ns": 0, "attach_method": "multi"}
-        self._recordings.append(row | {"layers": "auto", "hierarchy": "v2"})
+        self._recordings.append(row | {"layers": "auto", "hierarchy": "v2"} | more)
 
     def complete(self, *families):
         """Say that nothing of these families was lost."""

@@ -35,6 +35,7 @@ from cotenant.confine.capabilities import need_root
 from cotenant.errors import CotenantError
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.walk import mounts, survey
+from cotenant.probes.cpus import online_cpus
 from cotenant.store.retention import RetentionLimits
 from cotenant.store.writer import StoreWriter
 
@@ -140,6 +141,7 @@ class Recorder:
         limits = RetentionLimits(settings.keep_ns, settings.max_bytes)
         self._maintenance = StoreMaintenance(self._writer, limits)
         self._session.note(**cost.notes(), probes=settings.probes, budget=settings.budget)
+        self._session.note(cpus=len(online_cpus()))
 
     def _sample_clock(self) -> None:
         if step := self._clock.sample():

@@ -44,7 +44,10 @@ waits as (
         s.id,
         p.tenant                                    as thief,
         -- Of this thread only: a weight may include waits of other threads.
-        sum(w.waited_ns)                            as waited_ns,
+        sum(
+            least(w.waited_from_ns + w.waited_ns, s.timestamp_ns + s.duration_ns)
+            - greatest(w.waited_from_ns, s.timestamp_ns)
+        )                                           as waited_ns,
         sum(w.thief_ns)                             as thief_ns
     from slow s
     join cpu_waits w

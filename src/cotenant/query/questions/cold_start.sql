@@ -1,8 +1,8 @@
 -- title: Cold start
 -- question: How long did each process need before its first kernel, and for what?
 -- reading: The time from a process's start to its first launch. Its start is its exec, if that was
--- recorded; else, for the first GPU process of a cgroup, the creation of the cgroup. A process that
--- started outside the window is not shown. `init`, `context` and `module` are driver calls of all
+-- recorded; else, for the GPU processes that came before a cgroup's first launch, as ranks of a job
+-- do, the creation of the cgroup. A process that started outside the window is not shown. `init`, `context` and `module` are driver calls of all
 -- processes of the cgroup until then. The rest was spent outside CUDA: imports, data, weights.
 with processes as (
     select
@@ -24,7 +24,7 @@ started as (
         c.tenant,
         p.*,
         coalesce(x.exec_ns, case
-            when p.first_ns = min(p.first_ns) over (partition by p.cgroup_id)
+            when p.first_ns <= min(p.launch_ns) over (partition by p.cgroup_id)
                 -- `losses` has a row each second: its first tells where the window begins.
                 and c.created_ns >= (select min(timestamp_ns) - 2_000_000_000 from losses)
                 and c.created_ns <= p.first_ns
@@ -49,6 +49,15 @@ calls as (
     join cuda_events e on e.node = s.node and e.pid = s.pid and e.timestamp_ns <= s.launch_ns
     group by s.node, s.pid
 ),
+sampled as (
+    select distinct node, timestamp_ns from totals
+),
+-- Up to the first sample after the launch, however late it came.
+until as (
+    select s.node, s.pid, s.cgroup_id, s.begun_ns, s.launch_ns, m.timestamp_ns as until_ns
+    from started s
+    asof left join sampled m on m.node = s.node and m.timestamp_ns >= s.launch_ns
+),
 -- Calls that become rows only if every call is recorded; `totals` always have them.
 totalled as (
     select
@@ -57,10 +66,10 @@ totalled as (
         sum(t.sum_ns) filter (t.function = 'cuInit') as init_ns,
         sum(t.sum_ns) filter (regexp_matches(t.function, '^cu(CtxCreate|DevicePrimaryCtxRetain)')) as context_ns,
         sum(t.sum_ns) filter (regexp_matches(t.function, '^cu(Module|Library)Load')) as module_ns
-    from started s
+    from until s
     join totals t
         on t.cgroup_id = s.cgroup_id
-        and t.timestamp_ns between s.begun_ns and s.launch_ns + 1_000_000_000
+        and t.timestamp_ns between s.begun_ns and coalesce(s.until_ns, s.launch_ns + 1_000_000_000)
     group by s.node, s.pid
 )
 select

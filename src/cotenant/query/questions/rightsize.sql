@@ -1,38 +1,62 @@
 -- title: Rightsize
 -- question: What does each tenant use at the median, at the 99th percentile and at most, of its limits?
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
--- reading: Percentiles are over seconds, idle ones included; those of GPU memory, over all GPUs, begin
+-- reading: Percentiles are over seconds, idle ones included; what a thread used just before a second
+-- is told with it, so a second has at most what the host's CPUs can do. Those of GPU memory, over all GPUs, begin
 -- with its first byte. A limit is the last one, on the outermost cgroup that has it; NULL is none, or
 -- not seen. `throttled_ns` is how long threads were stopped because the CPU quota was used up. With a
 -- `cpus_p99` near `cpus_limit`, raise the limit; with a peak far below, it can be lowered.
-with seconds as (
+with samples as (
     select
         node,
         timestamp_ns,
         -- The first has no beginning, and is left out.
-        (timestamp_ns - lag(timestamp_ns) over (partition by node order by timestamp_ns)) / 1e9
-                                                    as seconds
+        lag(timestamp_ns) over (partition by node order by timestamp_ns) as before_ns
     from (select distinct node, timestamp_ns from totals)
+),
+-- A sample that comes right after another, as at the end of a recording, is of the same second.
+places as (
+    select
+        *,
+        sum((before_ns is null or timestamp_ns - before_ns >= 500_000_000)::bigint)
+            over (partition by node order by timestamp_ns) as second
+    from samples
+),
+seconds as (
+    select
+        node,
+        second,
+        (max(timestamp_ns) - min(before_ns)) / 1e9  as seconds
+    from places
+    group by node, second
+    having count(before_ns) = count(*)
+),
+hosts as (
+    select node, max(try_cast(json_extract_string(notes, '$.cpus') as double)) as cpus
+    from sessions
+    group by node
 ),
 used as (
     select
         c.tenant,
         t.node,
-        t.timestamp_ns,
+        p.second,
         sum(t.sum_ns) filter (t.family = 'host' and t.function = 'oncpu') / 1e9 as cpus,
         sum(t.bytes) filter (t.family = 'io' and t.function in ('read', 'write')) as io_bytes
     from totals t
     join containers c using (cgroup_id)
+    join places p on p.node = t.node and p.timestamp_ns = t.timestamp_ns
     group by all
 ),
 each_second as (
     select
         w.tenant,
-        coalesce(u.cpus, 0) / s.seconds             as cpus,
+        least(coalesce(u.cpus, 0) / s.seconds, h.cpus) as cpus,
         coalesce(u.io_bytes, 0) / s.seconds         as io_bytes
     from (select distinct tenant, node from used) w
     join seconds s using (node)
-    left join used u using (tenant, node, timestamp_ns)
+    left join used u using (tenant, node, second)
+    left join hosts h using (node)
     where s.seconds > 0
 ),
 host as (

@@ -55,7 +55,8 @@ select
     sum(s.waited_ns)::bigint                        as waited_ns,
     max(s.waited_ns)                                as longest_ns,
     arg_max(s.proof_ns, s.waited_ns)                as longest_at_ns,
-    coalesce(sum(c.cpu_wait_ns), 0)::bigint         as cpu_wait_ns,
+    -- Of several threads that wait at the same time, no more than the wait.
+    coalesce(sum(least(c.cpu_wait_ns, s.waited_ns)), 0)::bigint as cpu_wait_ns,
     sum(s.operations)::bigint                       as operations
 from waits s
 left join starved c using (tenant, node, pid, proof_ns)

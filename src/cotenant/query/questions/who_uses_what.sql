@@ -2,21 +2,13 @@
 -- question: Which share of CPU, GPU, disk and network does each tenant take?
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
 -- reading: CPU, disk and network are exact, even if rows were shed or lost. `cpus` is how many
--- processors the tenant kept busy on average. `gpu_busy_ns` is the time in which it had work on a GPU,
--- from the rows there are. The sum of a column is what a host's dashboard shows.
+-- processors the tenant kept busy on average. `cpu_percent` is of all CPU time that tenants used.
+-- `gpu_busy_ns` is the time in which it had work on a GPU; `gpu_busy_percent` is of the time looked at,
+-- for each GPU that it used, as in gpu_busy. The sum of another column is what a host's dashboard
+-- shows.
 with seconds as (
-    -- The time between two recordings counts for no tenant.
-    select node, sum(seconds) as seconds
-    from (
-        select
-            t.node,
-            (max(t.timestamp_ns) - min(t.timestamp_ns)) / 1e9 + 1 as seconds
-        from (select distinct node, timestamp_ns from totals) t
-        left join (select node, list(started_ns) as starts from sessions group by node) s
-          using (node)
-        group by t.node, len(list_filter(s.starts, lambda start: start <= t.timestamp_ns))
-    )
-    group by node
+    select node, time_ns / 1e9 as seconds
+    from looked_at
 ),
 used as (
     select
@@ -34,19 +26,19 @@ used as (
 ),
 gpu as (
     select
-        b.tenant,
-        sum(b.busy_ns)                              as gpu_busy_ns,
-        sum(b.busy_ns / s.seconds / 1e9)            as gpus
-    from busy b
+        tenant,
+        sum(busy_ns)                                as gpu_busy_ns,
+        avg(busy_ns / nullif(s.seconds, 0) / 1e9)   as share
+    from (select tenant, node, gpu, sum(busy_ns) as busy_ns from busy group by all)
     left join seconds s using (node)
-    group by b.tenant
+    group by tenant
 )
 select
     tenant,
     round(cpus, 3)                                                        as cpus,
     round(100.0 * cpu_ns / nullif(sum(cpu_ns) over (), 0), 1)             as cpu_percent,
     gpu_busy_ns::bigint                                                   as gpu_busy_ns,
-    round(100.0 * gpus, 1)                                                as gpu_busy_percent,
+    round(100.0 * share, 1)                                               as gpu_busy_percent,
     disk_read_bytes::bigint                                               as disk_read_bytes,
     disk_written_bytes::bigint                                            as disk_written_bytes,
     net_sent_bytes::bigint                                                as net_sent_bytes,

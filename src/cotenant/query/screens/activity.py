@@ -50,10 +50,11 @@ _LEVELS: Final = frozenset({"gpu_bytes", "lost", "shed"})
 
 
 def _in_flight(start_ns: int, end_ns: int) -> str:
-    """The share of the window in which a tenant had work on a GPU."""
+    """The share of the window in which a tenant had work on a GPU, for each GPU that it used."""
     clipped = f"least(end_ns, {end_ns}) - greatest(start_ns, {start_ns})"
     return (
-        f"SELECT tenant, sum(greatest({clipped}, 0)) / {end_ns - start_ns}.0 AS in_flight "
+        f"SELECT tenant, sum(greatest({clipped}, 0)) "
+        f"/ {end_ns - start_ns}.0 / count(DISTINCT (node, gpu)) AS in_flight "
         f"FROM busy WHERE end_ns > {start_ns} AND start_ns < {end_ns} GROUP BY tenant"
     )
 

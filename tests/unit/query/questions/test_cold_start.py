@@ -49,5 +49,27 @@ def test_a_later_one_begins_where_its_program_did(host):
     assert [start[:2] for start in starts(host)] == [(7, 3 * SECOND), (8, 2 * SECOND)]
 
 
+def test_a_rank_that_came_before_the_first_launch_began_with_the_cgroup(host):
+    """Its birth is no row: nobody knew by then that the cgroup uses a GPU."""
+    for at, op in ((3, "alloc"), (6, "launch")):
+        row = {"timestamp_ns": START_NS + at * SECOND, "duration_ns": 5_000, "pid": 9, "op": op}
+        row |= {"api": "cuCall", "result": 0, "kernel_name": "gemm"}
+        host.add("cuda_events", "train", row)
+    assert [start[:2] for start in starts(host)] == [(9, 5 * SECOND), (7, 3 * SECOND)]
+
+
+def test_totals_of_a_sample_that_came_late_are_known(tmp_path):
+    store = VirtualStore(tmp_path / "store")
+    store.tenant("train", created_ns=START_NS + SECOND)
+    row = {"timestamp_ns": START_NS + 4 * SECOND, "duration_ns": 5_000, "pid": 7, "result": 0}
+    store.add("cuda_events", "train", row | {"op": "launch", "api": "l", "kernel_name": "gemm"})
+    row = {"timestamp_ns": START_NS + SECOND, "family": "cuda", "seen": 1, "stored": 1}
+    store.add("losses", "train", row | {"shed": 0, "lost": 0, "queued": 0})
+    row = {"timestamp_ns": START_NS + 7 * SECOND, "family": "cuda", "function": "cuInit"}
+    row |= {"count": 1, "sum_ns": 300, "max_ns": 300, "histogram": [1]}
+    store.add("totals", "train", row)
+    assert starts(store) == [(7, 3 * SECOND, 300, None, None)]
+
+
 def test_what_started_before_the_time_that_is_asked_about_is_not_starting_in_it(host):
     assert starts(host, from_ns=START_NS + 20 * SECOND) == []

@@ -1,0 +1,32 @@
+-- view: How much time of each host is looked at: what was recorded of it within the window. Shares of
+-- time have it as their base. The time between two recordings does not count.
+-- from: totals, sessions, busy
+with samples as (
+    select distinct node, timestamp_ns
+    from totals
+),
+recordings as (
+    select
+        t.node,
+        (max(t.timestamp_ns) - min(t.timestamp_ns)) + 1_000_000_000 as time_ns
+    from samples t
+    left join (select node, list(started_ns) as starts from sessions group by node) s using (node)
+    group by t.node, len(list_filter(s.starts, lambda start: start <= t.timestamp_ns))
+),
+-- Without totals: as long as there was work.
+worked as (
+    select node, max(end_ns) - min(start_ns) as time_ns
+    from busy
+    group by node
+),
+added as (
+    select node, sum(time_ns) as time_ns
+    from recordings
+    group by node
+)
+select
+    node,
+    -- Work at the edge may be seen where the totals begin later.
+    greatest(coalesce(a.time_ns, 0), coalesce(w.time_ns, 0))::bigint as time_ns
+from added a
+full join worked w using (node)
