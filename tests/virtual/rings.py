@@ -27,7 +27,7 @@ from cotenant.store.segment import rows_of
 from cotenant.store.writer import StoreWriter
 
 PAGE = os.sysconf("SC_PAGESIZE")
-EVENTS_BYTES = 1 << 22
+EVENTS_BYTES = 1 << 26
 OFFSET_NS = 1_790_000_000_000_000_000  # Of UTC: the kernel's clock begins at 0.
 KIND_CUDA = 1
 ENDED = next(n for n, text in ENUMS["fact_kind"].items() if text == "PROCESS_GONE")
@@ -54,12 +54,12 @@ class FakeRing:
         self._size = size
         self._end = 0
 
-    def add(self, record):
-        """A record that its producer has committed."""
-        assert self._end % self._size + len(record) + 8 < self._size
-        at = 2 * PAGE + self._end % self._size
-        os.pwrite(self.fd, struct.pack("<II", len(record), 0) + record, at)
-        self._end += 8 + (len(record) + 7 & ~7)
+    def add(self, *records):
+        """Records of whole words that their producers have committed."""
+        written = b"".join(struct.pack("<II", len(each), 0) + each for each in records)
+        assert self._end + len(written) < self._size
+        os.pwrite(self.fd, written, 2 * PAGE + self._end)
+        self._end += len(written)
         os.pwrite(self.fd, struct.pack("<Q", self._end), PAGE)
 
     def extend(self, records):
@@ -125,10 +125,11 @@ class VirtualRecorder:
         maps = {"events": self.events.fd, "facts": self._facts.fd, "names": self._names.fd}
         self.drain = self.intake.open(maps, ring_bytes)
         self.writer = StoreWriter(root, node=node, boot_id="boot-1")
-        self.sink = StoreSink(self.writer, Losses(lambda entries: entries["cgroup_id"]))
+        self.losses = Losses(lambda entries: entries["cgroup_id"])
+        self.sink = StoreSink(self.writer, self.losses)
         self._rollups = Rollups()
         self._blind_spots = BlindSpots(Holes(self.ledger), clock)
-        self.spans = SpanRows(self.maker)
+        self.spans = SpanRows(self.maker, self.losses.gpu_windows)
         self.seconds = GpuSeconds(self.maker, self.spans, self.ledger, dict)
         self._containers = Containers(self.ledger)
 

@@ -52,7 +52,7 @@ class Sampling:
         self.losses = Losses(partial(owners, ledger))
         self.holes = Holes(ledger)
         self.rollups = Rollups()
-        self._span_rows = SpanRows(gpus.spans)
+        self._span_rows = SpanRows(gpus.spans, self.losses.gpu_windows)
         gpu_seconds = GpuSeconds(gpus.spans, self._span_rows, ledger, gpus.held)
         self.control = ControlPage(maps["controls"], ring_bytes=settings.events_bytes)
         self._cost_control = CostControl(self.control, settings, cost, ask, self._path)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cotenant.agent.recorder.ingest.columns.owner import OWNER
+from cotenant.agent.recorder.samplers.lost_windows import LostWindows
 from cotenant.schema.dimensions import LOSSES
 from cotenant.store.segment import arrow_schema
 
@@ -25,6 +26,7 @@ STORE_FULL: Final = "store behind"
 OVER_SHARE: Final = "over its share"
 OVER_BUDGET: Final = "over budget"
 
+_SPANNED: Final = "cuda"
 _TERMS: Final = ("seen", "stored", "shed", "lost")
 _PARTS: Final = ("over_budget", "dropped")
 _LEDGER_ENTRY: Final = np.dtype(
@@ -71,6 +73,7 @@ class Losses:
     _told: dict[Tally, tuple[int, ...]] = field(default_factory=dict)
     _past: Counter[str] = field(default_factory=Counter)
     _sampled_ns: int | None = None
+    gpu_windows: LostWindows = field(default_factory=LostWindows)
 
     def count(self, tally: Tally, fate: Fate) -> None:
         """The kernel counted these, since it was last asked."""
@@ -155,11 +158,13 @@ class Losses:
         columns = np.array(rows, np.int64).reshape(-1, len(_TERMS) + len(_PARTS)).T
         seen, stored, shed, lost, *_ = columns
         nothing = shed + lost == 0
+        whose = self.owners(entries)
+        self._note_windows(tallies, whose, columns, since_ns)
         return pa.table(
             {
                 "timestamp_ns": np.full(len(rows), now_ns, np.int64),
                 "family": [tally.family for tally in tallies],
-                "cgroup_id": self.owners(entries),
+                "cgroup_id": whose,
                 "seen": seen,
                 "stored": stored,
                 "shed": shed,
@@ -172,6 +177,17 @@ class Losses:
             },
             schema=arrow_schema(LOSSES),
         )
+
+    def _note_windows(
+        self, tallies: list[Tally], whose: npt.NDArray[np.int64], columns: Any, since_ns: int
+    ) -> None:
+        """When GPU calls never reached us; those that were given up here did."""
+        now_ns = self._sampled_ns or since_ns
+        missed = columns[_TERMS.index("lost")] - columns[len(_TERMS) + _PARTS.index("dropped")]
+        for at in np.flatnonzero(missed > 0).tolist():
+            if tallies[at].family == _SPANNED:
+                self.gpu_windows.add(int(whose[at]), since_ns, now_ns)
+        self.gpu_windows.forget(now_ns)
 
 
 def _reason(shed: int, lost: int, over_budget: int, dropped: int) -> str | None:

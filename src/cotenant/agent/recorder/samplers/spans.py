@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cotenant.agent.recorder.ingest.spans import ClosedSpans, Mixes, SpanMaker
+from cotenant.agent.recorder.samplers.lost_windows import LostWindows
 from cotenant.probes.tables import BY_ID
 
 # What proved it, by the operation of the proving call; else why it was closed: native/spans.h.
@@ -25,8 +26,9 @@ class SpanRows:
 
     table: Final = "spans"
 
-    def __init__(self, maker: SpanMaker) -> None:
+    def __init__(self, maker: SpanMaker, lost: LostWindows) -> None:
         self._maker = maker
+        self._lost = lost
         self._finished = False
         self._ids = np.empty(0, np.int64)  # Of mixes, by their number.
         self._epoch = 0
@@ -71,7 +73,7 @@ class SpanRows:
                 "streams": spans["streams"].astype(np.int32),
                 "total_extent": spans["extent"],
                 "mix": pa.array(mixes.astype(np.int64), mask=mixless),
-                "lost": np.zeros(len(spans), bool),
+                "lost": self._lost.touch(spans),
             }
         )
 

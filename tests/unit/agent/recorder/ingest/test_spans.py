@@ -1,13 +1,23 @@
 """Spans made as rows come, against those that SQL derives from the same rows."""
 
 import shutil
+import struct
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.virtual.rings import VirtualRecorder, call, seconds_and_spans, stored_and_derived
+from cotenant.agent.process import Process
+from cotenant.query.engine.session import Session
+from tests.virtual.rings import (
+    OFFSET_NS,
+    VirtualRecorder,
+    call,
+    seconds_and_spans,
+    stored_and_derived,
+)
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -87,3 +97,94 @@ def test_spans_are_those_that_sql_derives(steps, cuts, started):
     shutil.rmtree(root)
     assert stored == derived
     assert seconds[0] == seconds[1]
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    recorder = VirtualRecorder(tmp_path / "store")
+    recorder.cgroup(100, "/tenant-100")
+    recorder.began()
+    return recorder
+
+
+def spans(recorder, columns):
+    recorder.finish()
+    with Session(recorder.root) as session:
+        rows = session.ask(f"select {columns} from spans order by start_ns, stream").rows()
+    return [tuple(row.values()) for row in rows]
+
+
+def launches(recorder, *moments, **more):
+    one = call("cuLaunchKernel", 0, 10, cgroup=100, stream=5, threads=7, **more)
+    recorder.events.add(*(struct.pack("<Q", at) + one[8:] for at in moments))
+
+
+def wait(recorder, at, took):
+    recorder.events.add(call("cuStreamSynchronize", at, took, cgroup=100, stream=5))
+
+
+def test_a_span_is_stored_once_its_proof_has_settled(recorder):
+    launches(recorder, SECOND)
+    wait(recorder, SECOND + MS, MS)
+    recorder.cycle(2 * SECOND)
+    assert recorder.writer.buffered_bytes > 0
+    assert recorder.maker.counts()["held"] == 1
+    recorder.cycle(3 * SECOND + 1)
+    assert recorder.maker.counts()["held"] == 0
+    assert spans(recorder, "closed_by, launches") == [("wait", 1)]
+
+
+def test_the_work_of_a_process_that_ended_is_a_span_without_proof(recorder):
+    launches(recorder, SECOND, 2 * SECOND)
+    recorder.cycle(3 * SECOND)
+    recorder.maker.gone(Process(7, 7000))
+    recorder.cycle(5 * SECOND)
+    assert recorder.maker.counts() == {"held": 0, "queues": 0, "items": 1, "refused": 0}
+    assert spans(recorder, "closed_by, launches, proven") == [("exit", 2, False)]
+
+
+def test_what_is_never_proven_is_not_held_for_ever(recorder):
+    launches(recorder, SECOND)
+    recorder.cycle(2 * SECOND)
+    recorder.cycle(603 * SECOND)
+    assert recorder.maker.counts()["held"] == 0
+    assert spans(recorder, "closed_by, launches") == [("age", 1)]
+
+
+def test_launches_by_the_hundred_thousand_without_a_wait_are_one_span_in_bounded_memory(recorder):
+    for turn in range(20):
+        launches(recorder, *range(SECOND + turn * 10_000, SECOND + turn * 10_000 + 10_000))
+        recorder.cycle(2 * SECOND)
+    assert recorder.maker.counts()["held"] <= 131_072
+    wait(recorder, 2 * SECOND, MS)
+    recorder.cycle(3 * SECOND)
+    recorder.cycle(5 * SECOND)
+    assert spans(recorder, "closed_by, launches, total_extent") == [("wait", 200_000, 1_400_000)]
+    with Session(recorder.root) as session:
+        rows = session.ask("select size, count from span_mixes join spans using (mix)").rows()
+    assert rows == [{"size": 7, "count": 200_000}]
+
+
+def test_a_span_says_what_was_shed_and_that_rows_were_lost(recorder):
+    launches(recorder, SECOND, weight=5)
+    wait(recorder, SECOND + MS, MS)
+    launches(recorder, 5 * SECOND)
+    wait(recorder, 5 * SECOND + MS, MS)
+    recorder.cycle(6 * SECOND)
+    tenant = recorder.ledger.cgroup_id(0, 100)
+    recorder.losses.gpu_windows.add(tenant, OFFSET_NS + SECOND, OFFSET_NS + 2 * SECOND)
+    recorder.cycle(9 * SECOND)
+    assert spans(recorder, "launches, shed, lost") == [(5, 4, True), (1, 0, False)]
+
+
+def test_a_mix_has_the_same_number_in_every_recording(tmp_path):
+    numbers = []
+    for name in ("one", "other"):
+        recorder = VirtualRecorder(tmp_path / name, node=name)
+        recorder.cgroup(100, "/tenant-100")
+        recorder.began()
+        launches(recorder, SECOND, SECOND + 20)
+        wait(recorder, SECOND + MS, MS)
+        recorder.cycle(2 * SECOND)
+        numbers += spans(recorder, "mix")
+    assert numbers[0] == numbers[1]
