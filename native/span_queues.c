@@ -153,6 +153,26 @@ int queue_add(struct spans *spans, struct queue *queue, const struct op *op)
 	return 0;
 }
 
+int64_t queues_oldest(const struct spans *spans)
+{
+	int64_t oldest = INT64_MAX;
+
+	for (uint32_t i = 0; i < spans->queues.size; i++) {
+		for (struct node *node = spans->queues.buckets[i]; node; node = node->next) {
+			const struct queue *queue = (struct queue *)node;
+			uint32_t count;
+			struct op *ops = ops_of(queue, &count);
+
+			if (queue->folded.ops && queue->folded.first_ns < oldest)
+				oldest = queue->folded.first_ns;
+			for (uint32_t at = 0; at < count; at += queue->unordered ? 1 : count)
+				if (ops[at].began_ns < oldest)
+					oldest = ops[at].began_ns;
+		}
+	}
+	return oldest;
+}
+
 void queue_free(struct spans *spans, struct queue *queue)
 {
 	uint32_t count;

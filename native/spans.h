@@ -237,6 +237,8 @@ int queue_add(struct spans *spans, struct queue *queue, const struct op *op);
 /* Let go of the first operations; the room that they took is given back by queue_tidy. */
 void queue_drop(struct spans *spans, struct queue *queue, uint32_t ops);
 void queue_tidy(struct queue *queue);
+/* When the oldest operation of all queues began; INT64_MAX without any. */
+int64_t queues_oldest(const struct spans *spans);
 void queue_free(struct spans *spans, struct queue *queue);
 void process_free(struct spans *spans, struct process *process);
 

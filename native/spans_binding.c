@@ -275,6 +275,11 @@ static PyObject *spans_seconds(struct spans_object *self, PyObject *unused)
 	return bytes;
 }
 
+static PyObject *spans_oldest(struct spans_object *self, PyObject *unused)
+{
+	return PyLong_FromLongLong(queues_oldest(&self->spans));
+}
+
 static PyObject *spans_counts(struct spans_object *self, PyObject *unused)
 {
 	return Py_BuildValue("{sKsIsIsK}", "held", (unsigned long long)self->spans.held, "queues",
@@ -318,6 +323,8 @@ static PyMethodDef methods[] = {
 	 "take(now_ns, stopping) -> (epoch, closed, open, items, mix sizes, mix items)"},
 	{"seconds", (PyCFunction)spans_seconds, METH_NOARGS,
 	 "what each tenant did in each second on each GPU, since it was last asked"},
+	{"oldest", (PyCFunction)spans_oldest, METH_NOARGS,
+	 "when the oldest operation began that is in no span yet"},
 	{"renew", (PyCFunction)spans_renew, METH_NOARGS,
 	 "after take(): forget every mix, to tell it again when it is used again"},
 	{"counts", (PyCFunction)spans_counts, METH_NOARGS, "what is held, and what was refused"},

@@ -20,7 +20,7 @@ from cotenant.agent.recorder.store_sink import StoreSink
 from cotenant.identity.ledger import Ledger
 from cotenant.probes.programs import FACTS_RING_BYTES, NAMES_RING_BYTES
 from cotenant.probes.tables import FUNCTIONS
-from cotenant.query.engine.session import Session
+from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.schema.dimensions import SESSIONS
 from cotenant.schema.events import CUDA_RECORD, ENUMS
 from cotenant.store.segment import rows_of
@@ -137,12 +137,12 @@ class VirtualRecorder:
         """A cgroup of the host."""
         self.ledger.born(0, kernel_id, path, OFFSET_NS)
 
-    def began(self, at=0):
+    def began(self, at=0, spans_until_ns=None):
         """The row of this recording; its rows are counted from then on."""
         row = {"session_id": f"s{at}", "node": self.ledger.node, "boot_id": "boot-1"}
         row |= {"kernel": "6.1", "started_ns": OFFSET_NS + at, "wall_offset_ns": OFFSET_NS}
         row |= {"attach_method": "multi", "layers": "auto", "hierarchy": "v2"}
-        row["spans_from_ns"] = OFFSET_NS
+        row |= {"spans_from_ns": OFFSET_NS, "spans_until_ns": spans_until_ns}
         self.maker.begin(OFFSET_NS + at)
         self.writer.replace("sessions", rows_of(SESSIONS, [row]))
 
@@ -165,9 +165,13 @@ class VirtualRecorder:
         self.writer.seal(OFFSET_NS + self.now_ns)
 
     def finish(self):
-        """Seal everything."""
+        """Close every span, and seal everything."""
         self.spans.finish()
         self.sample()
+        self.end()
+
+    def end(self):
+        """Seal what there is."""
         rows = self._containers.sample(OFFSET_NS + (1 << 50))
         if rows is not None:
             self.writer.replace("containers", rows)
@@ -181,11 +185,9 @@ _APART = "signature, span, mix, lost, closed_by"
 
 def stored_and_derived(root):
     """The spans of a store as they were stored, and as SQL derives them from its rows."""
-    with Session(root) as session:
-        stored = _rows(session, "spans")
-        session._connection.execute("CREATE OR REPLACE MACRO without_spans(a, b) AS true")
-        session._catalog.forget()
-        return stored, _rows(session, "spans_of_rows")
+    limits = QueryLimits(derive_spans=True)
+    with Session(root) as session, Session(root, limits=limits) as deriving:
+        return _rows(session, "spans"), _rows(deriving, "spans_of_rows")
 
 
 def _rows(session, table):

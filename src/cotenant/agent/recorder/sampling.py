@@ -32,6 +32,7 @@ from cotenant.probes.kernel import counted
 # Seconds.
 _FORGET_EVERY: Final = 16
 _COVERAGE_EVERY: Final = 8
+_LATE_NS: Final = 5_000_000_000  # Rows of calls that began before have come.
 _FORGET_AFTER_NS: Final = 60_000_000_000
 
 
@@ -97,15 +98,24 @@ class Sampling:
         self._bound_cost(session)
         counters = self.counters.read()
         self.losses.orphans = orphans(counters)
-        session.note(**counters, spans=self._gpus.spans.counts())
+        session.note(**counters)
         if refused := self.refused():
             session.note(refused=refused)
         with_processes = last or self._seconds % _COVERAGE_EVERY == 0
         session.layers(self._gpus.layers, processes=with_processes)
+        if with_processes:
+            session.note(spans=self._gpus.spans.counts())
+            session.spans_until(None if last else self._spanned_ns(now_ns))
         self._seconds += 1
         if self._seconds % _FORGET_EVERY == 0:
             self.losses.forget(self._totals.gone)
             self._ledger.forget(now_ns - _FORGET_AFTER_NS)
+
+    def _spanned_ns(self, now_ns: int) -> int:
+        """Operations that began before are in spans that were written."""
+        oldest_ns = self._gpus.spans.oldest_ns()
+        late_ns = now_ns - _LATE_NS
+        return late_ns if oldest_ns is None else min(oldest_ns, late_ns)
 
     def refused(self) -> dict[str, dict[str, int]]:
         """What tenants had no room for so far: by map, and by the path of the outermost cgroup."""

@@ -45,6 +45,7 @@ class SessionRow:
             "attach_gap_ns": None,
             "coverage": None,
             "spans_from_ns": attaching_ns,
+            "spans_until_ns": attaching_ns,
         }
         self._libraries: dict[str, LibraryReport] = {}
         self._notes: dict[str, Any] = {}
@@ -69,6 +70,12 @@ class SessionRow:
             "attach_method": method,
         }
         self.changed = True
+
+    def spans_until(self, moment_ns: int | None) -> None:
+        """Operations that began before are in spans; None: all are."""
+        if self._row["spans_until_ns"] != moment_ns:
+            self._row["spans_until_ns"] = moment_ns
+            self.changed = True
 
     def hooks_refused(self, report: HooksRefused) -> None:
         """Programs that could not be placed in the kernel."""

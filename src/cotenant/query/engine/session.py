@@ -47,6 +47,7 @@ class QueryLimits:
     spill: bool = True  # Whether a question that exceeds its memory may use the disk.
     watched: bool = False  # Asked one at a time, by somebody who wants to know how far it is.
     guarded: bool = False  # The reader may learn nothing of other tenants; see ``guard``.
+    derive_spans: bool = False  # ``spans_of_rows`` has all spans, those that are stored, too.
 
 
 class Session:
@@ -72,7 +73,8 @@ class Session:
         self._guarded = self.limits.guarded and tenant is not None
         if since_ns is not None:
             from_ns = (to_ns if to_ns is not None else time.time_ns()) - since_ns
-        self._window = Window(from_ns, to_ns, tenant is not None)
+        derive = self.limits.derive_spans
+        self._window = Window(from_ns, to_ns, tenant is not None, derive_spans=derive)
         self._segments: list[Segment] = []
         self._missing = 0
         self._standings: dict[frozenset[str], Standing] = {}  # Of the manifest that was read.

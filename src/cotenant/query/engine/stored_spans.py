@@ -13,13 +13,15 @@ _RECORDINGS: Final = (
 )
 
 
-def create_macro(connection: Any) -> None:
+def create_macro(connection: Any, *, derive: bool) -> None:
     """``without_spans(node, time)``: whether a row then has to be made part of a span."""
     recordings = connection.execute(_RECORDINGS).fetchall()
     stored = " OR ".join(_stored(recordings))
     answer = f"NOT ({stored})" if stored else "true"
     # A constant, so that no row is read only to be left out.
-    if recordings and _all_stored(recordings):
+    if derive:
+        answer = "true"
+    elif recordings and _all_stored(recordings):
         answer = "false"
     connection.execute(f"CREATE OR REPLACE MACRO {MACRO}(node_, time_) AS {answer}")
 

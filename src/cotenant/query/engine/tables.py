@@ -16,7 +16,7 @@ TIME: Final = "timestamp_ns"
 STORED: Final = "stored"  # Where tables are that derived ones of the same name unite with others.
 _TIMED: Final = "cuda_events"
 _TIMINGS: Final = "gpu_timings"
-_WHOLE: Final = ("nccl_events", "losses")
+_WHOLE: Final = ("nccl_events", "losses", "spans")
 _EVER_NS: Final = 1 << 62
 _SQL_TYPES: Final = {
     "int64": "BIGINT",
@@ -41,6 +41,7 @@ class Window:
     tenant_only: bool = False
     whose: str = "tenant.cgroups"  # With ``tenant_only``: the table of cgroups whose rows count.
     cgroups: tuple[int, ...] | None = None  # Rows of all others are blanked; see ``guard``.
+    derive_spans: bool = False  # From rows, whether they are stored or not.
 
     def bounds(self) -> dict[str, int]:
         """The interval, as parameters of a query."""
@@ -195,7 +196,7 @@ def create_views(connection: Any, root: Path, segments: Sequence[Segment], windo
             select = view(connection, table, root, by_table[name], within)
         where = f"{STORED}.{name}" if table.united else name
         connection.execute(f"CREATE OR REPLACE VIEW {where} AS {select}")
-    create_macro(connection)
+    create_macro(connection, derive=window.derive_spans)
     _create_whole(connection, root, by_table, window)
 
 

@@ -1,14 +1,17 @@
 """``cotenant record``: attach, record, seal, say what each tenant did."""
 
 import argparse
+import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cotenant.errors import UsageError
+from cotenant.errors import StoreError, UsageError
 from cotenant.printable import printable
+from cotenant.query.missing_spans import complete_in_child
 from cotenant.query.text.shell import option
 from cotenant.schema.families import FAMILIES
 from cotenant.views.cli import apply_debug, debug_argument, store_argument
@@ -175,10 +178,18 @@ def _recorder(args: argparse.Namespace) -> "Recorder":
         from cotenant.agent.recorder.main import Recorder
         from cotenant.agent.settings import Settings
 
+        _complete_spans(chosen["store"])
         return Recorder(Settings(**chosen, config=load_config(args.config)), helper)
     except BaseException:
         helper.dismiss()
         raise
+
+
+def _complete_spans(store: Path) -> None:
+    """What the last recording could not store any more, if it was killed."""
+    with suppress(StoreError):  # If the store cannot be read, that is said when it is opened.
+        if trouble := complete_in_child(store, os.uname().nodename):
+            print(trouble, file=sys.stderr)
 
 
 def _chosen(args: argparse.Namespace) -> dict[str, Any]:

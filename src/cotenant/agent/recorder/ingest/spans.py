@@ -6,7 +6,6 @@ and what it proves done. Everything else is done in C.
 
 import time
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,11 +17,14 @@ from cotenant.agent.process import Process
 from cotenant.agent.recorder.ingest.batch import KNOWN, Batch
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.events import CUDA_RECORD, ENUMS
+from cotenant.schema.mix_numbers import name_number
 
 SPANNED: Final = "cuda"  # The family whose rows these are.
 _SETTLE_NS: Final = 1_000_000_000  # A call that began before another may return so much later.
 _HOLD_NS: Final = 600_000_000_000
 _RENEW_NS: Final = 3_600_000_000_000  # Mixes are written again: retention deletes rows by age.
+
+_NEVER: Final = (1 << 63) - 1
 
 _OPS: Final = {text: number for number, text in ENUMS["cuda_op"].items()}
 _WAYS: Final = {text: number for number, text in ENUMS["cuda_direction"].items()}
@@ -188,6 +190,11 @@ class SpanMaker:
         """What each tenant did in each second on each GPU, since it was last asked."""
         return np.frombuffer(self._native.seconds(), SECOND)
 
+    def oldest_ns(self) -> int | None:
+        """When the oldest operation began that is in no span yet; None if all are."""
+        oldest = self._native.oldest()
+        return None if oldest == _NEVER else oldest
+
     def counts(self) -> dict[str, int]:
         """What is held, and what there was no room for."""
         return self._native.counts()
@@ -232,8 +239,7 @@ class SpanMaker:
     def _hash(self, name: str) -> int:
         found = self._hashes.get(name)
         if found is None:
-            digest = blake2b(name.encode("utf-8", "replace"), digest_size=8).digest()
-            found = self._hashes[name] = int.from_bytes(digest, "little")
+            found = self._hashes[name] = name_number(name)
             self.names[found] = name
         return found
 

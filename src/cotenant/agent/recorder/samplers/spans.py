@@ -1,7 +1,5 @@
 """Closed spans as rows of ``spans``, and each new mix of operations as rows of ``span_mixes``."""
 
-from hashlib import blake2b
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +9,7 @@ import pyarrow as pa
 from cotenant.agent.recorder.ingest.spans import ClosedSpans, Mixes, SpanMaker
 from cotenant.agent.recorder.samplers.lost_windows import LostWindows
 from cotenant.probes.tables import BY_ID
+from cotenant.schema.mix_numbers import mix_numbers
 
 # What proved it, by the operation of the proving call; else why it was closed: native/spans.h.
 _PROOFS: Final = {"sync": "wait", "query": "query", "memcpy": "copy"}
@@ -46,7 +45,7 @@ class SpanRows:
             self._epoch, self._ids = closed.epoch, np.empty(0, np.int64)
         if len(closed.fresh.sizes):
             entries = _merged(closed.fresh)
-            fresh = _ids(entries, len(closed.fresh.sizes))
+            fresh = mix_numbers(entries, len(closed.fresh.sizes))
             whose = _owners(closed, len(self._ids), len(fresh))
             self._ids = np.concatenate([self._ids, fresh])
             self.mixes.add(now_ns, whose, fresh, entries, self._maker.names)
@@ -137,17 +136,6 @@ def _merged(fresh: Mixes) -> npt.NDArray[np.void]:
     merged = entries[first]
     merged["count"] = np.add.reduceat(entries["count"], np.flatnonzero(first))
     return merged
-
-
-def _ids(entries: npt.NDArray[np.void], mixes: int) -> Numbers:
-    """63 bits of a hash of what each mix is made of: the same on every host."""
-    content = np.ascontiguousarray(entries[["name", "size", "sized", "count"]])
-    raw = np.stack([content[name].view(np.uint64) for name in content.dtype.names or ()], axis=1)
-    starts = np.searchsorted(entries["mix"], np.arange(mixes + 1)).tolist()
-    digests = [
-        blake2b(raw[start:end].tobytes(), digest_size=8).digest() for start, end in pairwise(starts)
-    ]
-    return (np.frombuffer(b"".join(digests), "<u8") >> np.uint64(1)).astype(np.int64)
 
 
 def _owners(closed: ClosedSpans, known: int, fresh: int) -> Numbers:
