@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cotenant.errors import ProbeError
+from cotenant.probes.strings import string_places
 
 SYMBOL: Final = np.dtype(
     [
@@ -45,8 +46,8 @@ _MAX_BYTES: Final = 1 << 27
 _MAX_STRINGS: Final = 1 << 26
 _SYMBOLS_AT_ONCE: Final = 1 << 16
 _MAX_NAME: Final = 1 << 16
-_MAX_PLACES: Final = 64  # Of one name among the strings: linkers write each once, or a few times.
 _MAX_CODE: Final = 64
+_MAX_STARTS: Final = 1 << 20
 _MAX_ALIASES: Final = 64
 
 
@@ -193,7 +194,7 @@ class Elf:
         wanted = {name.encode() for name in names}
         found: dict[str, Extent] = {}
         for symbols, strings in self._tables():
-            places = _string_places(strings, wanted)
+            places = string_places(strings, wanted)
             if not places:
                 continue
             defined = symbols[(symbols["info"] & 15 == _FUNCTION) & (symbols["section"] != 0)]
@@ -252,7 +253,10 @@ class Elf:
             starts.append(symbols["value"][code].astype(np.uint64))
         for segment in [s for s in self._segments if s.type == _SEGMENT_EH_FRAME][:1]:
             starts.append(self._unwind_starts(segment))
-        return np.unique(np.concatenate(starts))
+        found = np.unique(np.concatenate(starts))
+        if len(found) > _MAX_STARTS:
+            raise BadElf(f"has {len(found)} functions")
+        return found
 
     def _unwind_starts(self, segment: _ProgramHeader) -> npt.NDArray[np.uint64]:
         """The sorted table of .eh_frame_hdr, in the one encoding that linkers write."""
@@ -284,10 +288,13 @@ class Elf:
         return found
 
     @property
-    def strings_bytes(self) -> int:
-        """How long the names of its symbols are together."""
-        tables = [s for s in self._sections if s.type in (_SECTION_DYNSYM, _SECTION_SYMTAB)]
-        return sum(self._sections[s.link].size for s in tables if s.link < len(self._sections))
+    def weight(self) -> int:
+        """Bytes of tables that may be looked through, counted as often as they are named."""
+        symbols = [s for s in self._sections if s.type in (_SECTION_DYNSYM, _SECTION_SYMTAB)]
+        strings = [self._sections[s.link] for s in symbols if s.link < len(self._sections)]
+        others = [s for s in self._sections if s.type in (_SECTION_RELA, _SECTION_NOTE)]
+        unwinding = [s.file_size for s in self._segments if s.type == _SEGMENT_EH_FRAME]
+        return sum(s.size for s in (*symbols, *strings, *others)) + sum(unwinding)
 
     def variables(self, ending: str) -> npt.NDArray[np.void]:
         """Variables whose names end so, by address, however local."""
@@ -338,19 +345,6 @@ def _ending(strings: bytes, last: bytes) -> tuple[npt.NDArray[np.uint64], npt.ND
         ends.append(at + len(last) - 1)
         at = strings.find(last, at + 1)
     return np.array(starts, np.uint64), np.array(ends, np.uint64)
-
-
-def _string_places(strings: bytes, wanted: set[bytes]) -> dict[int, bytes]:
-    """Where each wanted string starts: also inside a longer one, whose end linkers share."""
-    places = {}
-    for name in wanted:
-        at = -1
-        for _ in range(_MAX_PLACES):
-            at = strings.find(name + b"\0", at + 1)
-            if at < 0:
-                break
-            places[at] = name
-    return places
 
 
 def _gnu_build_id(notes: bytes) -> str | None:

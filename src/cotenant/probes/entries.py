@@ -10,6 +10,7 @@ sees the call as it was made: arguments, stack and return address are the caller
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from iced_x86 import Code
 
 from cotenant.probes.code import instructions, is_harmless, target
 from cotenant.probes.elf import Elf, Extent
+
+_LONGEST: Final = 64  # Bytes of such a function.
 
 
 def behind(elf: Elf, entries: Iterable[Extent]) -> dict[Extent, Extent]:
@@ -52,7 +55,7 @@ def _slot(elf: Elf, entry: Extent) -> int | None:
     address = elf.address_of(entry.offset)
     if address is None:
         return None
-    for instruction in instructions(elf.bytes_at(entry.offset, entry.size)):
+    for instruction in instructions(elf.bytes_at(entry.offset, min(entry.size, _LONGEST))):
         if instruction.code == Code.JMP_RM64 and instruction.is_ip_rel_memory_operand:
             return (address + instruction.ip_rel_memory_address) % (1 << 64)
         ahead = target(instruction) is not None and instruction.is_jcc_short_or_near

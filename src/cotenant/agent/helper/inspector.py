@@ -15,6 +15,7 @@ import numpy.typing as npt
 from cotenant.agent.helper.answers import Answers
 from cotenant.agent.helper.devices import look_at_files
 from cotenant.agent.helper.discovery.fair_queue import PassedOver, tenant_of
+from cotenant.agent.helper.elf_files import ElfFiles
 from cotenant.agent.helper.symbols import Symbols, unknown_name
 from cotenant.agent.helper.workers import Workers
 from cotenant.agent.process import Nameless, Process
@@ -68,10 +69,12 @@ class Inspector:
         tell: Callable[[Report], None],
         passed_over: PassedOver,
         reported: Container[Process],
+        files: ElfFiles,
     ) -> None:
         self._tell = tell
         self._passed_over = passed_over
         self._reported = reported  # Of all others it tells nothing.
+        self._files = files
         self._symbols: OrderedDict[str, Symbols] = OrderedDict()
         self._workers: Workers[_Item] = Workers("inspector", self._handle)
         self._answers = Answers(lambda number: tell(Inspected(number)))
@@ -132,7 +135,7 @@ class Inspector:
     def _symbols_of(self, tenant: str) -> Symbols:
         """What is known of a tenant's processes; no other thread uses it."""
         with self._lock:
-            mine = self._symbols.pop(tenant, None) or Symbols()
+            mine = self._symbols.pop(tenant, None) or Symbols(tenant, self._files)
             self._symbols[tenant] = mine
             while len(self._symbols) > _TENANTS_MAX:
                 self._symbols.popitem(last=False)

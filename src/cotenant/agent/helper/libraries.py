@@ -41,7 +41,7 @@ class Libraries:
     def __init__(
         self,
         prober: Prober,
-        plan: Callable[[int], Plan | None],
+        plan: Callable[[str, int], Plan | None],
         inode_program: int,
         tell: Callable[[Report], None],
         passed_over: PassedOver,
@@ -139,7 +139,7 @@ class Libraries:
         host: bool,
     ) -> bool:
         try:
-            found = self._plan(fd)
+            found = self._plan(tenant, fd)
         except Exception:
             self._turn_away(inode, fd)
             raise

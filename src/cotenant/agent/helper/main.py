@@ -23,6 +23,7 @@ from cotenant.agent.helper.discovery.fair_queue import PassedOver, tenant_of
 from cotenant.agent.helper.discovery.mmap_events import MmapEvents
 from cotenant.agent.helper.discovery.mounts import MountWatch
 from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
+from cotenant.agent.helper.elf_files import ElfFiles, answer
 from cotenant.agent.helper.exclusion import Exclusion
 from cotenant.agent.helper.inspector import Inspector
 from cotenant.agent.helper.libraries import Libraries
@@ -31,6 +32,7 @@ from cotenant.agent.helper.naming import Naming
 from cotenant.agent.helper.pointers import Pointers
 from cotenant.agent.helper.priority import Priority
 from cotenant.agent.helper.prober import Prober
+from cotenant.agent.helper.readers import Readers
 from cotenant.agent.helper.reported import Reported
 from cotenant.agent.helper.tenants import Tenants
 from cotenant.agent.helper.trial_probe import TrialProbe
@@ -70,7 +72,6 @@ from cotenant.probes.features import attempt, choose_method, choose_stepping
 from cotenant.probes.function import CallFamily, Function, Library
 from cotenant.probes.hooks import place, together
 from cotenant.probes.perf import Ticks, open_ticks
-from cotenant.probes.plan import plan
 from cotenant.probes.programs import (
     TASK_PROGRAMS,
     UNREAD_RING_BYTES,
@@ -130,7 +131,7 @@ def _wanted_functions(settings: HelperSettings) -> tuple[Function, ...]:
 class Helper:
     """Serves one recorder until it hangs up."""
 
-    def __init__(self, link: HelperLink, settings: HelperSettings) -> None:
+    def __init__(self, link: HelperLink, settings: HelperSettings, files: ElfFiles) -> None:
         self._link = link
         self._trial = settings.trial
         self._sizes = Sizes(events_bytes=settings.events_bytes)
@@ -156,7 +157,7 @@ class Helper:
         code_program = self._programs.programs["code_mappings"]
         self._libraries = Libraries(
             Prober(attacher, code_program, ucx=settings.ucx),
-            partial(plan, functions=self._functions, stepping=stepping),
+            partial(files.plan, functions=self._functions, stepping=stepping),
             self._programs.programs["file_mappings"],
             self._tell,
             self._passed_over,
@@ -165,14 +166,14 @@ class Helper:
             self._libraries, code_program, self._tell, self._passed_over
         )
         self._pointers = Pointers(
-            self._libraries, attacher, self._functions, code_program, self._tell
+            self._libraries, attacher, self._functions, code_program, self._tell, files
         )
         self._discovery.when_swept(lambda living: self._pointers.sweep(living).close())
         # What it took to read somebody's big library is not kept for ever.
         self._discovery.when_swept(lambda _: give_back_memory())
         self._calls = syscalls.iterator_link(self._programs.programs["calls_under_way"])
         self._reported = Reported(self._programs.maps["processes"])
-        self._inspector = Inspector(self._tell, self._passed_over, self._reported)
+        self._inspector = Inspector(self._tell, self._passed_over, self._reported, files)
         self._exclusion = Exclusion(
             self._programs.maps["excluded"],
             self._programs.maps["controls"],
@@ -364,11 +365,13 @@ class Helper:
 def main() -> int:
     """Run as a program of its own: the socket is inherited, the settings come through it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Before there is anything that it must not hold.
+    files = ElfFiles(Readers(answer))
     link = helper_link(socket.socket(fileno=int(os.environ["COTENANT_HELPER_FD"])))
     try:
         received = link.receive()
         if received is not None:
-            Helper(link, _settings(received[0])).run()
+            Helper(link, _settings(received[0]), files).run()
     except Closed:
         return 0
     except CotenantError as error:

@@ -13,7 +13,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from cotenant.agent.helper.elf_files import ElfFiles
 from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.helper.probed_library import ProbedLibrary
 from cotenant.agent.protocol.reports import PointerReport, Report
 from cotenant.agent.protocol.requests import HandedOut
 from cotenant.errors import ProbeError
@@ -28,6 +30,8 @@ from cotenant.probes.sites import choose_site
 _LOOK_S: Final = 1.0
 _PER_PROCESS_MAX: Final = 512
 _PER_TENANT_MAX: Final = 4096
+_STARTS_MAX: Final = 8  # Files whose functions are remembered.
+_NO_STARTS: Final = np.empty(0, np.uint64)
 _VERSION: Final = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
 _PER_THREAD_STREAM: Final = 2
 # From which CUDA version on a plain name means which form, where forms differ in arguments.
@@ -63,8 +67,10 @@ class Pointers:
         functions: Iterable[Function],
         code_program: int,
         tell: Callable[[Report], None],
+        files: ElfFiles,
     ) -> None:
         self._libraries = libraries
+        self._files = files
         self._attacher = attacher
         self._forms: dict[str, list[Function]] = {}
         for function in functions:
@@ -114,7 +120,7 @@ class Pointers:
         offset = address - int(mapping["start"]) + int(mapping["offset"])
         try:
             with Elf(library.fd) as elf:
-                size = self._size(inode, elf, elf.address_of(offset))
+                size = self._size(inode, library, elf.address_of(offset))
                 if size is None:
                     return "points into the middle of a function"
                 stepped = library.plan.stepping.allows(function)
@@ -130,15 +136,16 @@ class Pointers:
             return "points to what the process has changed"
         return self._attach(pid, inode, library.fd, placed)
 
-    def _size(self, inode: Inode, elf: Elf, address: int | None) -> int | None:
+    def _size(self, inode: Inode, library: ProbedLibrary, address: int | None) -> int | None:
         """Bytes up to the next function, 0 if there is none; None if no function starts here."""
         if inode not in self._starts:
-            if len(self._starts) > 16:
+            if len(self._starts) >= _STARTS_MAX:
                 self._starts.clear()
-            self._starts[inode] = elf.function_starts()
+            starts = self._files.function_starts(library.tenant, library.fd)
+            self._starts[inode] = starts
         if address is None or not 0 <= address < 1 << 64:
             return None
-        starts = self._starts[inode]
+        starts = self._starts.get(inode, _NO_STARTS)
         at = int(np.searchsorted(starts, np.uint64(address)))
         if at == len(starts) or int(starts[at]) != address:
             return None

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.agent.helper.big_file import read_variables
+from cotenant.agent.helper.elf_files import ElfFiles
 from cotenant.agent.helper.process_memory import (
     PAGE,
     TEXT_MAX,
@@ -29,9 +29,10 @@ from cotenant.probes.roots import open_mapping
 
 _FILES_MAX: Final = 512
 _VARIABLES_MAX: Final = 100_000  # Per process: a hostile one must not fill our memory.
+_VARIABLES_REMEMBERED: Final = 400_000
 _REMEMBERED: Final = 64
 _FILES_REMEMBERED: Final = 64
-_BIG: Final = 8 << 20  # Of names: more is read by a process of its own.
+_MAPPINGS_REMEMBERED: Final = 131_072  # Of all processes.
 # A static variable of the function that nvcc writes around a launch: its name has the kernel's.
 _HANDLE: Final = "8__handle"
 _STUB: Final = re.compile(r"^_ZZL?(\d+)__device_stub_")
@@ -79,13 +80,15 @@ _NOTHING: Final = _File(None, 0, np.empty(0, VARIABLE))  # What cannot be read i
 
 
 class Symbols:
-    """Looks for names in other processes; remembers a few processes' files.
+    """Looks for names in one tenant's processes; remembers a few processes' files.
 
     A process maps files as it runs. So what is remembered answers if it can; if it cannot, and is
     older than the question, the process is looked at once more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str, files: ElfFiles) -> None:
+        self._tenant = tenant
+        self._elf_files = files
         self._images: OrderedDict[Process, _Image] = OrderedDict()
         self._files: OrderedDict[tuple[int, ...], _File] = OrderedDict()
         self._mapped_last: tuple[Process, list[Mapping]] | None = None
@@ -148,10 +151,18 @@ class Symbols:
         if process in self._images:
             return self._images[process]
         image = self._images[process] = _Image(self._question)
-        while len(self._images) > _REMEMBERED:
-            self._images.popitem(last=False)
         self._look(process, image)
+        while len(self._images) > 1 and self._remembers_too_much():
+            self._images.popitem(last=False)
         return image
+
+    def _remembers_too_much(self) -> bool:
+        images = self._images.values()
+        return (
+            len(images) > _REMEMBERED
+            or sum(len(image.mappings) for image in images) > _MAPPINGS_REMEMBERED
+            or sum(image.variables for image in images) > _VARIABLES_REMEMBERED
+        )
 
     def _look(self, process: Process, image: _Image) -> None:
         """Read the files that are mapped by now, and the handles that are known by now."""
@@ -187,14 +198,19 @@ class Symbols:
     def _file(self, fd: int) -> _File:
         """What a file tells; ranks of a job have the same ones mapped."""
         about = os.fstat(fd)
-        key = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
+        key = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
         if key not in self._files:
             self._files[key] = _NOTHING
-            self._files[key] = _read_file(fd)
+            self._files[key] = self._read_file(fd)
         self._files.move_to_end(key)
         while len(self._files) > _FILES_REMEMBERED:
             self._files.popitem(last=False)
         return self._files[key]
+
+    def _read_file(self, fd: int) -> _File:
+        with Elf(fd) as elf:
+            variables = self._elf_files.variables(self._tenant, fd, _HANDLE)
+            return _File(elf.build_id(), elf.first_address(), variables)
 
     def _code(self, process: Process, image: _Image, address: int) -> tuple[str, bool] | None:
         """The function at an address, by the symbols of the file that is mapped there."""
@@ -206,12 +222,11 @@ class Symbols:
         except OSError:
             return None
         try:
-            with Elf(fd) as elf:
-                inside = elf.address_of(address - mapping.start + mapping.offset)
-                name = elf.name_at(inside) if inside is not None else None
-                if name:
-                    return name, True
-                return f"unknown@{elf.build_id() or '?'}+{inside or 0:#x}", False
+            offset = address - mapping.start + mapping.offset
+            found = self._elf_files.name_at(self._tenant, fd, offset)
+            if found.name:
+                return found.name, True
+            return f"unknown@{found.build_id or '?'}+{found.inside or 0:#x}", False
         except BadElf:
             return None
         finally:
@@ -221,13 +236,6 @@ class Symbols:
 def unknown_name(nameless: Nameless, build_id: str | None = None) -> str:
     """What to call a kernel without a name: the same each time."""
     return f"unknown@{build_id or '?'}+{nameless.stub or nameless.handle:#x}"
-
-
-def _read_file(fd: int) -> _File:
-    with Elf(fd) as elf:
-        big = elf.strings_bytes > _BIG
-        variables = read_variables(fd, _HANDLE) if big else elf.variables(_HANDLE)
-        return _File(elf.build_id(), elf.first_address(), variables)
 
 
 def _name_of_handle(process: Process, image: _Image, handle: int) -> str | None:

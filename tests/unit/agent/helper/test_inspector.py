@@ -44,6 +44,7 @@ class Everybody:
 
 
 EVERYBODY = Everybody()
+FILES: Any = None  # Nothing here reads any.
 
 
 def driver(place: Path, gpus: dict[str, str], minors: str = "") -> Driver:
@@ -115,7 +116,7 @@ def test_capability_files_tell_the_innermost_instance(tmp_path: Path) -> None:
 def answers(question: Inspect, symbols: Any) -> list[Report]:
     """What the inspector says to a question, up to its end."""
     told: queue.SimpleQueue[Report] = queue.SimpleQueue()
-    asked = Inspector(told.put, PassedOver(), EVERYBODY)
+    asked = Inspector(told.put, PassedOver(), EVERYBODY, FILES)
     asked._symbols_of = lambda _: symbols  # type: ignore[method-assign]
     asked.start()
     asked.ask(question)
@@ -134,7 +135,7 @@ def handles(reports: list[Report]) -> list[int]:
 def test_of_a_process_that_no_probe_reported_nothing_is_told() -> None:
     me = Process(os.getpid(), 7)
     told: queue.SimpleQueue[Report] = queue.SimpleQueue()
-    asked = Inspector(told.put, PassedOver(), ())
+    asked = Inspector(told.put, PassedOver(), (), FILES)
     asked.start()
     asked.ask(Inspect(7, (me,), (Nameless(me, 0, 0xC0),)))
     found = [told.get(timeout=20) for _ in range(3)]
@@ -189,7 +190,7 @@ def test_the_inspector_ends_when_the_recorder_is_gone() -> None:
     def tell(_: Report) -> None:
         raise Closed("the other process is gone")
 
-    asked = Inspector(tell, PassedOver(), EVERYBODY)
+    asked = Inspector(tell, PassedOver(), EVERYBODY, FILES)
     asked.start()
     asked.ask(Inspect(processes=(PROCESS,)))
     deadline = time.monotonic() + 20
@@ -242,7 +243,7 @@ class Addresses(LongTexts):
 
 def test_a_name_that_waits_for_its_turn_is_read_when_its_kernel_is_launched() -> None:
     told: queue.SimpleQueue[Report] = queue.SimpleQueue()
-    asked = Inspector(told.put, PassedOver(), EVERYBODY)
+    asked = Inspector(told.put, PassedOver(), EVERYBODY, FILES)
     asked._symbols_of = lambda _: Addresses()  # type: ignore[method-assign,return-value]
     kernels = (Nameless(PROCESS, 0, 0x21), Nameless(PROCESS, 0x22, 9))
     asked.ask(Inspect(3, kernels=kernels))
@@ -257,7 +258,7 @@ def test_texts_of_one_tenant_keep_nobody_waiting_and_are_bounded(monkeypatch) ->
     monkeypatch.setattr(inspector, "_TEXTS_AT_ONCE", 512)
     told: queue.SimpleQueue[Report] = queue.SimpleQueue()
     passed_over = PassedOver()
-    asked = Inspector(told.put, passed_over, EVERYBODY)
+    asked = Inspector(told.put, passed_over, EVERYBODY, FILES)
     asked._symbols_of = lambda _: LongTexts()  # type: ignore[method-assign,return-value]
     for numbers in (range(700), range(700, 1013)):
         asked.ask_texts("storm", Process(101, 7), unread(*numbers))

@@ -37,7 +37,7 @@ def libraries(monkeypatch: pytest.MonkeyPatch, passed_over: PassedOver) -> Itera
     monkeypatch.setattr(module, "real_inode", lambda _, fd: Inode(0, os.fstat(fd).st_ino, 0))
     monkeypatch.setattr(Libraries, "_awake", lambda *_: [])
     plan = Plan(("cudart",), None, (None,))  # type: ignore[arg-type]
-    found = Libraries(Attached(), lambda _: plan, -1, lambda _: None, passed_over)  # type: ignore[arg-type]
+    found = Libraries(Attached(), lambda *_: plan, -1, lambda _: None, passed_over)  # type: ignore[arg-type]
     yield found
     found.close()
 

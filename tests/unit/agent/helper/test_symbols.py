@@ -1,10 +1,10 @@
 """Names out of a process's files and memory, which change while it runs; here the process is us."""
 
+import atexit
 import ctypes
 import mmap
 import os
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from cotenant.agent.helper import process_memory, symbols
+from cotenant.agent.helper.elf_files import ElfFiles, answer
+from cotenant.agent.helper.readers import Readers
 from cotenant.agent.helper.symbols import Symbols
 from cotenant.agent.process import Nameless, Process
 from cotenant.probes.elf import BadElf
@@ -19,6 +21,9 @@ from tests.kernel.compiler import build_library, compile_c
 
 VARIABLE = "_ZZ21__device_stub__Z3addvE8__handle"
 HANDLE = 0x1234_5678_9ABC
+READERS = Readers(answer)
+FILES = ElfFiles(READERS)
+atexit.register(READERS.close)
 
 
 @pytest.fixture
@@ -51,7 +56,7 @@ def test_text_is_found_in_what_was_mapped_after_the_first_question(
     place = tmp_path / "strings"
     place.write_bytes(b"late\0" + bytes(4091))
     first = ctypes.create_string_buffer(b"early")
-    looked = Symbols()
+    looked = Symbols("calm", FILES)
     looked.next_question()
     assert looked.texts(us, [ctypes.addressof(first)]) == ["early"]
     with place.open("r+b") as file:
@@ -66,7 +71,7 @@ def test_for_one_question_a_process_is_looked_at_once(
     read: list[int] = []
     read_maps = symbols.read_maps
     monkeypatch.setattr(symbols, "read_maps", lambda pid: (read.append(pid), read_maps(pid))[1])
-    looked = Symbols()
+    looked = Symbols("calm", FILES)
     for _ in range(3):
         looked.next_question()
         for address in range(1, 8):
@@ -79,7 +84,7 @@ def test_a_kernel_is_found_in_a_library_that_was_loaded_after_the_first_question
     us: Process, tmp_path: Path
 ) -> None:
     place = build_library(tmp_path / "libkernels.so", ["late_kernel"])
-    looked = Symbols()
+    looked = Symbols("calm", FILES)
     looked.next_question()
     assert looked.kernel(Nameless(us, 7, 0))[1] is False
     library = ctypes.CDLL(str(place))
@@ -99,7 +104,7 @@ def test_a_handle_is_found_that_its_stub_was_given_after_the_first_question(
     library = ctypes.CDLL(str(compile_c(tmp_path / "stub.so", source, "-shared", "-fPIC")))
     library.set.argtypes = [ctypes.c_long]
     assert library.get() == 0
-    looked = Symbols()
+    looked = Symbols("calm", FILES)
     looked.next_question()
     assert looked.kernel(Nameless(us, HANDLE, 0))[1] is False
     library.set(HANDLE)
@@ -119,7 +124,7 @@ def test_texts_side_by_side_and_across_what_is_read_at_once_are_each_found(
     starts = [0]
     for text in texts:
         starts.append(starts[-1] + len(text) + 1)
-    looked = Symbols()
+    looked = Symbols("calm", FILES)
     found = looked.texts(us, [address_of(there) + start for start in starts[:-1]])
     assert found == [text[:65536] for text in texts]
 
@@ -162,7 +167,7 @@ def test_every_name_of_a_library_of_73_megabytes_of_names_is_found(us: Process, 
     for number, (name, at) in enumerate(stubs.items()):
         ctypes.c_uint64.from_address(base + at).value = HANDLE + number
         wanted[HANDLE + number] = name.partition("__device_stub_")[2].removesuffix("E8__handle")
-    looked = Symbols()
+    looked = Symbols("calm", FILES)
     looked.next_question()
     found = {handle: looked.kernel(Nameless(us, handle, 0)) for handle in wanted}
     assert found == {handle: (name, True) for handle, name in wanted.items()}
@@ -174,40 +179,15 @@ def test_a_big_file_that_takes_too_much_is_given_up_and_not_read_again(
 ) -> None:
     children: list[int] = []
 
-    def too_much(fd: int, ending: str) -> Any:
+    def too_much(_: ElfFiles, tenant: str, fd: int, ending: str) -> Any:
         children.append(os.fstat(fd).st_ino)
         raise BadElf("takes too long")
 
-    monkeypatch.setattr(symbols, "read_variables", too_much)
+    monkeypatch.setattr(ElfFiles, "variables", too_much)
     loaded = ctypes.CDLL(str(big))
-    looked = Symbols()
+    looked = Symbols("calm", FILES)
     for _ in range(3):
         looked.next_question()
         assert looked.kernel(Nameless(us, 0x7777, 0))[1] is False
     assert children.count(big.stat().st_ino) == 1
     assert loaded is not None
-
-
-@pytest.mark.parametrize(("limit", "value"), [("_MEMORY_MAX", 64 << 20), ("_CPU_S", 0)])
-def test_the_child_is_bounded_by_the_kernel(limit: str, value: int, big: Path) -> None:
-    code = (
-        f"from cotenant.agent.helper import big_file as b; b.{limit} = {value}\n"
-        "raise SystemExit(b.main())"
-    )
-    with big.open("rb") as file:
-        done = subprocess.run(
-            [sys.executable, "-c", code, "8__handle"], stdin=file, capture_output=True, check=False
-        )
-    assert done.returncode != 0
-    assert done.stdout == b""
-
-
-def test_the_child_has_no_capability(big: Path) -> None:
-    code = (
-        "import sys; from cotenant.agent.helper import big_file as b\n"
-        "b.Elf.variables = lambda *_: sys.exit('CapEff:\\t0000000000000000' not in "
-        "open('/proc/self/status').read())\nb.main()"
-    )
-    with big.open("rb") as file:
-        done = subprocess.run([sys.executable, "-c", code, "8__handle"], stdin=file, check=False)
-    assert done.returncode == 0

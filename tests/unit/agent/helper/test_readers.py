@@ -1,0 +1,137 @@
+"""What a tenant's file takes is bounded, and whoever looks into it can do nothing else."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cotenant.agent.helper import readers as module
+from cotenant.agent.helper.elf_files import ElfFiles
+from cotenant.agent.helper.elf_files import answer as answer_elf
+from cotenant.agent.helper.readers import Answer, Readers
+from cotenant.probes.elf import BadElf, Elf
+from cotenant.probes.plan import plan
+from cotenant.probes.sites import Stepping
+from cotenant.probes.tables import FUNCTIONS
+from tests.kernel.conftest import SIM
+
+Make = Callable[..., Readers]
+
+
+def misbehave(fd: int, question: bytes) -> bytes:
+    """Does what its question says: what somebody might make it do."""
+    if question == b"read":
+        return os.pread(fd, 100, 0)
+    if question == b"memory":
+        return bytes(1 << 30)[:1]
+    if question == b"time":
+        while True:
+            pass
+    if question == b"sleep":
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            os.pread(fd, 1, 0)
+    if question == b"open":
+        return os.pread(os.open("/etc/hostname", os.O_RDONLY), 100, 0)
+    if question == b"fork":
+        return str(os.fork()).encode()
+    if question == b"bad":
+        raise BadElf("is bad")
+    return b"\0" * (1 << 25)
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Makes them when limits are set."""
+    made: list[Readers] = []
+
+    def one(answer: Answer = misbehave) -> Readers:
+        made.append(Readers(answer))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[int]:
+    (tmp_path / "f").write_text("text")
+    fd = os.open(tmp_path / "f", os.O_RDONLY)
+    yield fd
+    os.close(fd)
+
+
+def test_a_reader_reads_what_is_open_and_nothing_else(
+    file: int, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CPU_S", 1)
+    readers = make()
+    assert readers.ask("calm", file, b"read") == b"text"
+    for question in (b"memory", b"time", b"open", b"fork", b"too long"):
+        with pytest.raises(BadElf, match="takes too much to read"):
+            readers.ask(question.decode(), file, question)
+    with pytest.raises(BadElf, match="is bad"):
+        readers.ask("calm", file, b"bad")
+    assert readers.ask("calm", file, b"read") == b"text"
+
+
+def test_a_reader_ends_in_time_by_itself(
+    file: int, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SECONDS", 0.3)
+    readers = make()
+    with pytest.raises(BadElf, match="takes too much to read"):
+        readers.ask("slow", file, b"sleep")
+
+
+def test_who_never_answers_is_asked_nothing_more_until_he_does(
+    file: int, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = make()
+    monkeypatch.setattr(module, "_SECONDS", -0.9)  # Here; the other process has its minute.
+    with pytest.raises(BadElf, match="does not answer"):
+        readers.ask("hangs", file, b"sleep")
+    with pytest.raises(BadElf, match="lies where another file does not answer"):
+        readers.ask("hangs", file, b"read")
+    monkeypatch.setattr(module, "_SECONDS", 60.0)
+    assert readers.ask("calm", file, b"read") == b"text"
+
+
+def test_a_tenant_whose_files_take_long_waits_for_its_share(
+    file: int, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    readers = make()
+    monkeypatch.setattr(module.time, "sleep", slept.append)
+    for _ in range(3):
+        assert readers.ask("storm", file, b"read") == b"text"
+    assert slept == []
+    readers._account("storm").left_s = -2.0
+    assert readers.ask("storm", file, b"read") == b"text"
+    assert 9 < slept[0] <= 10
+    assert readers.ask("calm", file, b"read") == b"text"
+    assert len(slept) == 1
+
+
+@pytest.mark.parametrize("name", ["libcuda.so.1", "libcudart.so.12", "libnccl.so.2"])
+def test_another_process_says_the_same(
+    name: str, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ElfFiles(make(answer_elf))
+    fd = os.open(SIM / name, os.O_RDONLY)
+    here = plan(fd, FUNCTIONS, Stepping.ROWS)
+    monkeypatch.setattr("cotenant.agent.helper.elf_files._LIGHT", 0)
+    assert here is not None
+    assert files.plan("t", fd, FUNCTIONS, Stepping.ROWS) == here
+    with Elf(fd) as elf:
+        assert files.function_starts("t", fd).tolist() == elf.function_starts().tolist()
+        first = here.placed[0]
+        inside = elf.address_of(first.start or 0)
+        assert inside is not None
+        found = files.name_at("t", fd, first.start or 0)
+        assert (found.name, found.inside) == (elf.name_at(inside), inside)
+        assert files.variables("t", fd, "8__handle").tolist() == elf.variables("8__handle").tolist()
+    os.close(fd)
