@@ -3,20 +3,28 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Final
 
 from cotenant.agent.protocol.reports import AttachGap, Report
 
 _TOLD_MAX: Final = 16384
+_TELL_EVERY_S: Final = 1.0
 
 
 class Gaps:
-    """Tells of each tenant's gap on each library, the longest one that is known."""
+    """Tells of each tenant's gap on each library, the longest one that is known.
+
+    Of libraries that were never probed a tenant may bring as many as it likes: those of a second
+    are told as one.
+    """
 
     def __init__(self, tell: Callable[[Report], None]) -> None:
         self._tell = tell
         self._since_ns: int | None = None
         self._begins: OrderedDict[Hashable, int] = OrderedDict()
+        self._unprobed: dict[str, AttachGap] = {}
+        self._told_s = 0.0
 
     def begin(self) -> None:
         """Recording is announced: what was attached before is nobody's loss."""
@@ -35,10 +43,24 @@ class Gaps:
         """A library was mapped then, and probed only later, or not at all."""
         if self._since_ns is None or end_ns <= max(begin_ns, self._since_ns):
             return
-        key = hash((tenant, library, end_ns if probed else None))
-        if probed and self._begins.get(key, begin_ns + 1) <= begin_ns:
+        gap = AttachGap(tenant, library, begin_ns, end_ns, probed, kinds)
+        if not probed:
+            before = self._unprobed.get(tenant, gap)
+            begin_ns, end_ns = min(begin_ns, before.begin_ns), max(end_ns, before.end_ns)
+            self._unprobed[tenant] = replace(before, begin_ns=begin_ns, end_ns=end_ns)
+            return
+        key = hash((tenant, library, end_ns))
+        if self._begins.get(key, begin_ns + 1) <= begin_ns:
             return
         self._begins[key] = begin_ns
         while len(self._begins) > _TOLD_MAX:
             self._begins.popitem(last=False)
-        self._tell(AttachGap(tenant, library, begin_ns, end_ns, probed, kinds))
+        self._tell(gap)
+
+    def tell_unprobed(self, *, last: bool = False) -> None:
+        """What waits to be told; at most once a second."""
+        if self._unprobed and (last or time.monotonic() >= self._told_s + _TELL_EVERY_S):
+            waiting, self._unprobed = self._unprobed, {}
+            self._told_s = time.monotonic()
+            for gap in waiting.values():
+                self._tell(gap)

@@ -4,7 +4,7 @@ import os
 import resource
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,7 @@ _STRANGERS_MAX: Final = 65536
 _EACH_MAX: Final = 256
 _CHANGING_MAX: Final = 4096
 _CLAIMED_MAX: Final = 4096
+_REFUSED_MAX: Final = 16
 # Between attempts to attach.
 _PAUSES_S: Final = (0.002, 0.01, 0.05)
 
@@ -56,6 +57,7 @@ class Libraries:
         self._descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._probed: dict[Inode, ProbedLibrary] = {}
         self._attached_last_ns = 0
+        self._refused: Counter[str] = Counter()
         # With size and time of change: a file may be looked at while it is being written.
         self._strangers: OrderedDict[Inode, tuple[int, ...]] = OrderedDict()
         # Files that a thread is at, and who else had them mapped meanwhile, and when.
@@ -76,6 +78,10 @@ class Libraries:
         os.close(fd)
         while len(self._strangers) > _STRANGERS_MAX:
             self._strangers.popitem(last=False)
+
+    def knows(self, inode: Inode) -> bool:
+        """Whether a file was looked at before, be it ours or not."""
+        return inode in self._probed or inode in self._strangers
 
     def probed(self, inode: Inode) -> ProbedLibrary | None:
         """The library on this inode, if it is probed."""
@@ -146,7 +152,7 @@ class Libraries:
         if found is None or not found.placed:
             self._turn_away(inode, fd)
             if found is not None:
-                self._tell_of(ProbedLibrary(fd, path, found), inode)
+                self._tell_of(ProbedLibrary(fd, path, found, tenant=tenant), inode)
             return False
         if not self._room(tenant):
             os.close(fd)
@@ -183,7 +189,7 @@ class Libraries:
                 self._mapped(library, tenant, mapped_ns)
                 return
         why = {"*": "its process ended before it could be opened"}
-        self._tell(LibraryReport(path, attached=0, refused=why))
+        self._tell_library(tenant, LibraryReport(path, attached=0, refused=why))
         self.gaps.found(tenant, path, mapped_ns, time.monotonic_ns(), probed=False)
 
     def _mapped(self, library: ProbedLibrary, tenant: str, mapped_ns: int) -> None:
@@ -221,9 +227,15 @@ class Libraries:
         if mapped_ns is not None:
             self._late(library, library.tenant, mapped_ns)
 
+    def _tell_library(self, tenant: str, about: LibraryReport) -> None:
+        """Of what is not probed a few of each tenant: they stand beside those of others."""
+        self._refused[tenant] += not about.attached
+        if about.attached or self._refused[tenant] <= _REFUSED_MAX or tenant == OURS:
+            self._tell(about)
+
     def _tell_of(self, library: ProbedLibrary, inode: Inode) -> None:
         about = library.describe()
-        self._tell(about)
+        self._tell_library(library.tenant, about)
         self.unsure.consider(inode, about.refused)
         self.unprobed.consider(inode, about.refused, about.kinds)
 

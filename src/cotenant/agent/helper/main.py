@@ -19,6 +19,7 @@ import numpy as np
 
 from cotenant._native import Ring
 from cotenant.agent.channel import Closed, MessageTooLarge
+from cotenant.agent.helper.births import Births
 from cotenant.agent.helper.discovery.fair_queue import PassedOver, tenant_of
 from cotenant.agent.helper.discovery.mmap_events import MmapEvents
 from cotenant.agent.helper.discovery.mounts import MountWatch
@@ -65,7 +66,6 @@ from cotenant.confine.capabilities import Capability, allow_descriptors, drop_ca
 from cotenant.confine.seccomp import refuse_calls
 from cotenant.errors import CotenantError
 from cotenant.identity import Names
-from cotenant.identity.text import path_text
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
 from cotenant.probes.features import attempt, choose_method, choose_stepping
@@ -79,11 +79,11 @@ from cotenant.probes.programs import (
     Sizes,
     load_programs,
 )
+from cotenant.probes.sites import Stepping
 from cotenant.probes.tables import FUNCTIONS
-from cotenant.schema.events import ENUMS
 from cotenant.schema.families import GPU_FAMILIES, KERNEL_FAMILIES
 from cotenant.schema.kinds import FACT_KIND
-from cotenant.schema.layouts import FACT, UNREAD
+from cotenant.schema.layouts import UNREAD
 
 # Maps that the recorder reads or writes; it gets copies of their descriptors.
 SHARED_MAPS: Final = (
@@ -102,8 +102,6 @@ _RUNTIME: Final = frozenset(
 
 _POINTERS_AT_ONCE: Final = 64
 _DESCRIPTORS: Final = 65536
-
-_FACT_KINDS: Final = {name: value for value, name in ENUMS["fact_kind"].items()}
 
 
 def kept_capabilities(method: str) -> set[Capability]:
@@ -146,31 +144,14 @@ class Helper:
         refuse_calls(recorder=False)
         self._functions = _wanted_functions(settings)
         self._load(settings, ticks)
-        self._births = Ring(self._programs.maps["births"], self._sizes.facts_bytes, FACT_KIND)
         self._unread = Ring(self._programs.maps["unread"], UNREAD_RING_BYTES, 0)
         self._mounts = MountWatch()
-        attacher = self._attacher = Attacher(
+        self._attacher = Attacher(
             Method(self._method), self._programs.programs, self._programs.maps["ended"]
         )
         self._passed_over = PassedOver()
         self._priority = Priority()
-        code_program = self._programs.programs["code_mappings"]
-        self._libraries = Libraries(
-            Prober(attacher, code_program, ucx=settings.ucx),
-            partial(files.plan, functions=self._functions, stepping=stepping),
-            self._programs.programs["file_mappings"],
-            self._tell,
-            self._passed_over,
-        )
-        self._discovery = DiscoveryScheduler(
-            self._libraries, code_program, self._tell, self._passed_over
-        )
-        self._pointers = Pointers(
-            self._libraries, attacher, self._functions, code_program, self._tell, files
-        )
-        self._discovery.when_swept(lambda living: self._pointers.sweep(living).close())
-        # What it took to read somebody's big library is not kept for ever.
-        self._discovery.when_swept(lambda _: give_back_memory())
+        self._find_libraries(settings, files, stepping)
         self._calls = syscalls.iterator_link(self._programs.programs["calls_under_way"])
         self._reported = Reported(self._programs.maps["processes"])
         self._inspector = Inspector(self._tell, self._passed_over, self._reported, files)
@@ -182,7 +163,14 @@ class Helper:
         self._naming = Naming(self._tell, self._name)
         self._misses = Misses(self._programs.programs, self._tell)
         self._mappings_read_ns = time.monotonic_ns()
-        self._newborn: dict[tuple[int, int], None] = {}
+        self._births = Births(
+            Ring(self._programs.maps["births"], self._sizes.facts_bytes, FACT_KIND),
+            self._sizes.facts_bytes,
+            self._tenants,
+            self._exclusion,
+            self._naming,
+            self._discovery,
+        )
         self._handlers: dict[type, Callable[[Any], None]] = {
             Inspect: self._inspector.ask,
             FollowPointers: self._follow_pointers,
@@ -191,6 +179,28 @@ class Helper:
             Stop: self._stop,
             Trouble: self._tell,  # The recorder sent what is no request: it takes the note.
         }
+
+    def _find_libraries(
+        self, settings: HelperSettings, files: ElfFiles, stepping: Stepping
+    ) -> None:
+        """Whatever finds libraries, and places probes in them."""
+        code_program = self._programs.programs["code_mappings"]
+        self._libraries = Libraries(
+            Prober(self._attacher, code_program, ucx=settings.ucx),
+            partial(files.plan, functions=self._functions, stepping=stepping),
+            self._programs.programs["file_mappings"],
+            self._tell,
+            self._passed_over,
+        )
+        self._discovery = DiscoveryScheduler(
+            self._libraries, code_program, self._tell, self._passed_over
+        )
+        self._pointers = Pointers(
+            self._libraries, self._attacher, self._functions, code_program, self._tell, files
+        )
+        self._discovery.when_swept(lambda living: self._pointers.sweep(living).close())
+        # What it took to read somebody's big library is not kept for ever.
+        self._discovery.when_swept(lambda _: give_back_memory())
 
     def _load(self, settings: HelperSettings, ticks: Ticks) -> None:
         """Programs into the kernel, and those of the kernel's own events onto their hooks."""
@@ -254,11 +264,12 @@ class Helper:
             ready = {fd for fd, _ in poller.poll(1000)}
             if self._mounts.fd in ready and (layers := self._mounts.new()):
                 self._discovery.mounted(layers)
-            self._follow_births()
+            self._births.follow()
             self._follow_unread()
             self._follow_mappings()
             self._discovery.tend()
             self._priority.tend()
+            self._libraries.gaps.tell_unprobed()
             self._tenants.tend()
             self._misses.tend()
             if news := self._passed_over.take_news():
@@ -299,6 +310,7 @@ class Helper:
             os.close(link)
         self._hooks.close()
         self._misses.tend(last=True)
+        self._libraries.gaps.tell_unprobed(last=True)
         if news := self._passed_over.take_news(last=True):
             self._tell(news)
         self._tell(Stopped(len(left.events)))
@@ -320,37 +332,6 @@ class Helper:
             while part := list(islice(mine, _POINTERS_AT_ONCE)):
                 work = partial(self._pointers.consider, tenant, pid, part)
                 self._discovery.do(work, tenant, "pointers")
-
-    def _survey(self) -> None:
-        self._tenants.survey()
-        self._naming.survey()
-
-    def _follow_births(self) -> None:
-        """New cgroups, and who enters them: the first sign of a new container."""
-        if self._births.waiting() > self._sizes.facts_bytes // 2:
-            self._survey()  # Births may be lost for want of room.
-        for record in self._births.records():
-            fact = np.frombuffer(record, FACT, count=1)[0]
-            kind = int(fact["kind"])
-            if kind == _FACT_KINDS["CGROUP_BORN"]:
-                path = path_text(record[FACT.itemsize : FACT.itemsize + int(fact["size"])])
-                self._tenants.born(int(fact["other"]), int(fact["handle"]), path)
-                self._exclusion.born(int(fact["other"]), int(fact["handle"]), path)
-                self._naming.ask(path)
-                self._newborn[int(fact["other"]), int(fact["handle"])] = None
-                while len(self._newborn) > 4096:
-                    self._newborn.pop(next(iter(self._newborn)))
-            elif kind == _FACT_KINDS["CGROUP_MOVED"]:
-                self._survey()  # All below it have moved along.
-            elif kind == _FACT_KINDS["CGROUP_GONE"]:
-                path = path_text(record[FACT.itemsize : FACT.itemsize + int(fact["size"])])
-                self._tenants.gone(int(fact["other"]), int(fact["handle"]))
-                self._exclusion.gone(int(fact["other"]), int(fact["handle"]), path)
-            elif kind == _FACT_KINDS["TASK_MOVED"]:
-                if (int(fact["other"]), int(fact["handle"])) in self._newborn:
-                    self._discovery.entered(int(fact["pid"]))
-            elif kind in (_FACT_KINDS["PROCESS_EXEC"], _FACT_KINDS["PROCESS_FORK"]):
-                self._discovery.entered(int(fact["pid"]))
 
     def _follow_unread(self) -> None:
         """Names in pages that were not there, by process."""

@@ -148,6 +148,9 @@ def _ended(end: socket.socket) -> bool:
 def _serve(link: socket.socket, answer: Answer) -> None:
     """The process that others are forked from; it ends with the helper."""
     try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for standard in range(3):
+            os.dup2(nothing, standard)
         os.closerange(3, link.fileno())
         os.closerange(link.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
         # Where memory runs out, nobody else is to go.

@@ -16,7 +16,7 @@ from cotenant.agent.helper.discovery.fair_queue import FairQueue, QueueClosed
 
 _T = TypeVar("_T")
 
-_THREADS_MAX: Final = 64
+_THREADS_MAX: Final = 32
 _SPARE: Final = 2  # Threads that stay when there is nothing to do.
 
 
@@ -71,7 +71,11 @@ class Workers(Generic[_T]):
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._threads.add(thread)
         self._idle += 1
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # The host allows no more; whoever is free takes the next item.
+            self._threads.discard(thread)
+            self._idle -= 1
 
     def _run(self) -> None:
         me = threading.current_thread()

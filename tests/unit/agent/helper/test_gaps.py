@@ -23,14 +23,17 @@ def test_a_gap_is_told_once_for_each_tenant_and_again_if_it_was_longer() -> None
     ]
 
 
-def test_each_library_that_was_never_probed_is_told() -> None:
+def test_libraries_that_were_never_probed_are_told_as_one_for_each_tenant() -> None:
     told: list[Report] = []
     gaps = Gaps(told.append)
     gaps.begin()
     base = time.monotonic_ns()
-    gaps.found("a", "lib", base, base + 3, probed=False)
-    gaps.found("a", "lib", base + 7, base + 11, probed=False)
+    for number in range(101):
+        gaps.found("storm", f"lib{number}", base + number, base + number + 3, probed=False)
+    gaps.found("calm", "lib", base, base + 3, probed=False)
+    gaps.tell_unprobed()
+    gaps.tell_unprobed()
     assert told == [
-        AttachGap("a", "lib", base, base + 3, probed=False),
-        AttachGap("a", "lib", base + 7, base + 11, probed=False),
+        AttachGap("storm", "lib0", base, base + 103, probed=False),
+        AttachGap("calm", "lib", base, base + 3, probed=False),
     ]

@@ -179,10 +179,11 @@ def test_a_question_that_fails_leaves_the_others_answered(monkeypatch) -> None:
     kernels = tuple(Nameless(PROCESS, handle, 0) for handle in (11, 13, 17))
     processes = (Process(2, 1), Process(3, 1), Process(5, 1))
     found = answers(Inspect(5, processes, kernels), LongTexts())
-    troubles = [report.text for report in found if isinstance(report, Trouble)]
-    assert troubles == ["ValueError: no number", "OverflowError: int too large"]
+    # In whatever order: each tenant has a thread of its own.
+    troubles = {report.text for report in found if isinstance(report, Trouble)}
+    assert troubles == {"ValueError: no number", "OverflowError: int too large"}
     devices = [report for report in found if isinstance(report, DevicesFound)]
-    assert [report.process.pid for report in devices] == [2, 5]
+    assert sorted(report.process.pid for report in devices) == [2, 5]
     assert handles(found) == [11, 17]
 
 

@@ -46,6 +46,7 @@ _LOOK_AGAIN_S: Final = (0.0, 0.003, 0.008, 0.02, 0.04, 0.07, 0.12, 0.2, 0.4, 0.8
 _TURN_S: Final = 0.1
 _SCAN_S: Final = 30.0
 _SCAN_STEP_S: Final = 0.003
+_SCAN_EVERY_S: Final = 1.0
 _SCANNED_MAX: Final = 16384  # Of one tenant.
 _PATIENCE_S: Final = 5.0
 _STOP_S: Final = 2.0
@@ -104,6 +105,8 @@ class DiscoveryScheduler:
         self._seen = RecentlySeen()
         self._roots = RootSearch(libraries, tell, passed_over)
         self._scanning: set[str] = set()
+        self._scanned = -_SCAN_EVERY_S
+        self._lost_since_ns: int | None = None
         self._hanging: set[str] = set()
 
     def start(self) -> None:
@@ -138,7 +141,7 @@ class DiscoveryScheduler:
         seen: set[Inode] = set()
         for mappings in all_code_mappings(self._code_program):
             for inode, mapping in inodes_of(mappings):
-                if inode in seen or self._libraries.probed(inode) is not None:
+                if inode in seen or self._libraries.knows(inode):
                     continue
                 place = _MappedRange(
                     int(mapping["pid"]), int(mapping["start"]), int(mapping["end"])
@@ -157,6 +160,19 @@ class DiscoveryScheduler:
                 self._consider_mapping(tenant, place, "", now_ns)
             yield
         self._scanning.discard(tenant)
+
+    def mappings_lost(self, since_ns: int) -> None:
+        """Files were mapped since then, and nobody knows which: look at all, once in a while."""
+        if self._lost_since_ns is None:
+            self._lost_since_ns = since_ns
+            wait = self._scanned + _SCAN_EVERY_S - time.monotonic()
+            self._timetable.add(wait, lambda: self._put(OURS, self._scan_again, "work"))
+
+    def _scan_again(self) -> None:
+        since_ns, self._lost_since_ns = self._lost_since_ns, None
+        self._scanned = time.monotonic()
+        for tenant, places in self._running().items():
+            self._put(tenant, self._scan(tenant, places, since_ns or 0), "mappings")
 
     def stop(self) -> None:
         """Take no more work; waits for what is under way, up to a bound."""
@@ -186,15 +202,6 @@ class DiscoveryScheduler:
             elif file.path.startswith("/"):
                 urgent = looks_like_library(file.path)
                 self._put(whose(file.pid), file, "mappings", urgent=urgent)
-
-    def mappings_lost(self, since_ns: int) -> None:
-        """Nobody told what was mapped since then: look at what is mapped now."""
-
-        def look() -> None:
-            for tenant, places in self._running().items():
-                self._put(tenant, self._scan(tenant, places, since_ns), "mappings")
-
-        self.do(look)
 
     def entered(self, pid: int) -> None:
         """A process entered a new cgroup, or started a program in a root of its own."""

@@ -1,0 +1,61 @@
+"""A tenant's work waits for its own alone, and for threads there is a bound."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cotenant.agent.helper import workers as module
+from cotenant.agent.helper.workers import Workers
+
+WAIT_S = 20
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_everybody_is_served_while_others_wait_and_threads_go_when_they_are_done() -> None:
+    go_on = threading.Event()
+    done: list[str] = []
+
+    def handle(tenant: str, item: int) -> None:
+        if item:
+            go_on.wait(WAIT_S)
+        done.append(tenant)
+
+    workers: Workers[int] = Workers("test", handle)
+    workers.start()
+    for number in range(13):
+        assert workers.put(f"hangs {number}", 1)
+        assert workers.put(f"hangs {number}", 0)
+    assert workers.put("calm", 0)
+    wait_until(lambda: bool(done))
+    assert done == ["calm"]
+    assert set(workers.held_up(0.0).values()) == {f"hangs {number}" for number in range(13)}
+    go_on.set()
+    wait_until(lambda: len(done) == 1 + 2 * 13)
+    wait_until(lambda: len(workers._threads) <= 3)
+    workers.stop(WAIT_S)
+    assert not workers.serving
+
+
+def test_where_no_thread_can_be_started_work_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+    workers: Workers[int] = Workers("test", lambda _, item: done.append(item))
+    workers.start()
+
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module.threading, "Thread", Refused)
+    for number in range(23):
+        assert workers.put("calm", number)
+    wait_until(lambda: len(done) == 23)
+    assert done == list(range(23))
+    workers.stop(WAIT_S)
