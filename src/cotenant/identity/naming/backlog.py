@@ -6,6 +6,7 @@ is asked for, so every question is tried several times and given up in the end.
 """
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,10 +54,18 @@ class Backlog:
         if question.key in self._entries:
             return
         if len(self._entries) >= self._size_max:
-            # The newest may still be running and can be asked; the oldest had their chance.
-            del self._entries[next(iter(self._entries))]
-            self.dropped += 1
+            self._drop_one()
         self._push(_Entry(question, now_ns))
+
+    def _drop_one(self) -> None:
+        """Of whoever has most, the oldest: it had its chance, and the newest may still run."""
+        owners = Counter(entry.question.identity.owner_path for entry in self._entries.values())
+        most = owners.most_common(1)[0][0]
+        for key, entry in self._entries.items():
+            if entry.question.identity.owner_path == most:
+                del self._entries[key]
+                break
+        self.dropped += 1
 
     def due(self, now_ns: int, limit: int = 64) -> list[NameQuestion]:
         """The questions to ask now, at most ``limit``; each is out until it is settled."""

@@ -49,3 +49,16 @@ def test_the_newest_question_is_asked_first_and_the_oldest_is_pushed_out():
 
     assert [q.key for q in backlog.due(0)] == ["/x/e", "/x/d", "/x/c"]
     assert backlog.dropped == 2
+
+
+def test_who_has_most_questions_open_loses_one_to_a_newer_one():
+    backlog = Backlog(size_max=7)
+    container = "/docker/{:064x}".format
+    backlog.add(question(container(1)), 0)
+    for number in range(11):
+        backlog.add(question(f"{container(2)}/docker/{number:064x}"), 0)
+    backlog.add(question(container(3)), 0)
+
+    asked = [q.identity.owner_path for q in backlog.due(0)]
+    assert (asked.count(container(1)), asked.count(container(3))) == (1, 1)
+    assert (len(asked), backlog.dropped) == (7, 6)
