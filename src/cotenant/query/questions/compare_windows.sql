@@ -4,7 +4,8 @@
 -- param: limit BIGINT = 30   how many rows to show
 -- reading: `before` and `after` are the mean durations of a call on the host in each window. A kernel
 -- without `before` is new. An `image` or `build_id` that differs is a code change, and the rows that
--- changed with it are its effect.
+-- changed with it are its effect. With `--against DIR` the whole of that store is `before`, and the
+-- store asked is `after`; `change_ns` is then as if both had been recorded for as long.
 with bounds as (
     select coalesce($at, ((min(timestamp_ns) + max(timestamp_ns)) / 2)::bigint) as at_ns
     from cuda_events

@@ -11,6 +11,7 @@ from cotenant.errors import UsageError
 from cotenant.query.engine.answer import Answer, Standing
 from cotenant.query.engine.session import Session
 from cotenant.query.questions.loader import Question, find, questions
+from cotenant.query.screens import against
 from cotenant.query.screens.tenants import meant
 from cotenant.views import text, units
 from cotenant.views.cli import store_argument
@@ -30,6 +31,7 @@ examples:
   cotenant ask top_kernels limit=5 --since 5m  # set a parameter; the last five minutes
   cotenant ask timeline --tenant ml/train      # one tenant
   cotenant ask interference --show-sql         # the SQL, to paste into `cotenant sql`
+  cotenant ask compare_windows --store /tmp/today --against /tmp/yesterday
 """
 TABLE_ROWS = 10_000
 
@@ -40,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("settings", nargs="*", metavar="name=value", help="set a parameter")
     parser.add_argument("--show-sql", action="store_true", help="print the SQL before the answer")
     parser.add_argument("--json", action="store_true", help="print one object, exact numbers")
+    parser.add_argument(
+        "--against",
+        metavar="DIR",
+        help=f"compare with all of another store, as it was before; with {against.QUESTION} alone",
+    )
     add_follow_argument(parser)
     add_layout_arguments(parser)
     add_window_arguments(parser)
@@ -83,7 +90,7 @@ def _answer(args: argparse.Namespace, question: Question) -> int:
     settings = question.named(args.settings, partial(meant, args.store))
     sql = question.render(settings, tenants)
     with Session(args.store, **chosen) as session, working(session):
-        answer = session.ask(sql, rows=TABLE_ROWS)
+        answer = _asked(args, question, session, sql)
         empty = not session.segments
     if args.json:
         print(text.as_json(_object(question, answer, args.tenant)))
@@ -94,6 +101,21 @@ def _answer(args: argparse.Namespace, question: Question) -> int:
     for line in text.incompleteness(answer.standing):
         print(line, file=sys.stderr)
     return 0
+
+
+def _asked(args: argparse.Namespace, question: Question, session: Session, sql: str) -> Answer:
+    if args.against is None:
+        return session.ask(sql, rows=TABLE_ROWS)
+    values = dict(setting.split("=", 1) for setting in args.settings)
+    if question.name != against.QUESTION or values.keys() - {"limit"}:
+        raise UsageError(f"--against goes with {against.QUESTION} and limit=N alone")
+    limit = next(p for p in question.params if p.name == "limit")
+    shown = int(limit.read(values.get("limit", limit.default)))
+    with Session(args.against, tenant=args.tenant) as other:
+        answer, before = against.compared(session, other, shown)
+    for line in text.incompleteness(before.standing):
+        print(f"{args.against}: {line}", file=sys.stderr)
+    return answer
 
 
 def _list(*, as_json: bool) -> int:
