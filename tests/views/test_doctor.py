@@ -37,7 +37,7 @@ LIBRARIES = [
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    row = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both")
+    row = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both", attaching_ns=0)
     row.started(now_ns=1_790_000_000_000_000_000, offset_ns=0, method="session")
     for library in LIBRARIES:
         row.library(library)
@@ -53,7 +53,7 @@ def store(tmp_path: Path) -> Path:
 def test_each_library_and_process_of_the_last_recording_is_told(store: Path) -> None:
     checks = {check.name: check for check in doctor._recorded(str(store))}
     assert {name: (check.holds, check.found) for name, check in checks.items()} == {
-        "last recording": (True, "began 2026-09-21 14:13:20"),
+        "last recording": (True, "began 2026-09-21 14:13:20 UTC"),
         "recorded cuda": (
             True, "/usr/lib/x86_64-linux-gnu/libcuda.so.1: 206 attached, no gap",
         ),

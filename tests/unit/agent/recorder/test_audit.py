@@ -16,7 +16,7 @@ def audited(*, seen: int, stored: int, miscounted: int) -> tuple[list[str], dict
     losses.count(TALLY, Fate(seen, 0, 0, 0))
     losses.appended([(TALLY, stored)])
     losses.sealed()
-    session = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both")
+    session = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both", attaching_ns=0)
     session.started(now_ns=1, offset_ns=0, method="multi")
     sink: Any = SimpleNamespace(miscounted=miscounted)
     lines = audit(losses, sink, session)

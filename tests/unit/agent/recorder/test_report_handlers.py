@@ -36,7 +36,7 @@ AWAITED = {MapsShared, TrialReady, Ready, Failed, Stopped, Inspected}
 
 @pytest.fixture
 def session() -> SessionRow:
-    row = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both")
+    row = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both", attaching_ns=0)
     row.started(now_ns=7, offset_ns=3, method="multi")
     return row
 

@@ -48,7 +48,7 @@ def record_by(offsets: list[int]) -> tuple[list[int], int, dict[str, Any]]:
     """Rows at the kernel's second n after the nth look at the clock, and what sessions says."""
     clock = WallClock(iter(offsets).__next__)
     rows = []
-    session = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="auto")
+    session = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="auto", attaching_ns=0)
     for second in range(len(offsets)):
         step = clock.sample()
         now_ns = second * 10**9
