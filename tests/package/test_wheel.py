@@ -135,7 +135,8 @@ def metrics(address: str, token: str) -> str:
 def end(process: "subprocess.Popen[str]") -> None:
     """Interrupted, it ends by itself: probes are gone with it."""
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) in (0, 130, -signal.SIGINT), process.communicate()
+    said = process.communicate(timeout=60)
+    assert process.returncode in (0, 130, -signal.SIGINT), said
 
 
 @pytest.mark.parametrize("tool", ["pipx", "uv"])
