@@ -24,6 +24,7 @@ _SETTLE_NS: Final = 1_000_000_000  # A call that began before another may return
 _HOLD_NS: Final = 600_000_000_000
 _RENEW_NS: Final = 3_600_000_000_000  # Mixes are written again: retention deletes rows by age.
 
+_GPUS_MAX: Final = 1024
 _NEVER: Final = (1 << 63) - 1
 
 _OPS: Final = {text: number for number, text in ENUMS["cuda_op"].items()}
@@ -226,10 +227,16 @@ class SpanMaker:
 
     def _gpu_numbers(self, gpus: Any) -> npt.NDArray[np.int32]:
         words = gpus.dictionary.to_pylist()
-        numbers = [self._gpus.setdefault(word, len(self._gpus)) for word in words]
+        numbers = [self._gpu_number(word) for word in words]
         places = gpus.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
         found: npt.NDArray[np.int32] = np.array([*numbers, -1], np.int32)[places]
         return found
+
+    def _gpu_number(self, word: str) -> int:
+        """A tenant tells the UUIDs of its GPUs: beyond a bound they are not told apart."""
+        if len(self._gpus) >= _GPUS_MAX:
+            return self._gpus.get(word, -1)
+        return self._gpus.setdefault(word, len(self._gpus))
 
     def _named(self, names: Any) -> npt.NDArray[np.uint64]:
         hashes = np.array([self._hash(name) for name in names.dictionary.to_pylist()], np.uint64)

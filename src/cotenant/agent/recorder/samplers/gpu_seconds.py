@@ -42,6 +42,8 @@ class TenantCgroups:
             self._version = self._ledger.version
             rows: list[Any] = self._ledger.rows()
             self._names = {row["cgroup_id"]: row["tenant"] for row in rows}
+            there = set(self._names.values())
+            self._first = {name: first for name, first in self._first.items() if name in there}
 
     def first(self, cgroup_id: int) -> int:
         """The first cgroup that was met of the same tenant."""
@@ -117,12 +119,12 @@ class GpuSeconds:
         distinct, places = np.unique(spans["cgroup_id"], return_inverse=True)
         firsts = [self._tenants.first(owner) for owner in distinct.tolist()]
         owners = np.array(firsts, np.int64)[places]
-        gpus = [self._gpu(number) for number in range(-1, len(self._maker.gpus))]
-        for gpu in dict.fromkeys(gpus):
-            numbers = [number - 1 for number, word in enumerate(gpus) if word == gpu]
-            here = np.isin(spans["gpu"], numbers)
-            if here.any():
-                self._cover_gpu(gpu, owners[here], spans[here], proven[here], cells)
+        numbers: dict[str | None, list[int]] = defaultdict(list)
+        for number in np.unique(spans["gpu"]).tolist():
+            numbers[self._gpu(number)].append(number)
+        for gpu, same in numbers.items():
+            here = np.isin(spans["gpu"], same)
+            self._cover_gpu(gpu, owners[here], spans[here], proven[here], cells)
         self._forget(spans, closed.open)
 
     def _cover_gpu(
@@ -159,9 +161,11 @@ class GpuSeconds:
         if len(still_open):
             since = min(since, int(still_open["start_ns"].min()))
         for covered in (self._covered, self._proven):
-            for gpu, owners in covered.items():
+            for gpu, owners in list(covered.items()):
                 left = {owner: own.since(since) for owner, own in owners.items()}
                 covered[gpu] = {owner: own for owner, own in left.items() if len(own.starts)}
+                if not covered[gpu]:
+                    del covered[gpu]
 
 
 class GpuOverlaps:
