@@ -46,6 +46,14 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def family(pid: int) -> list[int]:
+    """A recorder, its helper, and the two processes that demangle."""
+    started = children(pid)
+    below = [child for each in started for child in children(each)]
+    commands = {child: Path(f"/proc/{child}/cmdline") for child in below}
+    return [pid, *started, *(c for c, at in commands.items() if b"demangler" in at.read_bytes())]
+
+
 class Agent:
     """``cotenant record`` between two moments, with what it used."""
 
@@ -68,7 +76,7 @@ class Agent:
             if self.process.poll() is not None:
                 raise SystemExit(errors.read_text())
             time.sleep(0.05)
-        self.pids = [self.process.pid, *children(self.process.pid)]
+        self.pids = family(self.process.pid)
         self._cpu_before = self._cpu()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()

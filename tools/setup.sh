@@ -21,6 +21,9 @@ kernel_packages=(qemu-system-x86 busybox-static cpio kmod zstd debootstrap e2fsp
 # Programs of packages that would leave a service enabled: unpacked into build/, not installed.
 unpacked_packages=(prometheus)
 
+# Whom a recorder becomes, with the number that it has everywhere.
+user=(cotenant 65520)
+
 installed() {
 	[[ "$(dpkg-query -W -f='${Status}' "$1" 2>/dev/null)" == *'ok installed' ]] && return
 	# Debian packages this tool by its name, Ubuntu with the kernel's tools.
@@ -93,9 +96,21 @@ install_python() {
 	touch "$stamp"
 }
 
+# make_user NAME NUMBER: where root can; a recorder has the number anyway.
+make_user() {
+	[ "$(id -u)" = 0 ] || return 0
+	getent passwd "$1" >/dev/null && return
+	getent passwd "$2" >/dev/null && return
+	say "making the user $1 ($2), whom the recorder becomes"
+	getent group "$1" >/dev/null || groupadd --gid "$2" "$1"
+	useradd --uid "$2" --gid "$1" --no-create-home --home-dir /nonexistent \
+		--shell /usr/sbin/nologin "$1"
+}
+
 case "${1:-}" in
 "")
 	install packages "${packages[@]}"
+	make_user "${user[@]}"
 	install_python python requirements.txt
 	;;
 tests)

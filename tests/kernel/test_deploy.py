@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cotenant.confine.user import NAME, USER_ID
 from cotenant.identity.runtimes import containerd, storage
 from tests import daemonset
 from tests.kernel.conftest import COTENANT, ROOT, Cgroup, Recording
@@ -82,9 +83,16 @@ def test_the_unit_is_one_that_systemd_takes(unit: Path, tmp_path: Path) -> None:
 
 def test_the_page_is_served_by_nobody_who_is_root() -> None:
     lines = SERVE_UNIT.read_text().splitlines()
-    assert {"User=cotenant", "Group=cotenant", "CapabilityBoundingSet="} <= set(lines)
+    assert {"User=cotenant-serve", "Group=cotenant", "CapabilityBoundingSet="} <= set(lines)
     assert "--as-root" not in SERVE_UNIT.read_text()
-    assert re.search(r"^u cotenant ", SYSUSERS.read_text(), re.M)
+    assert re.search(r"^m cotenant-serve cotenant$", SYSUSERS.read_text(), re.M)
+
+
+def test_the_recorder_has_the_same_number_wherever_its_user_is_made() -> None:
+    assert re.search(rf"^u {NAME} {USER_ID} ", SYSUSERS.read_text(), re.M)
+    assert f"groupadd --gid {USER_ID} {NAME}" in DOCKERFILE.read_text()
+    assert f"useradd --uid {USER_ID} --gid {NAME} " in DOCKERFILE.read_text()
+    assert f"user=({NAME} {USER_ID})" in (ROOT / "tools" / "setup.sh").read_text()
 
 
 def test_the_daemonset_asks_for_no_more_than_it_needs(tmp_path: Path) -> None:

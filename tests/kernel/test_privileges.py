@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cotenant.confine.user import RecorderUser
 from tests.kernel.conftest import Cgroup, need, record
 from tests.kernel.test_overload import warm
 
@@ -39,6 +40,12 @@ def test_the_recorder_has_no_capability_and_few_system_calls(cgroup: Cgroup, sto
             about = status(pid, tid)
             assert capabilities(about) == set()
             assert (about["NoNewPrivs"], about["Seccomp"]) == ("1", "2")
+        user = RecorderUser.chosen(None)
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            about = status(pid, int(task.name))
+            assert about["Uid"].split() == [str(user.uid)] * 4
+            assert about["Gid"].split() == [str(user.gid)] * 4
+            assert about["Groups"] == ""
 
 
 @pytest.mark.parametrize("attach", ["session", "multi"])

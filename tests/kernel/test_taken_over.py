@@ -23,7 +23,7 @@ def start_ns(pid: int) -> int:
     return ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def foreign() -> Iterator[dict[str, Any]]:
     """A process that calls no GPU library; where one of its functions lies."""
     process = subprocess.Popen(
@@ -56,10 +56,29 @@ def attack(store: Path, target: dict[str, Any]) -> dict[str, str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def attempts(foreign: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What one recorder that was taken over could do; its store lies where only root can go."""
+    place = tmp_path_factory.mktemp("taken_over")
+    secret = place / "secret"
+    secret.write_text("precious")
+    secret.chmod(0o600)
+    found = attack(place / "store", {**foreign, "secret": str(secret)})
+    assert secret.read_text() == "precious"
+    assert not (place / "new").exists()
+    return found
+
+
 def test_the_helper_tells_nothing_about_a_process_that_called_no_library(
-    foreign: dict[str, Any], store: Path
+    attempts: dict[str, str], foreign: dict[str, Any]
 ) -> None:
-    assert attack(store, foreign) == {
-        "a foreign process's surroundings": "[False]",
-        "a foreign process's code": f"['unknown@?+{foreign['function']:#x}']",
-    }
+    assert attempts["a foreign process's surroundings"] == "[False]"
+    assert attempts["a foreign process's code"] == f"['unknown@?+{foreign['function']:#x}']"
+
+
+def test_nothing_is_read_written_signalled_run_or_gained(attempts: dict[str, str]) -> None:
+    tried = {what: came for what, came in attempts.items() if not what.startswith("a foreign")}
+    assert len(tried) == 26
+    assert {what: came for what, came in tried.items() if came.startswith("done")} == {}
+    missing = {"import what is not there": "ModuleNotFoundError"}
+    assert tried == dict.fromkeys(tried, "PermissionError") | missing

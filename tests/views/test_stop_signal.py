@@ -1,5 +1,6 @@
 """A signal that comes at the worst moment stops a loop all the same."""
 
+import signal
 import subprocess
 import sys
 
@@ -46,3 +47,20 @@ def test_a_signal_in_the_middle_of_a_wait_does_not_hang_it():
 
 def test_a_wait_lasts_until_a_signal_came():
     assert said(WAIT) == "False True True\n"
+
+
+_ALONE = """
+import os, signal
+from cotenant.views.cli.ending import ends_at_once, unwatched
+with ends_at_once():
+    before = len(os.listdir("/proc/self/task"))
+    unwatched()
+    print(before - len(os.listdir("/proc/self/task")), flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+    print("still here")
+"""
+
+
+def test_a_recorder_is_alone_when_it_gives_up_rights_and_still_ends_at_once():
+    done = subprocess.run([sys.executable, "-c", _ALONE], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("1\n", -signal.SIGINT)

@@ -22,8 +22,9 @@ from cotenant.agent.settings import (
     for_helper,
     v1_hierarchies,
 )
-from cotenant.confine.capabilities import drop_capabilities
-from cotenant.confine.landlock import confine_writes
+from cotenant.confine.landlock import confine
+from cotenant.confine.seccomp import Role, refuse_calls
+from cotenant.confine.user import RecorderUser, become
 from cotenant.errors import CotenantError, StoreError
 from cotenant.identity import parse_path
 from cotenant.identity.naming.resolver import default_resolver
@@ -171,12 +172,12 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _store(store: Path) -> Check:
+def _store(store: Path, user: RecorderUser) -> Check:
     try:
         check_way(store)
         place = _existing(store)
         if place == store:
-            check_owner(store.resolve())
+            check_owner(store.resolve(), user.uid)
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"x")
         free = shutil.disk_usage(place).free
@@ -189,24 +190,32 @@ def _store(store: Path) -> Check:
     return Check("store", free > _FREE_BYTES, found, "" if free > _FREE_BYTES else "make room")
 
 
-def _confinement(store: Path) -> Check:
+def _confinement(store: Path, user: RecorderUser) -> Check:
     """Give everything up in a child, as the recorder does."""
+    place = os.open(_existing(store), os.O_PATH | os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            drop_capabilities()
-            code = 0 if confine_writes(_existing(store)) else 2
+            become(user)
+            confined = confine(write=[Path(f"/proc/self/fd/{place}")])
+            code = 0 if confined and refuse_calls(Role.RECORDER) else 2
         finally:
             os._exit(code)
+    os.close(place)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    found = {0: "no capability, writes only below the store", 2: "no capability; no Landlock here"}
+    found = {
+        0: f"{user}, no capability, no files but what recording takes",
+        2: f"{user}, no capability; no Landlock or no seccomp here",
+    }
     return Check(
         "recorder's confinement",
         code in found,
-        found.get(code, "capabilities cannot be dropped"),
-        "" if code == 0 else "a kernel with Landlock also confines its writes",
-        False,
+        found.get(code, f"cannot become {user}"),
+        {0: "", 2: "a kernel with both also confines what it reads and calls"}.get(
+            code, "give CAP_SETUID and CAP_SETGID"
+        ),
+        code not in found,
     )
 
 
@@ -293,10 +302,11 @@ def _library(path: str, found: Plan) -> Check:
 def examine(store: Path, started: Callable[[str], None]) -> Iterator[Check]:
     """Every check, one after the other; what needs root is left out without it."""
     root = _root()
+    user = RecorderUser.chosen(None)
     yield root
     yield _btf()
     yield _cgroups()
-    yield _store(store)
+    yield _store(store, user)
     if not root.holds:
         return
     methods = []
@@ -310,6 +320,6 @@ def examine(store: Path, started: Callable[[str], None]) -> Iterator[Check]:
     started("a recording")
     yield from _recording()
     yield _mappings()
-    yield _confinement(store)
+    yield _confinement(store, user)
     yield from _runtimes()
     yield from _libraries(choose_stepping("auto", best))

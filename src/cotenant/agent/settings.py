@@ -39,6 +39,7 @@ class Settings:
     host_threshold_ns: int = 10_000_000
     host_rows: str = "gpu"  # Or "all": every span of every thread.
     group: str | None = None  # None is the usual one, where there is one.
+    user: str | None = None  # None is the usual one, or its number where there is none.
     config: Config = field(default_factory=Config)
     budget: float = SHARE  # Of a thread's time that probes may cost it; 0 is no limit.
     budget_rest_s: float = REST_S  # For how long those that cost more at entry, too, are detached.

@@ -1,1 +1,1 @@
-"""Giving up rights: capabilities, system calls, and write access to files."""
+"""Giving up rights: the user, capabilities, files and system calls."""

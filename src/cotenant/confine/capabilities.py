@@ -4,7 +4,7 @@ import ctypes
 import os
 import resource
 import struct
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
@@ -50,16 +50,25 @@ def allow_descriptors(number: int) -> None:
         return
 
 
-def drop_capabilities(keep: Iterable[Capability] = ()) -> None:
+def drop_capabilities(keep: Collection[Capability] = ()) -> None:
     """Keep these capabilities, and no way to get another one back."""
-    kept = {int(capability) for capability in keep}
+    bound_capabilities(keep)
+    limit_capabilities(keep)
+
+
+def bound_capabilities(keep: Collection[Capability]) -> None:
+    """No program that is run from now on gets any other; as far as we may decide that."""
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     LIBC.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for capability in range(last + 1):
-        if capability not in kept:
+        if capability not in keep:
             LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     forgo_new_privileges()
-    bits = sum(1 << capability for capability in kept) & _permitted()
+
+
+def limit_capabilities(keep: Collection[Capability]) -> None:
+    """This thread has these, as far as it had them, and no others."""
+    bits = sum(1 << capability for capability in keep) & _permitted()
     low, high = bits & 0xFFFFFFFF, bits >> 32
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), 8)
     wanted = ctypes.create_string_buffer(struct.pack("6I", low, low, 0, high, high, 0), 24)

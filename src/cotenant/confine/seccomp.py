@@ -1,9 +1,10 @@
-"""Refuses system calls that a recording never makes, in case an attacker runs code in it."""
+"""Refuses system calls that a process of ours never makes, in case an attacker runs code in it."""
 
 import ctypes
 import os
 import struct
-from enum import IntEnum
+from collections.abc import Sequence
+from enum import Enum, IntEnum
 from typing import Final
 
 from cotenant.confine.libc import LIBC, forgo_new_privileges
@@ -20,6 +21,7 @@ _REFUSE: Final = 0x00050001  # EPERM.
 _KILL: Final = 0x80000000
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 
+_TGKILL: Final = 234
 _BPF: Final = 321
 # Of bpf(2): look at maps and change them, by one key or in batches; run an iterator it was given.
 _MAP_COMMANDS: Final = (1, 2, 3, 4, 24, 25, 26, 27, 33)
@@ -83,8 +85,16 @@ class Call(IntEnum):
 
 
 class RecorderCall(IntEnum):
-    """What the recorder leaves to its helper; what it talks to was connected before."""
+    """What the recorder leaves to its helper; what it talks to was connected before.
 
+    It signals nobody but its own threads.
+    """
+
+    kill = 62
+    tkill = 200
+    rt_sigqueueinfo = 129
+    rt_tgsigqueueinfo = 297
+    pidfd_send_signal = 424
     socket = 41
     connect = 42
     accept = 43
@@ -93,6 +103,13 @@ class RecorderCall(IntEnum):
     accept4 = 288
     perf_event_open = 298
     process_vm_readv = 310
+
+
+class ProgramCall(IntEnum):
+    """To run another program."""
+
+    execve = 59
+    execveat = 322
 
 
 class HelperCall(IntEnum):
@@ -119,10 +136,31 @@ class HelperCall(IntEnum):
     renameat2 = 316
 
 
-def _program(refused: list[int], *, maps_only: bool) -> list[tuple[int, int, int, int]]:
-    """Instructions: code, jump if true, jump if false, value."""
-    checks = [(_EQUAL, len(refused) - at, 0, number) for at, number in enumerate(refused)]
-    tail = [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
+class Role(Enum):
+    """A process of ours, by the calls that it never makes."""
+
+    HELPER = (*Call, *HelperCall)
+    RECORDER = (*Call, *RecorderCall, *ProgramCall)
+    DEMANGLER = (*Call, *RecorderCall)  # It may run a program that demangles.
+
+
+_Instruction = tuple[int, int, int, int]  # Code, jump if true, jump if false, value.
+
+
+def _only(call: int, arguments: Sequence[int]) -> list[_Instruction]:
+    """Allow a call with one of these as its first argument alone; others go on with the number."""
+    checks = [(_EQUAL, len(arguments) - at, 0, each) for at, each in enumerate(arguments)]
+    return [
+        (_EQUAL, 0, len(checks) + 3, call),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        *checks,
+        (_RETURN, 0, 0, _REFUSE),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _program(role: Role) -> list[_Instruction]:
+    refused = [int(call) for call in role.value]
     head = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _X86_64),
@@ -131,25 +169,15 @@ def _program(refused: list[int], *, maps_only: bool) -> list[tuple[int, int, int
         (_AT_LEAST, 0, 1, _X32),
         (_RETURN, 0, 0, _REFUSE),
     ]
-    if not maps_only:
-        return [*head, *checks, *tail]
-    commands = [
-        (_EQUAL, len(_MAP_COMMANDS) - at, 0, command) for at, command in enumerate(_MAP_COMMANDS)
-    ]
-    bpf = [
-        (_EQUAL, 0, len(commands) + 3, _BPF),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        *commands,
-        (_RETURN, 0, 0, _REFUSE),
-        (_RETURN, 0, 0, _ALLOW),
-    ]
-    return [*head, *bpf, *checks, *tail]
+    if role is not Role.HELPER:
+        head += [*_only(_BPF, _MAP_COMMANDS), *_only(_TGKILL, [os.getpid()])]
+    checks = [(_EQUAL, len(refused) - at, 0, number) for at, number in enumerate(refused)]
+    return [*head, *checks, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
 
 
-def refuse_calls(*, recorder: bool) -> bool:
+def refuse_calls(role: Role) -> bool:
     """Refuse them in every thread from now on; false where the kernel cannot."""
-    refused = [int(call) for call in (*Call, *(RecorderCall if recorder else HelperCall))]
-    program = _program(refused, maps_only=recorder)
+    program = _program(role)
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
     filter_ = ctypes.create_string_buffer(
         struct.pack("HxxxxxxQ", len(program), ctypes.addressof(code)), 16

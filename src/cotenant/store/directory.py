@@ -38,9 +38,9 @@ def prepare(root: Path, gid: int | None) -> None:
         check_way(root)
         check_owner(root.resolve())
         if not is_store(root):
-            _check_empty(root)
+            check_empty(root)
             _give_to_group(root, gid)
-            _check_empty(root)  # From now on no other recorder writes to it.
+            check_empty(root)  # From now on no other recorder writes to it.
             replace_file(root / MARK, mark(time.time_ns()))
         elif gid is not None and root.stat().st_gid != gid:
             _give_to_group(root, gid)
@@ -52,7 +52,8 @@ def prepare(root: Path, gid: int | None) -> None:
         raise store_error("open the store", root, error) from error
 
 
-def _check_empty(root: Path) -> None:
+def check_empty(root: Path) -> None:
+    """Raise StoreError if this directory has anything in it but what a store may begin with."""
     if any(not _is_ours(entry.name) for entry in root.iterdir()):
         raise StoreError(
             f"{root} is not empty and not a store; name an empty directory with --store"
@@ -60,13 +61,15 @@ def _check_empty(root: Path) -> None:
 
 
 def _give_to_group(root: Path, gid: int | None) -> None:
-    given = False
+    mode = stat.S_IMODE(root.stat().st_mode)
+    wanted = DIRECTORY_MODE | (mode & SET_GROUP_ID if gid is None else 0)
     if gid is not None:
         # Without CAP_CHOWN a file cannot be given to a group that we are not in: it stays ours.
         with contextlib.suppress(PermissionError):
             os.chown(root, -1, gid)
-            given = True
-    root.chmod(DIRECTORY_MODE | (SET_GROUP_ID if given else 0))
+            wanted |= SET_GROUP_ID
+    if mode != wanted:
+        root.chmod(wanted)
 
 
 def lock(root: Path, node: str) -> int:

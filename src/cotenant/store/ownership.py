@@ -11,8 +11,8 @@ from pathlib import Path
 from cotenant.errors import StoreError
 
 
-def _is_ours(status: os.stat_result) -> bool:
-    return status.st_uid in (0, os.geteuid())
+def _is_ours(status: os.stat_result, owner: int | None = None) -> bool:
+    return status.st_uid in (0, os.geteuid() if owner is None else owner)
 
 
 def _is_everybodys(status: os.stat_result) -> bool:
@@ -51,23 +51,24 @@ def check_way(root: Path) -> None:
             )
 
 
-def check_owner(path: Path) -> os.stat_result:
-    """Raise StoreError unless this is a directory, not a link, owned by us or root."""
+def check_owner(path: Path, owner: int | None = None) -> os.stat_result:
+    """Raise StoreError unless this is a directory, not a link, owned by root or ``owner``: us."""
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
         what = "a link" if stat.S_ISLNK(status.st_mode) else "not a directory"
         raise StoreError(f"{path} is {what}; remove it")
-    if not _is_ours(status):
+    if not _is_ours(status, owner):
         raise StoreError(
             f"{path} belongs to user {status.st_uid}, who could redirect writes; "
-            f"`chown` it to user {os.geteuid()}, or choose another --store"
+            f"`chown` it to user {os.geteuid() if owner is None else owner}, "
+            "or choose another --store"
         )
     return status
 
 
-def check_directory(path: Path) -> None:
+def check_directory(path: Path, owner: int | None = None) -> None:
     """The same, and raise StoreError if it is world-writable."""
-    if _is_everybodys(check_owner(path)):
+    if _is_everybodys(check_owner(path, owner)):
         raise StoreError(f"{path} is world-writable; `chmod o-w {path}`, or choose another --store")
 
 

@@ -7,6 +7,7 @@ import stat
 import pytest
 
 from cotenant.agent.doctor import _store
+from cotenant.confine.user import RecorderUser
 from cotenant.errors import StoreError
 from cotenant.store.compaction import Compactor
 from cotenant.store.layout import is_segment, mark
@@ -67,12 +68,15 @@ def test_an_empty_directory_of_somebody_else_is_refused(open_writer, root):
 @needs_root
 def test_the_doctor_says_that_a_store_is_somebody_elses(root):
     root.mkdir()
-    assert _store(root).holds
+    user = RecorderUser(65520, 65520)
+    assert _store(root, user).holds
+    os.chown(root, user.uid, -1)
+    assert _store(root, user).holds
     os.chown(root, STRANGER, -1)
-    check = _store(root)
+    check = _store(root, user)
     assert not check.holds
     assert check.found == f"{root} belongs to user 65534, who could redirect writes"
-    assert check.advice == "`chown` it to user 0, or choose another --store"
+    assert check.advice == "`chown` it to user 65520, or choose another --store"
 
 
 @needs_root

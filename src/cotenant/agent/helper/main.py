@@ -26,6 +26,7 @@ from cotenant.agent.helper.discovery.mounts import MountWatch
 from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
 from cotenant.agent.helper.elf_files import ElfFiles, answer
 from cotenant.agent.helper.exclusion import Exclusion
+from cotenant.agent.helper.hang_up import leave_with_recorder
 from cotenant.agent.helper.inspector import Inspector
 from cotenant.agent.helper.libraries import Libraries
 from cotenant.agent.helper.misses import Misses
@@ -63,7 +64,7 @@ from cotenant.agent.protocol.requests import (
     TrialDone,
 )
 from cotenant.confine.capabilities import Capability, allow_descriptors, drop_capabilities
-from cotenant.confine.seccomp import refuse_calls
+from cotenant.confine.seccomp import Role, refuse_calls
 from cotenant.errors import CotenantError
 from cotenant.identity import Names
 from cotenant.probes import syscalls
@@ -141,7 +142,7 @@ class Helper:
         ticks = open_ticks()
         drop_capabilities(kept_capabilities(self._method))
         sys.dont_write_bytecode = True  # A file half made could not even be removed any more.
-        refuse_calls(recorder=False)
+        refuse_calls(Role.HELPER)
         self._functions = _wanted_functions(settings)
         self._load(settings, ticks)
         self._unread = Ring(self._programs.maps["unread"], UNREAD_RING_BYTES, 0)
@@ -352,6 +353,7 @@ def main() -> int:
     try:
         received = link.receive()
         if received is not None:
+            leave_with_recorder(link.fileno())
             Helper(link, _settings(received[0]), files).run()
     except Closed:
         return 0

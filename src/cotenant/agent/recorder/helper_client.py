@@ -24,6 +24,7 @@ from cotenant.errors import CotenantError, Unsupported
 _START_S: Final = 600.0  # Verifying programs takes seconds, minutes on an emulated CPU.
 _STOP_S: Final = 60.0
 _EXIT_S: Final = 2.0
+_HANG_UP_S: Final = 30.0
 
 _R = TypeVar("_R", MapsShared, TrialReady, Ready, Stopped)
 
@@ -136,7 +137,7 @@ class HelperClient:
             left = self._expect(Stopped, _STOP_S)[0].left
         except CotenantError:
             left = 0
-            self._process.kill()
+            self._end()
         if left:
             self.notices.append(
                 f"the kernel goes on removing {left} perf events for a while; none of them fires"
@@ -144,16 +145,24 @@ class HelperClient:
         reports = self.take()
         self.link.close()
         # Its descriptors may take the kernel long to close; no probe fires meanwhile.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0 if left else _EXIT_S)
+        self._wait(0 if left else _EXIT_S)
         return reports
 
     def dismiss(self) -> None:
         """End it where nothing comes of the recording."""
-        self._process.kill()
+        self._end()
         self.kill()
 
     def kill(self) -> None:
         """Hang up without a word; its links go with it."""
         self.link.close()
-        self._process.wait()
+        self._wait(_HANG_UP_S)
+
+    def _end(self) -> None:
+        # Who is root no more may not; hanging up does it too.
+        with contextlib.suppress(PermissionError):
+            self._process.kill()
+
+    def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)

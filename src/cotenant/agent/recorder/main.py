@@ -22,20 +22,23 @@ from cotenant.agent.recorder.progress import Progress
 from cotenant.agent.recorder.quotas import told_apart
 from cotenant.agent.recorder.report_handlers import Handlers, dispatch, report_handlers
 from cotenant.agent.recorder.sampling import Sampling
-from cotenant.agent.recorder.sandbox import enter_sandbox
+from cotenant.agent.recorder.sandbox import enter_sandbox, leave_root
 from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.recorder.snapshots import Snapshots
 from cotenant.agent.recorder.store_maintenance import StoreMaintenance
+from cotenant.agent.recorder.store_place import StorePlace
 from cotenant.agent.recorder.store_sink import StoreSink
 from cotenant.agent.recorder.systemd import SystemdNotifier
 from cotenant.agent.recorder.trial import try_out
 from cotenant.agent.refusals import Notices
 from cotenant.agent.settings import Settings, choose_hierarchy, for_helper, store_group
 from cotenant.confine.capabilities import need_root
+from cotenant.confine.user import RecorderUser
 from cotenant.errors import CotenantError
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.walk import mounts, survey
 from cotenant.probes.cpus import online_cpus
+from cotenant.store.handover import StoreOwner, hand_over
 from cotenant.store.retention import RetentionLimits
 from cotenant.store.writer import StoreWriter
 
@@ -53,15 +56,23 @@ class Waiter(Protocol):
 class Recorder:
     """One recording, from the first probe to the last seal."""
 
-    def __init__(self, settings: Settings, helper: HelperClient) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        helper: HelperClient,
+        complete: Callable[[Path], None] = lambda _: None,
+    ) -> None:
+        """``complete`` mends an existing store, as the user who will write to it."""
         need_root()
         self._settings = settings
         node = os.uname().nodename
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         hierarchy = choose_hierarchy(settings.hierarchy)
-        self._writer = StoreWriter(
-            settings.store, node=node, boot_id=boot_id, gid=store_group(settings.group)
-        )
+        self.user = RecorderUser.chosen(settings.user)
+        self._place = self._leave_root(self.user)
+        complete(self._place.path)
+        with self._place.named():
+            self._writer = StoreWriter(self._place.path, node=node, boot_id=boot_id)
         # The store is ours by now: only then is anything attached.
         attaching_ns = time.time_ns()
         self._helper = helper
@@ -90,6 +101,21 @@ class Recorder:
         self._stopping = False
         self._notices = Notices()
 
+    def _leave_root(self, user: RecorderUser) -> StorePlace:
+        """Do what only root can, then be somebody else."""
+        settings = self._settings
+        owner = StoreOwner(user.uid, user.gid, store_group(settings.group))
+        store = hand_over(settings.store, owner)
+        self._notify = SystemdNotifier()
+        demangle.start(user)
+        leave_root(user)
+        return StorePlace.reached(settings.store, store)
+
+    @property
+    def store(self) -> Path:
+        """Where the rows are, for this process."""
+        return self._place.path
+
     @property
     def notices(self) -> list[str]:
         """What could not be attached or went wrong so far, each in one line."""
@@ -98,22 +124,22 @@ class Recorder:
     def attach(self) -> None:
         """Place every probe, then give up every privilege."""
         try:
-            self._attach()
+            with self._place.named():
+                self._attach()
         except BaseException:
             self._helper.kill()
             self._writer.close()
             raise
 
     def _attach(self) -> None:
-        self._notify = SystemdNotifier()
         maps, told = self._helper.maps()
         self._wire(maps, CallCost(told.cost_ns, told.stepped_ns))
         self._sample_clock()
         # Facts of cgroups flow already: what the walk finds again is the same row.
-        survey(self._ledger, mounts(), told_apart(maps))
+        survey(self._ledger, hierarchies := mounts(), told_apart(maps))
         # The helper did what needs more rights.
-        self._session.note(**enter_sandbox(self._settings.store, maps["controls"]))
-        demangle.start()  # Without rights, as we are by now.
+        cgroups = [mount.directory for mount in hierarchies]
+        self._session.note(**enter_sandbox(self.store, maps["controls"], cgroups))
         self._drain.start()
         excluding = bool(self._settings.config.exclude)
         self.notices.extend(try_out(self._helper, self._drain, excluding=excluding))
@@ -150,6 +176,10 @@ class Recorder:
 
     def run(self, stop: Waiter, show: Callable[[Progress], None]) -> None:
         """Record until ``stop`` says so, the time is up, or the helper is gone."""
+        with self._place.named():
+            self._run(stop, show)
+
+    def _run(self, stop: Waiter, show: Callable[[Progress], None]) -> None:
         deadline = time.monotonic() + (self._settings.seconds or float("inf"))
         next_sample = time.monotonic() + _SAMPLE_EVERY_S
         try:
@@ -196,6 +226,7 @@ class Recorder:
 
     def _cycle(self, *, sample: bool) -> None:
         """Everything that came since the last time, into the store."""
+        self._place.check()
         self._sample_clock()
         now_ns = time.time_ns()
         if sample:
@@ -226,8 +257,8 @@ class Recorder:
         self._sampling.step(now_ns, self._sink, self._session, last=last)
         self._notices.missing(self._sampling.holes.warnings)
         self._session.trouble(
-            store=self._sink.trouble,
-            upkeep=self._maintenance.trouble,
+            store=self._place.told(self._sink.trouble),
+            upkeep=self._place.told(self._maintenance.trouble),
             untold=self._sink.untold,
             strays=self._drain.strays(),
             names_refused=self._gpus.names.refused,
@@ -265,5 +296,5 @@ class Recorder:
             self._sampling.losses,
             events=self._intake.events,
             libraries=self._session.libraries,
-            trouble=self._sink.trouble,
+            trouble=self._place.told(self._sink.trouble),
         )

@@ -1,27 +1,44 @@
-"""The recorder gives up what it no longer needs: capabilities, writing elsewhere, system calls."""
+"""The recorder gives up what it no longer needs: its user, capabilities, files, system calls."""
 
 import os
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+import numpy.ma  # noqa: F401 - Arrow asks for both when it first needs them
+import pyarrow.acero  # noqa: F401
+
 from cotenant.agent.recorder.overhead.control_page import capabilities_to_read
-from cotenant.confine.capabilities import drop_capabilities
-from cotenant.confine.landlock import confine_writes
-from cotenant.confine.seccomp import refuse_calls
+from cotenant.confine.capabilities import Capability, drop_capabilities
+from cotenant.confine.landlock import confine
+from cotenant.confine.seccomp import Role, refuse_calls
+from cotenant.confine.user import RecorderUser, become
 
 _UMASK: Final = 0o027  # Files of the store are made with their final modes: chmod is refused.
+_OURSELVES: Final = Path("/proc/self")  # DuckDB looks for its own limits there.
+# Until everything is read that lies where only root can go.
+_UNTIL_ATTACHED: Final = (Capability.BPF, Capability.DAC_READ_SEARCH)
 
 
-def enter_sandbox(store: Path, controls_fd: int) -> dict[str, Any]:
+def leave_root(user: RecorderUser) -> None:
+    """Be nobody in particular from now on; what is read before probes are attached can be."""
+    become(user, _UNTIL_ATTACHED)
+    os.umask(_UMASK)
+
+
+def enter_sandbox(store: Path, controls_fd: int, cgroups: Iterable[Path]) -> dict[str, Any]:
     """Keep only what recording into ``store`` takes; what ``sessions`` notes about it.
 
     Threads that start later inherit it, those that run already do not.
     """
     kept = capabilities_to_read(controls_fd)
     drop_capabilities(kept)
-    os.umask(_UMASK)
+    # Our modules may lie where only root can go: what is not there by now is nowhere the same.
+    sys.meta_path.clear()
     return {
+        "recorder_user": os.geteuid(),
         "recorder_capabilities": [capability.name for capability in kept],
-        "landlock": confine_writes(store),
-        "seccomp": refuse_calls(recorder=True),
+        "landlock": confine(write=[store], read=[_OURSELVES, *cgroups]),
+        "seccomp": refuse_calls(Role.RECORDER),
     }

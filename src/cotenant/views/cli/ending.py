@@ -20,6 +20,7 @@ from cotenant import leftovers
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_S: Final = 0.1  # For the main thread to handle a signal itself.
 _NOTICES_S: Final = 1.0
+_WATCHER: Final = "ending"
 
 
 @contextmanager
@@ -31,11 +32,21 @@ def ends_at_once() -> Iterator[None]:
     heard, told = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(told, False)
     signal.set_wakeup_fd(told, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(heard,), daemon=True).start()
+    threading.Thread(target=_watch, args=(heard,), name=_WATCHER, daemon=True).start()
     try:
         yield
     finally:
         leftovers.remove()
+
+
+def unwatched() -> None:
+    """Leave signals to the main thread alone: rights are given up thread by thread."""
+    told = signal.set_wakeup_fd(-1)
+    if told >= 0:
+        os.close(told)
+    for thread in threading.enumerate():
+        if thread.name == _WATCHER:
+            thread.join()
 
 
 def end_now(number: int) -> NoReturn:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cotenant.confine.user import NAME, USER_ID
 from cotenant.errors import StoreError, UsageError
 from cotenant.printable import printable
 from cotenant.query.missing_spans import complete_in_child
@@ -16,6 +17,7 @@ from cotenant.query.text.shell import option
 from cotenant.schema.families import FAMILIES
 from cotenant.views.cli import apply_debug, debug_argument, store_argument
 from cotenant.views.cli.amounts import ring_bytes, share, size_bytes
+from cotenant.views.cli.ending import unwatched
 from cotenant.views.cli.stop_signal import StopSignal
 from cotenant.views.window import duration_ns, period_ns
 
@@ -39,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--for", dest="duration", metavar="TIME", help="stop after 30s, 5m, 2h (default: never)")
     add("--quiet", action="store_true", help="print no summary at the end")
+    add(
+        "--user",
+        metavar="NAME",
+        help="user that the recorder becomes, and whose the store is (default: cotenant; where "
+        f"there is none, the user id {USER_ID})",
+    )
     add(
         "--group",
         metavar="NAME",
@@ -178,8 +186,8 @@ def _recorder(args: argparse.Namespace) -> "Recorder":
         from cotenant.agent.recorder.main import Recorder
         from cotenant.agent.settings import Settings
 
-        _complete_spans(chosen["store"])
-        return Recorder(Settings(**chosen, config=load_config(args.config)), helper)
+        settings = Settings(**chosen, config=load_config(args.config))
+        return Recorder(settings, helper, _complete_spans)
     except BaseException:
         helper.dismiss()
         raise
@@ -205,6 +213,7 @@ def _chosen(args: argparse.Namespace) -> dict[str, Any]:
         "hierarchy": args.hierarchy,
         "events_bytes": args.ring_bytes,
         "group": args.group,
+        "user": args.user,
         "events": _families(args.events),
         "host_threshold_ns": duration_ns(args.host_threshold),
         "host_rows": args.host_rows,
@@ -222,21 +231,25 @@ def run(args: argparse.Namespace) -> int:
     """Record until the time is up or a signal comes."""
     from cotenant.agent.malloc import keep_memory
 
+    unwatched()
     keep_memory()
     apply_debug(args)
     began_ns = time.time_ns()  # Earlier rows in this store are of other recordings.
     recorder = _recorder(args)
+    if not args.quiet:
+        # Later it could not be read any more, if it lies where only root can go.
+        from cotenant.views.summary import print_summary
     recorder.attach()
     stop = StopSignal((signal.SIGINT, signal.SIGTERM), _STOPPING)
-    print(f"recording into {args.store}; stop with Ctrl-C", file=sys.stderr, flush=True)
+    nobody = args.user is None and recorder.user.name is None
+    whom = f" as {recorder.user}, for want of a user {NAME}" if nobody else ""
+    print(f"recording into {args.store}{whom}; stop with Ctrl-C", file=sys.stderr, flush=True)
     line = _LiveLine(recorder.notices)
     line.tell()
     recorder.run(stop, line.show)
     line.end()
     if not args.quiet:
-        from cotenant.views.summary import print_summary
-
-        print_summary(Path(args.store), began_ns)
+        print_summary(recorder.store, began_ns)
         print(f"\nNext: cotenant tenants {option('--store', args.store)}")
     return 0
 

@@ -1,26 +1,29 @@
 """Demangles C++ names. Tenants choose them, so a child process does the work.
 
 A hostile name may demangle to gigabytes, or overrun the stack. The child has little memory and
-time; a name that kills it stays mangled. Rows wait meanwhile, so demangling has a quota of the
-recorder's time.
+time; a name that kills its worker stays mangled. Rows wait meanwhile, so demangling has a quota of
+the recorder's time.
 """
 
 import contextlib
 import os
 import select
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from cotenant.agent.process import Process
+from cotenant.agent.recorder.processes.demangler import HEAD, MESSAGE_MAX, READY
+from cotenant.confine.user import RecorderUser
 from cotenant.printable import printable
 
 _LONGEST: Final = 15871  # Longer ones reach us cut.
-_SECONDS: Final = 1.0
+_SECONDS: Final = 1.5  # Longer than a name is worked on.
 _START_S: Final = 10.0
 _SHARE: Final = 0.2  # Of the time; what is not used adds up, to at most _AT_ONCE_S.
 _AT_ONCE_S: Final = 2.0
@@ -28,74 +31,78 @@ _SLOW_S: Final = 0.1
 _FAILURES_MAX: Final = 3  # Of one process.
 _FAILED_MAX: Final = 4096  # Processes.
 _KEPT_BYTES: Final = 32 << 20
-
-
-# Opened while files may still be opened for writing.
-_NOWHERE: Final = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+_NUMBERS: Final = (1 << 32) - 1
+_PROGRAM: Final = "cotenant.agent.recorder.processes.demangler"
+_PACKAGES: Final = str(Path(__file__).parents[4])
 
 
 class _Child:
-    """Demangles one name at a time; started when first needed, replaced when it dies."""
+    """Demangles one name at a time; started when first needed, unless it was before."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self._ready = False
+        self._asked = 0
 
     def ask(self, name: str) -> str | None:
-        """The readable form; empty if there is none, None if the child died of it."""
-        process = self._started()
-        if process is None or process.stdin is None or process.stdout is None:
-            return None
+        """The readable form; empty if there is none, None if it took too much of anything."""
+        if self._channel is None:
+            self.start(None)
         try:
-            process.stdin.write(name.encode() + b"\n")
-            process.stdin.flush()
-            line = _read_line(process.stdout, _SECONDS)
+            if not self._ready:
+                # Its start does not count against a name.
+                self._ready = self._answer(READY, _START_S) is not None
+            self._asked = self._asked % _NUMBERS + 1
+            self._send(HEAD.pack(self._asked, True) + name.encode())
+            return self._answer(self._asked, _SECONDS)
         except OSError:
-            line = None
-        if line is None:
-            self.close()
             return None
-        return line.decode("utf-8", "replace")
+
+    def start(self, user: RecorderUser | None) -> None:
+        """Have one ready before the first name comes: as this user, if it is not to be as we."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        words = [theirs.fileno(), *((user.uid, user.gid) if user else ())]
+        with theirs, contextlib.suppress(OSError):
+            self._process = subprocess.Popen(
+                # Nothing of the site is imported, nor from wherever it was started.
+                [sys.executable, "-SP", "-m", _PROGRAM, *map(str, words)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": _PACKAGES},
+                start_new_session=True,
+            )
+        ours.setblocking(False)
+        self._channel, self._ready = ours, False
 
     def close(self) -> None:
         """End the child, if there is one."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
         if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+            self._process.wait()
             self._process = None
 
-    def start(self) -> None:
-        """Have one ready before the first name comes."""
-        self._started()
+    def _send(self, message: bytes) -> None:
+        if self._channel is not None:
+            self._channel.send(message)
 
-    def _started(self) -> "subprocess.Popen[bytes] | None":
-        if self._process is not None and self._process.poll() is not None:
-            self.close()
-        if self._process is None:
-            with contextlib.suppress(OSError):
-                self._process = subprocess.Popen(
-                    [sys.executable, "-SEP", str(Path(__file__).with_name("demangler.py"))],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=_NOWHERE,
-                    start_new_session=True,
-                )
-                # Its start does not count against a name.
-                assert self._process.stdout is not None
-                if _read_line(self._process.stdout, _START_S) is None:
-                    self.close()
-        return self._process
-
-
-def _read_line(stream: IO[bytes], seconds: float) -> bytes | None:
-    """A line, if it comes in time; None if not, or if the other end is gone."""
-    data = b""
-    while not data.endswith(b"\n"):
-        ready, _, _ = select.select([stream], [], [], seconds)
-        part = os.read(stream.fileno(), 65536) if ready else b""
-        if not part:
-            return None
-        data += part
-    return data[:-1]
+    def _answer(self, number: int, seconds: float) -> str | None:
+        """The answer to this question, if it comes in time; those to earlier ones do not count."""
+        deadline = time.monotonic() + seconds
+        while self._channel is not None and (left := deadline - time.monotonic()) > 0:
+            if not select.select([self._channel], [], [], left)[0]:
+                break
+            answer = self._channel.recv(MESSAGE_MAX)
+            if not answer:
+                break
+            found, good = HEAD.unpack_from(answer)
+            if found == number:
+                return answer[HEAD.size :].decode("utf-8", "replace") if good else None
+        return None
 
 
 _child: Final = _Child()
@@ -164,6 +171,6 @@ class Demangler:
             self._bytes -= len(oldest) + len(self._found.pop(oldest))
 
 
-def start() -> None:
-    """Start the child ahead of time."""
-    _child.start()
+def start(user: RecorderUser) -> None:
+    """Start the child ahead of time, while we may."""
+    _child.start(user)

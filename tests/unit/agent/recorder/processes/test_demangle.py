@@ -1,10 +1,16 @@
 """Demangling in a child: right for real names, harmless for hostile ones."""
 
+import os
+import signal
+import time
+from pathlib import Path
+
 import pytest
 
 from cotenant.agent.process import Process
 from cotenant.agent.recorder.processes import demangle as module
 from cotenant.agent.recorder.processes.demangle import Demangler
+from cotenant.confine.user import RecorderUser
 
 ONE, TWO = Process(7, 1000), Process(8, 1000)
 
@@ -52,13 +58,43 @@ def test_a_name_of_kilobytes_is_readable_and_one_that_was_cut_says_so() -> None:
     assert demangle(name + "v" * 1000).endswith("v\N{HORIZONTAL ELLIPSIS}")
 
 
-def test_a_child_that_dies_is_replaced() -> None:
-    assert demangle("_Z5firstv") == "first()"
+def worker() -> int:
+    """The process that does the work."""
     process = module._child._process
     assert process is not None
-    process.kill()
-    process.wait()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not (found := children.read_text().split()):
+        time.sleep(0.01)
+    return int(found[0])
+
+
+def test_a_worker_that_dies_is_replaced() -> None:
+    assert demangle("_Z5firstv") == "first()"
+    for _ in range(3):
+        before = worker()
+        os.kill(before, signal.SIGKILL)
+        while worker() == before:
+            time.sleep(0.01)
     assert demangle("_Z6secondv") == "second()"
+
+
+def test_a_name_that_is_worked_on_for_ever_is_given_up_and_the_next_one_works() -> None:
+    assert demangle("_Z5firstv") == "first()"
+    os.kill(worker(), signal.SIGSTOP)  # Its timer runs out meanwhile, and is heard when it goes on.
+    assert demangle("_Z6secondv") == "_Z6secondv"
+    os.kill(worker(), signal.SIGCONT)
+    assert demangle("_Z5thirdv") == "third()"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
+def test_the_child_has_no_right_and_may_be_another_user() -> None:
+    module.start(RecorderUser(65520, 65521))
+    assert demangle("_Z5firstv") == "first()"
+    lines = Path(f"/proc/{worker()}/status").read_text().splitlines()
+    about = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
+    assert (about["Uid"], about["Gid"], about["Groups"]) == (["65520"] * 4, ["65521"] * 4, [])
+    assert int(about["CapPrm"][0], 16) == int(about["CapBnd"][0], 16) == 0
+    assert (about["NoNewPrivs"], about["Seccomp"]) == (["1"], ["2"])
 
 
 class Slow:
