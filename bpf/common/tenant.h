@@ -41,6 +41,13 @@ enum quota {
 	QUOTA_cgroups = 0,
 	QUOTA_totals = 1,
 	QUOTA_spare_totals = 2,
+	QUOTA_processes = 3,
+	QUOTA_captures = 4,
+	QUOTA_members = 5,
+	QUOTA_allocations = 6,
+	QUOTA_holdings = 7,
+	QUOTA_moments = 8,
+	QUOTA_primaries = 9,
 	QUOTA_END,
 };
 

@@ -100,13 +100,19 @@ struct {
 	__type(value, struct call_spec);
 } functions SEC(".maps");
 
+struct process {
+	__u64 start_ns;
+	__u64 tenant;
+	__u64 captures;		/* that it has open; see cuda/capture.bpf.h */
+};
+
 /* Processes that called a probed function: their end is a fact, others' is not. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 65536);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct process);
 } processes SEC(".maps");
 
 /*
@@ -138,26 +144,6 @@ static __always_inline bool_t is_over(const struct frame *frame)
 	return bpf_map_lookup_elem(&ended, &frame->attachment) != NULL;
 }
 
-/* Of the current task: nobody else's thread is made. */
-static __always_inline struct thread *thread_of(struct task_struct *task)
-{
-	struct thread *thread = bpf_task_storage_get(&threads, (void *)task, 0, 0);
-
-	if (thread)
-		return thread;
-	thread = bpf_task_storage_get(&threads, (void *)task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!thread) {
-		count(COUNTER_NO_THREAD);
-		return NULL;
-	}
-	thread->process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
-	__u32 pid = bpf_get_current_pid_tgid() >> 32;
-
-	bpf_map_update_elem(&processes, &pid, &thread->process_start_ns, BPF_ANY);
-	gpu_mark(task);
-	return thread;
-}
-
 /* Out of line: a thread changes its cgroup about never, and tenants come now and then. */
 __noinline int thread_moved(struct thread *thread)
 {
@@ -172,6 +158,62 @@ __noinline int thread_moved(struct thread *thread)
 	whose_task(&thread->whose, task);
 	thread->muted = bpf_map_lookup_elem(&muted, &thread->whose.tenant) != NULL;
 	return 0;
+}
+
+/* Whether this very process is followed: what others left behind is nobody's. */
+static __always_inline struct process *process_of(__u32 pid, __u64 start_ns)
+{
+	struct process *process = bpf_map_lookup_elem(&processes, &pid);
+
+	return process && process->start_ns == start_ns ? process : NULL;
+}
+
+static __always_inline void process_drop(__u32 pid)
+{
+	struct process *process = bpf_map_lookup_elem(&processes, &pid);
+	__u64 tenant;
+
+	if (!process)
+		return;
+	tenant = process->tenant;
+	if (!bpf_map_delete_elem(&processes, &pid))
+		quota_give(tenant, QUOTA_processes);
+}
+
+/* A thread of a process that may be new. Beyond its tenant's quota, a process is not followed. */
+__noinline int process_follow(struct thread *thread)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	struct process process = {};
+
+	if (!thread || process_of(pid, thread->process_start_ns))
+		return 0;
+	process_drop(pid);
+	process.start_ns = thread->process_start_ns;
+	process.tenant = thread->whose.tenant;
+	if (quota_take(process.tenant, QUOTA_processes, 0) &&
+	    bpf_map_update_elem(&processes, &pid, &process, BPF_NOEXIST))
+		quota_give(process.tenant, QUOTA_processes);
+	return 0;
+}
+
+/* Of the current task: nobody else's thread is made. */
+static __always_inline struct thread *thread_of(struct task_struct *task)
+{
+	struct thread *thread = bpf_task_storage_get(&threads, (void *)task, 0, 0);
+
+	if (thread)
+		return thread;
+	thread = bpf_task_storage_get(&threads, (void *)task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread) {
+		count(COUNTER_NO_THREAD);
+		return NULL;
+	}
+	thread->process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	thread_moved(thread);
+	process_follow(thread);
+	gpu_mark(task);
+	return thread;
 }
 
 /*

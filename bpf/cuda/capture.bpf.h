@@ -13,7 +13,6 @@
 
 #define CUDA_CAPTURE_UNMATCHED 903
 #define CUDA_CAPTURE_WRONG_THREAD 908
-#define CAPTURES_OF_PROCESS_MAX 256	/* nobody takes the room of others */
 
 struct member_key {
 	__u32 pid;
@@ -21,20 +20,32 @@ struct member_key {
 	__u64 handle;
 };
 
-/* Streams and events that are part of a capture, by the number of the capture. */
+struct member {
+	__u64 capture;		/* its number */
+	__u64 tenant;
+};
+
+/* Streams and events that are part of a capture. Those of one that is over go with a sweep. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 16384);
 	__type(key, struct member_key);
-	__type(value, __u64);
+	__type(value, struct member);
 } members SEC(".maps");
 
-/* Captures that are open, and the process of each. */
+struct capture {
+	__u64 tenant;
+	__u32 pid;
+	__u32 reserved;
+};
+
+/* Captures that are open, by number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u64);
-	__type(value, __u32);
+	__type(value, struct capture);
 } captures SEC(".maps");
 
 /* How many there are: while nobody captures, a launch costs one look at this. */
@@ -44,14 +55,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } captures_open SEC(".maps");
-
-/* How many a process has. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u32);
-	__type(value, __u64);
-} capturing SEC(".maps");
 
 static __always_inline bool_t anybody_captures(void)
 {
@@ -64,24 +67,24 @@ static __always_inline bool_t anybody_captures(void)
 static __always_inline bool_t process_captures(void)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
-	__u64 *open;
+	struct process *process;
 
 	if (!anybody_captures())
 		return 0;
-	open = bpf_map_lookup_elem(&capturing, &pid);
-	return open && *open;
+	process = bpf_map_lookup_elem(&processes, &pid);
+	return process && process->captures;
 }
 
 static __always_inline void captures_add(__u32 pid, __u64 change)
 {
 	__u32 zero = 0;
 	__u64 *open = bpf_map_lookup_elem(&captures_open, &zero);
+	struct process *process = bpf_map_lookup_elem(&processes, &pid);
 
 	if (open)
 		__sync_fetch_and_add(open, change);
-	open = bpf_map_lookup_elem(&capturing, &pid);
-	if (open)
-		__sync_fetch_and_add(open, change);
+	if (process)
+		__sync_fetch_and_add(&process->captures, change);
 }
 
 static __always_inline struct member_key stream_key(__u64 stream, __u16 flags)
@@ -97,47 +100,72 @@ static __always_inline struct member_key stream_key(__u64 stream, __u16 flags)
 /* The open capture that a stream or event is part of; 0 for none. */
 static __always_inline __u64 capture_of(const struct member_key *key)
 {
-	__u64 *number, found;
+	struct member *member;
+	__u64 number;
 
 	if (!process_captures())
 		return 0;
-	number = bpf_map_lookup_elem(&members, key);
-	if (!number)
+	member = bpf_map_lookup_elem(&members, key);
+	if (!member)
 		return 0;
-	found = *number;
-	if (bpf_map_lookup_elem(&captures, &found))
-		return found;
-	bpf_map_delete_elem(&members, key);
-	return 0;
+	number = member->capture;
+	return bpf_map_lookup_elem(&captures, &number) ? number : 0;
 }
 
 static __always_inline void capture_close(__u64 number, __u32 pid)
 {
-	if (!bpf_map_delete_elem(&captures, &number))
-		captures_add(pid, -1);
+	struct capture *capture = bpf_map_lookup_elem(&captures, &number);
+	__u64 tenant;
+
+	if (!capture)
+		return;
+	tenant = capture->tenant;
+	if (bpf_map_delete_elem(&captures, &number))
+		return;
+	quota_give(tenant, QUOTA_captures);
+	captures_add(pid, -1);
 }
 
-/* Whether the process may begin one more. */
-static __always_inline bool_t capture_allowed(__u32 pid)
+/* A stream or event is part of a capture; no more, if its tenant has as many as it may. */
+__noinline int member_put(const struct member_key *wanted, __u64 number, __u64 tenant)
 {
-	__u64 none = 0, *open = bpf_map_lookup_elem(&capturing, &pid);
+	struct member value = { .capture = number, .tenant = tenant };
+	struct member_key key;
+	struct member *known;
 
-	if (open)
-		return *open < CAPTURES_OF_PROCESS_MAX;
-	return !bpf_map_update_elem(&capturing, &pid, &none, BPF_ANY);
-}
-
-static __always_inline __u64 capture_begin(const struct member_key *stream)
-{
-	__u64 number = bpf_ktime_get_ns();
-	__u32 pid = stream->pid;
-
-	if (!capture_allowed(pid) || bpf_map_update_elem(&captures, &number, &pid, BPF_NOEXIST))
+	if (!wanted)
 		return 0;
-	captures_add(pid, 1);
-	if (!bpf_map_update_elem(&members, stream, &number, BPF_ANY))
+	key = *wanted;
+	known = bpf_map_lookup_elem(&members, &key);
+	if (known) {
+		known->capture = number;
+		return 1;
+	}
+	if (!quota_take(tenant, QUOTA_members, 0))
+		return 0;
+	if (!bpf_map_update_elem(&members, &key, &value, BPF_NOEXIST))
+		return 1;
+	quota_give(tenant, QUOTA_members);
+	return 0;
+}
+
+static __always_inline __u64 capture_begin(const struct thread *thread,
+					   const struct member_key *stream)
+{
+	struct capture capture = { .tenant = thread->whose.tenant, .pid = stream->pid };
+	__u64 number = bpf_ktime_get_ns();
+
+	if (!process_of(capture.pid, thread->process_start_ns) ||
+	    !quota_take(capture.tenant, QUOTA_captures, 0))
+		return 0;
+	if (bpf_map_update_elem(&captures, &number, &capture, BPF_NOEXIST)) {
+		quota_give(capture.tenant, QUOTA_captures);
+		return 0;
+	}
+	captures_add(capture.pid, 1);
+	if (member_put(stream, number, capture.tenant))
 		return number;
-	capture_close(number, pid);
+	capture_close(number, capture.pid);
 	return 0;
 }
 
@@ -148,7 +176,6 @@ static __always_inline __u64 capture_end(const struct member_key *stream)
 	if (!number)
 		return 0;
 	capture_close(number, stream->pid);
-	bpf_map_delete_elem(&members, stream);
 	return number;
 }
 
@@ -160,13 +187,14 @@ static __always_inline bool_t capture_broke(const struct call_spec *spec, __s32 
 }
 
 /* A record makes the event part of the stream's capture, a wait the stream part of the event's. */
-static __always_inline void capture_spread(const struct member_key *from,
+static __always_inline void capture_spread(const struct thread *thread,
+					   const struct member_key *from,
 					   const struct member_key *to)
 {
 	__u64 number = capture_of(from);
 
 	if (number)
-		bpf_map_update_elem(&members, to, &number, BPF_ANY);
+		member_put(to, number, thread->whose.tenant);
 }
 
 /* Captures begin, spread and end; at their end `other` is the capture's number. */
@@ -181,16 +209,16 @@ static __always_inline void capture_leave(struct thread *thread, struct frame *f
 	case STEP_CAPTURE_BEGIN:
 		/* One that is open here has ended unseen: there is at most one. */
 		capture_end(&stream);
-		frame->other = capture_begin(&stream);
+		frame->other = capture_begin(thread, &stream);
 		break;
 	case STEP_CAPTURE_END:
 		frame->other = capture_end(&stream);
 		break;
 	case STEP_EVENT_RECORD:
-		capture_spread(&stream, &other);
+		capture_spread(thread, &stream, &other);
 		break;
 	case STEP_EVENT_WAIT:
-		capture_spread(&other, &stream);
+		capture_spread(thread, &other, &stream);
 		break;
 	}
 }

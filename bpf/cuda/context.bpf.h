@@ -17,10 +17,12 @@ struct primary {
 	__u64 context;
 	__u64 process_start_ns;
 	__u64 references;
+	__u64 tenant;
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 16384);
 	__type(key, struct primary_key);
 	__type(value, struct primary);
@@ -57,6 +59,12 @@ static __always_inline void context_destroy(struct thread *thread, __u64 context
 		context_pop(thread);
 }
 
+static __always_inline void primary_drop(const struct primary_key *key, __u64 tenant)
+{
+	if (!bpf_map_delete_elem(&primaries, key))
+		quota_give(tenant, QUOTA_primaries);
+}
+
 static __always_inline void primary_retain(struct thread *thread, __u32 device, __u64 context)
 {
 	struct primary_key key = { .pid = bpf_get_current_pid_tgid() >> 32, .device = device };
@@ -65,13 +73,19 @@ static __always_inline void primary_retain(struct thread *thread, __u32 device, 
 		.context = context,
 		.process_start_ns = thread->process_start_ns,
 		.references = 1,
+		.tenant = thread->whose.tenant,
 	};
 
 	if (known && known->process_start_ns == thread->process_start_ns &&
-	    known->context == context)
+	    known->context == context) {
 		__sync_fetch_and_add(&known->references, 1);
-	else
-		bpf_map_update_elem(&primaries, &key, &value, BPF_ANY);
+		return;
+	}
+	if (known)
+		primary_drop(&key, known->tenant);
+	if (quota_take(value.tenant, QUOTA_primaries, 0) &&
+	    bpf_map_update_elem(&primaries, &key, &value, BPF_NOEXIST))
+		quota_give(value.tenant, QUOTA_primaries);
 }
 
 /* The last release of a primary context destroys it; a reset does so at once. */
@@ -86,7 +100,7 @@ static __always_inline void primary_release(struct thread *thread, __u32 device,
 		return;
 	memory_drop(thread, known->context);
 	if (!reset)
-		bpf_map_delete_elem(&primaries, &key);
+		primary_drop(&key, known->tenant);
 }
 
 /* What a successful call does to the thread's contexts. */

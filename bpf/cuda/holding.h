@@ -23,6 +23,7 @@ struct allocation {
 	__u64 process_start_ns;
 	__u64 context;
 	__u64 other;		/* of a mapping: the physical memory's handle */
+	__u64 tenant;
 	__s32 references;
 	__u32 reserved;
 };
@@ -39,6 +40,7 @@ struct holding {
 	__s64 allocations;
 	__u64 cgroup_id;
 	__u64 cgroup_v1_id;
+	__u64 tenant;
 	__u64 dropped;		/* how often the context was destroyed */
 	__u64 missed;		/* allocations that there was no room for: the bytes are not all */
 };

@@ -55,61 +55,87 @@ static __always_inline struct holding *holding_of(const struct thread *thread, _
 		.context = context,
 	};
 	struct holding *value = bpf_map_lookup_elem(&holdings, &key);
-	struct holding empty = {};
+	/* On the stack this would not fit beside the rest. */
+	static const struct holding empty;
 
 	if (value || !make)
 		return value;
-	empty.cgroup_id = thread->whose.cgroup_id;
-	empty.cgroup_v1_id = thread->whose.v1_id;
-	bpf_map_update_elem(&holdings, &key, &empty, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&holdings, &key);
+	if (!process_of(key.pid, key.process_start_ns) ||
+	    !quota_take(thread->whose.tenant, QUOTA_holdings, 0))
+		return NULL;
+	if (bpf_map_update_elem(&holdings, &key, &empty, BPF_NOEXIST))
+		quota_give(thread->whose.tenant, QUOTA_holdings);
+	value = bpf_map_lookup_elem(&holdings, &key);
+	if (!value)
+		return NULL;
+	value->cgroup_id = thread->whose.cgroup_id;
+	value->cgroup_v1_id = thread->whose.v1_id;
+	/* Last: the agent passes over those without. */
+	__sync_lock_test_and_set(&value->tenant, thread->whose.tenant);
+	return value;
 }
 
-static __always_inline void hold(const struct thread *thread, __u64 context, __s64 bytes)
+static __always_inline void hold(struct holding *value, __s64 bytes)
 {
-	struct holding *value = holding_of(thread, context, bytes > 0);
-
 	if (!value)
 		return;
 	__sync_fetch_and_add(&value->bytes, bytes);
 	__sync_fetch_and_add(&value->allocations, bytes > 0 ? 1 : -1);
 }
 
-/* There is no room for an allocation, or no more for this process: its bytes are not known. */
-static __always_inline void memory_miss(const struct thread *thread)
+static __always_inline void let_go(const struct thread *thread, __u64 context, __u64 bytes)
 {
-	struct holding *value = holding_of(thread, thread->context, 1);
-
-	if (value)
-		__sync_fetch_and_add(&value->missed, 1);
+	hold(holding_of(thread, context, 0), -(__s64)bytes);
 }
 
-static __always_inline bool_t holds_too_many(const struct thread *thread)
+/* One more entry, or another in the place of one that was never seen to go. */
+static __always_inline bool_t allocation_put(const struct allocation_key *key,
+					     struct allocation *value)
 {
-	struct holding *value = holding_of(thread, thread->context, 0);
+	struct allocation *known = bpf_map_lookup_elem(&allocations, key);
 
-	return value && value->allocations >= ALLOCATIONS_OF_PROCESS_MAX;
+	if (known) {
+		value->tenant = known->tenant;
+		return !bpf_map_update_elem(&allocations, key, value, BPF_EXIST);
+	}
+	if (!quota_take(value->tenant, QUOTA_allocations, 0))
+		return 0;
+	if (!bpf_map_update_elem(&allocations, key, value, BPF_NOEXIST))
+		return 1;
+	quota_give(value->tenant, QUOTA_allocations);
+	return 0;
+}
+
+static __always_inline void allocation_drop(const struct allocation_key *key, __u64 tenant)
+{
+	if (!bpf_map_delete_elem(&allocations, key))
+		quota_give(tenant, QUOTA_allocations);
 }
 
 __noinline int memory_add(struct thread *thread, enum memory_kind kind, __u64 address,
 			  __u64 bytes, __u64 other)
 {
+	bool_t held = kind == MEMORY_DEVICE || kind == MEMORY_PHYSICAL;
 	struct allocation_key key = allocation_key(kind, address);
 	struct allocation value = { .bytes = bytes, .other = other, .references = 1 };
+	struct holding *holding;
 
 	if (!thread)
 		return 0;
 	value.process_start_ns = thread->process_start_ns;
 	value.context = thread->context;
-	if (holds_too_many(thread) ||
-	    bpf_map_update_elem(&allocations, &key, &value, BPF_ANY)) {
+	value.tenant = thread->whose.tenant;
+	holding = holding_of(thread, thread->context, held);
+	if ((holding && holding->allocations >= ALLOCATIONS_OF_PROCESS_MAX) ||
+	    !process_of(key.pid, value.process_start_ns) || !allocation_put(&key, &value)) {
 		count(COUNTER_MEMORY_FULL);
-		if (kind != MEMORY_HOST)
-			memory_miss(thread);
+		/* Its bytes are not known. */
+		if (holding && kind != MEMORY_HOST)
+			__sync_fetch_and_add(&holding->missed, 1);
 		return 0;
 	}
-	if (kind == MEMORY_DEVICE || kind == MEMORY_PHYSICAL)
-		hold(thread, thread->context, bytes);
+	if (held)
+		hold(holding, bytes);
 	return 0;
 }
 
@@ -123,7 +149,7 @@ static __always_inline bool_t memory_take(struct thread *thread, enum memory_kin
 	if (!value)
 		return 0;
 	*taken = *value;
-	bpf_map_delete_elem(&allocations, &key);
+	allocation_drop(&key, taken->tenant);
 	return taken->process_start_ns == thread->process_start_ns;
 }
 
@@ -139,8 +165,8 @@ static __always_inline void memory_refer(struct thread *thread, __u64 handle, __
 	before = __sync_fetch_and_add(&value->references, change);
 	if (before + change > 0)
 		return;
-	hold(thread, value->context, -(__s64)value->bytes);
-	bpf_map_delete_elem(&allocations, &key);
+	let_go(thread, value->context, value->bytes);
+	allocation_drop(&key, value->tenant);
 }
 
 /* Before the driver can give the address to another thread, whose allocation comes first then. */
@@ -181,13 +207,13 @@ static __always_inline void free_leave(struct thread *thread, struct frame *fram
 	if (!succeeded) {
 		memory_add(thread, kind, event->address, event->bytes, 0);
 		if (kind == MEMORY_DEVICE)
-			hold(thread, thread->context, -(__s64)event->bytes);
+			let_go(thread, thread->context, event->bytes);
 		event->known &= ~(1 << CUDA_KNOWN_BYTES);
 		event->bytes = 0;
 		return;
 	}
 	if (kind == MEMORY_DEVICE)
-		hold(thread, frame->other, -(__s64)event->bytes);
+		let_go(thread, frame->other, event->bytes);
 }
 
 /*

@@ -162,8 +162,10 @@ __noinline int elapsed_leave(struct thread *thread, struct frame *frame)
 static __always_inline void moment_drop(const struct thread *thread, __u64 event)
 {
 	struct moment_key key = moment_key(thread, event);
+	struct moment *moment = bpf_map_lookup_elem(&moments, &key);
 
-	bpf_map_delete_elem(&moments, &key);
+	if (moment)
+		moment_delete(&key, moment->tenant);
 }
 
 __noinline int moment_enter(struct thread *thread, struct frame *frame,

@@ -80,10 +80,12 @@ struct moment {
 	__u64 operation_context;
 	__u64 cgroup_id;
 	__u64 cgroup_v1_id;
+	__u64 tenant;
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 16384);
 	__type(key, struct moment_key);
 	__type(value, struct moment);
@@ -271,8 +273,21 @@ static __always_inline struct moment *moment_of(const struct thread *thread, __u
 
 	if (moment || !make)
 		return moment;
-	bpf_map_update_elem(&moments, &key, &empty, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&moments, &key);
+	if (!process_of(key.pid, key.process_start_ns) ||
+	    !quota_take(thread->whose.tenant, QUOTA_moments, 0))
+		return NULL;
+	if (bpf_map_update_elem(&moments, &key, &empty, BPF_NOEXIST))
+		quota_give(thread->whose.tenant, QUOTA_moments);
+	moment = bpf_map_lookup_elem(&moments, &key);
+	if (moment)
+		moment->tenant = thread->whose.tenant;
+	return moment;
+}
+
+static __always_inline void moment_delete(const struct moment_key *key, __u64 tenant)
+{
+	if (!bpf_map_delete_elem(&moments, key))
+		quota_give(tenant, QUOTA_moments);
 }
 
 /* A place in a stream: what was queued there, and what was that it waits for. */

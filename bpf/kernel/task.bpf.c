@@ -225,9 +225,22 @@ int BPF_PROG(process_exit, struct task_struct *task)
 		return 0;
 	if (!bpf_map_lookup_elem(&processes, &pid))
 		return 0;
-	bpf_map_delete_elem(&processes, &pid);
 	captures_drop(pid);
+	process_drop(pid);
 	process_fact(FACT_PROCESS_GONE, &facts, BPF_RB_NO_WAKEUP);
 	process_fact(FACT_PROCESS_GONE, &births, 0);
+	return 0;
+}
+
+struct bpf_iter__task {
+	struct task_struct *task;
+} BTF;
+
+/* Run by whoever reads it, once all tasks are told. */
+SEC("?iter/task")
+int sweep(struct bpf_iter__task *ctx)
+{
+	if (!ctx->task)
+		sweep_all();
 	return 0;
 }

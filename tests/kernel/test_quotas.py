@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +16,72 @@ from cotenant.probes.function import CallFamily, Library
 from tests.kernel.compiler import build_client, build_library
 from tests.kernel.conftest import Cgroup, Recording, record
 from tests.kernel.prototypes import PROTOTYPES
+from tests.kernel.script import Script
+from tests.kernel.test_memory import told
 from tests.kernel.test_overload import counted, fate, notes, rows_of, start, warm
 from tests.kernel.test_overload import finish as ended
 
 NOBODY = 65534
 NESTED = 199
+
+# Forges what a driver would give: the stubs of the library write nothing.
+HOARD = """
+lib = ctypes.CDLL(LIBRARY)
+say(ready=1)
+wait()
+made, forged = c_uint64(), c_uint64()
+def forge(name, *args):
+    return lib[name](*args)
+
+for number in range(1, 17_001):
+    made.value = number << 12
+    forge("cuCtxSetCurrent", c_void_p(number))
+    forge("cuMemAlloc_v2", byref(made), c_uint64(1009))
+    forge("cuEventRecord", c_void_p(number << 4), None)
+    forge("cuDevicePrimaryCtxRetain", byref(made), c_uint(number))
+for _ in range(18):
+    if os.fork():
+        continue
+    for number in range(1, 257):
+        forge("cuStreamBeginCapture_v2", c_void_p(number << 8), c_uint(0))
+        for event in range(1, 5):
+            forge("cuEventRecord", c_void_p(number << 8 | event), c_void_p(number << 8))
+    signal.pause()
+time.sleep(0.5)
+say(done=1)
+wait()
+os.killpg(0, signal.SIGKILL)
+"""
+CALM = """
+from ctypes import c_float
+context, module = start()
+kernel = out("cuModuleGetFunction", module, b"calm")
+held = [out("cuMemAlloc_v2", c_uint64(4099)) for _ in range(5)]
+forked, stream, made = out("cuStreamCreate", 1), out("cuStreamCreate", 1), c_uint64()
+event = out("cuEventCreate", 0)
+call("cuStreamBeginCapture_v2", stream, 0)
+call("cuEventRecord", event, c_void_p(stream))
+call("cuStreamWaitEvent", c_void_p(forked), event, 0)
+launch(kernel, forked, times=97)
+call("cuEventRecord", event, c_void_p(forked))
+call("cuStreamWaitEvent", c_void_p(stream), event, 0)
+call("cuStreamEndCapture", stream, byref(made))
+exec_ = out("cuGraphInstantiateWithFlags", made.value, c_uint64(0))
+for _ in range(3):
+    call("cuGraphLaunch", exec_, stream)
+for _ in range(13):
+    before, after, ms = out("cuEventCreate", 0), out("cuEventCreate", 0), c_float()
+    call("cuEventRecord", before, c_void_p(stream))
+    launch(kernel, stream)
+    call("cuEventRecord", after, c_void_p(stream))
+    call("cuEventSynchronize", after)
+    call("cuEventElapsedTime", byref(ms), before, after)
+say(done=1)
+wait()
+call("cuMemFree_v2", held.pop())
+say(freed=1)
+wait()
+"""
 RING = ("--ring-bytes", "1048576")
 FUNCTIONS = [
     each.symbol
@@ -147,3 +209,41 @@ def test_a_tenant_of_many_cgroups_leaves_others_their_totals(
     assert sum_within(recording, hoard, "count", "totals") == calls
     assert notes(recording)["refused"]["totals"][f"/{hoard.name}"] > 0
     assert "imbalance" not in notes(recording)
+
+
+def test_what_a_tenant_forges_leaves_its_neighbour_memory_graphs_and_times(
+    cgroups: Callable[[], Cgroup], store: Path, clients: Path
+) -> None:
+    hoard, calm, before = cgroups(), cgroups(), cgroups()
+    library = str(clients / "libcuda.so.1")
+    with record(store, "--budget", "off", "--ucx", "absent") as recording:
+        warm(recording, before)
+        forger = Script(hoard, HOARD.replace("LIBRARY", repr(library)))
+        forger.heard()
+        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        forger.go_on()
+        assert forger.heard() == {"done": 1}
+        script = Script(calm, CALM)
+        assert script.heard() == {"done": 1}
+        recording.wait_for(told(calm, "bytes = 5 * 4099 and allocations = 5"))
+        script.go_on()
+        assert script.heard() == {"freed": 1}
+        recording.wait_for(told(calm, "bytes = 4 * 4099 and allocations = 4"))
+        recording.wait_for(told(hoard, "bytes is null"))
+        script.go_on()
+        script.end()
+        forger.go_on()
+        forger.end(-signal.SIGKILL)
+    rows = recording.sql(
+        "select op, count(*)::bigint as n from cuda_events join containers using (cgroup_id) "
+        f"where cgroup_path = '/{calm.name}' and op like '%launch' group by op order by op"
+    )
+    assert rows == [{"op": "graph_launch", "n": 3}, {"op": "launch", "n": 13}]
+    (timed,) = recording.sql(
+        "select count(gpu_ns)::bigint as n from cuda_events join containers using (cgroup_id) "
+        f"where cgroup_path = '/{calm.name}' and op = 'launch'"
+    )
+    assert timed == {"n": 13}
+    refused = notes(recording)["refused"]
+    for quota in ("holdings", "captures", "moments", "primaries"):
+        assert refused[quota] == {f"/{hoard.name}": refused[quota][f"/{hoard.name}"]}

@@ -229,7 +229,7 @@ def _load_all(
 ) -> None:
     """Two objects at a time: the verifier takes about as long for the optional as for the rest."""
     # It has every map that the two share.
-    tasks = {name: -1 for name in TASK_PROGRAMS if name not in _OBJECTS["flight"]}
+    tasks = dict.fromkeys({*TASK_PROGRAMS, "sweep"} - {*_OBJECTS["flight"]}, -1)
     load_object(into, "task", tasks, sizes, constants)
 
     def load_optional() -> None:

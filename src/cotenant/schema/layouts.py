@@ -9,10 +9,10 @@ import numpy as np
 
 ALLOCATION: Final = np.dtype(
     {
-        "names": ['bytes', 'process_start_ns', 'context', 'other', 'references', 'reserved'],
-        "formats": ['<u8', '<u8', '<u8', '<u8', '<i4', '<u4'],
-        "offsets": [0, 8, 16, 24, 32, 36],
-        "itemsize": 40,
+        "names": ['bytes', 'process_start_ns', 'context', 'other', 'tenant', 'references', 'reserved'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<i4', '<u4'],
+        "offsets": [0, 8, 16, 24, 32, 40, 44],
+        "itemsize": 48,
     }
 )
 
@@ -81,10 +81,10 @@ FREED: Final = np.dtype(
 
 HOLDING: Final = np.dtype(
     {
-        "names": ['bytes', 'allocations', 'cgroup_id', 'cgroup_v1_id', 'dropped', 'missed'],
-        "formats": ['<i8', '<i8', '<u8', '<u8', '<u8', '<u8'],
-        "offsets": [0, 8, 16, 24, 32, 40],
-        "itemsize": 48,
+        "names": ['bytes', 'allocations', 'cgroup_id', 'cgroup_v1_id', 'tenant', 'dropped', 'missed'],
+        "formats": ['<i8', '<i8', '<u8', '<u8', '<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 16, 24, 32, 40, 48],
+        "itemsize": 56,
     }
 )
 

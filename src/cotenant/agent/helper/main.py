@@ -89,7 +89,7 @@ from cotenant.schema.layouts import UNREAD
 # Maps that the recorder reads or writes; it gets copies of their descriptors.
 SHARED_MAPS: Final = (
     "events", "facts", "names", "totals", "spare_totals", "counters", "controls", "holdings",
-    "allocations", "tenants", "told", "muted", "usage", "freed",
+    "tenants", "told", "muted", "usage", "freed",
 )  # fmt: skip
 # Those of families that may not be recorded.
 FAMILY_MAPS: Final = ("contention",)
@@ -154,6 +154,7 @@ class Helper:
         self._priority = Priority()
         self._find_libraries(settings, files, stepping)
         self._calls = syscalls.iterator_link(self._programs.programs["calls_under_way"])
+        self._sweep = syscalls.iterator_link(self._programs.programs["sweep"])
         self._reported = Reported(self._programs.maps["processes"])
         self._inspector = Inspector(self._tell, self._passed_over, self._reported, files)
         self._exclusion = Exclusion(
@@ -237,6 +238,7 @@ class Helper:
         shared = {name: self._programs.maps[name] for name in SHARED_MAPS}
         shared |= {name: fd for name, fd in self._programs.maps.items() if name in FAMILY_MAPS}
         shared["calls_under_way"] = self._calls
+        shared["sweep"] = self._sweep
         costs = attempt(self._method)
         self._link.send(
             MapsShared(tuple(shared), self._method, costs.cost_ns, costs.stepped_ns),

@@ -69,17 +69,15 @@ class Quotas:
             key = whose.to_bytes(MAPS["freed"][0], "little")
             syscalls.map_update(self._maps["freed"], key, entry.tobytes())
 
-    def refused(self) -> dict[str, dict[Cgroup, int]]:
+    def refused(self) -> dict[str, dict[int, int]]:
         """Entries that were refused since the recording began, by map and tenant."""
         keys, values = _items(self._maps, "usage")
-        tenants = np.frombuffer(keys, np.uint64).tolist()
+        tenants = np.frombuffer(keys, np.uint64)
         counts = np.frombuffer(values, USAGE)["refused"]
-        found = {
-            name: {
-                cgroup_of(tenant): int(row[number])
-                for tenant, row in zip(tenants, counts, strict=True)
-                if row[number]
-            }
-            for name, number in _QUOTAS.items()
-        }
-        return {name: mine for name, mine in found.items() if mine}
+        found = {}
+        for name, number in _QUOTAS.items():
+            mine = counts[:, number]
+            if mine.any():
+                told = zip(tenants[mine > 0].tolist(), mine[mine > 0].tolist(), strict=True)
+                found[name] = dict(told)
+        return found

@@ -12,7 +12,7 @@ from cotenant.agent.recorder.overhead.control_page import ControlPage
 from cotenant.agent.recorder.overhead.cost_control import CallCost, CostControl
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.program_counters import ProgramCounters, orphans
-from cotenant.agent.recorder.quotas import Quotas
+from cotenant.agent.recorder.quotas import Quotas, cgroup_of
 from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits
 from cotenant.agent.recorder.samplers.cpu_contention import CpuContention
 from cotenant.agent.recorder.samplers.gpu_seconds import GpuSeconds
@@ -120,7 +120,7 @@ class Sampling:
     def refused(self) -> dict[str, dict[str, int]]:
         """What tenants had no room for so far: by map, and by the path of the outermost cgroup."""
         return {
-            name: {self._where(*cgroup) or UNKNOWN: number for cgroup, number in mine.items()}
+            name: {self._where(*cgroup_of(key)) or UNKNOWN: n for key, n in mine.items()}
             for name, mine in self._quotas.refused().items()
         }
 

@@ -8,13 +8,15 @@ import numpy as np
 
 from cotenant.agent.process import Process
 from cotenant.agent.recorder.processes.devices import Devices
+from cotenant.agent.recorder.quotas import Quotas
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
 from cotenant.schema.dimensions import GPU_MEMORY
-from cotenant.schema.layouts import ALLOCATION, ALLOCATION_KEY, HOLDING, HOLDING_KEY
+from cotenant.schema.layouts import HOLDING, HOLDING_KEY
 from cotenant.store.segment import rows_of
 
 Holder = tuple[int, str | None]  # The tenant's stored id, and its GPU.
+_SWEEP_NS: Final = 16 * 1_000_000_000
 _AGAIN_NS: Final = 600 * 1_000_000_000  # All are written again: retention deletes rows by age.
 
 
@@ -27,7 +29,7 @@ class GpuMemory:
         self, maps: dict[str, int], ledger: Ledger, devices: Devices, since_boot_ns: int
     ) -> None:
         self._holdings = maps["holdings"]
-        self._allocations = maps["allocations"]
+        self._sweeper = maps["sweep"]
         self._ledger = ledger
         self._devices = devices
         self._since_ns = since_boot_ns
@@ -36,6 +38,8 @@ class GpuMemory:
         self._gone: set[Process] = set()
         self._before: dict[Holder, tuple[int | None, int]] = {}
         self._all_told_ns = 0
+        self._swept_ns = 0
+        self._quotas = Quotas(maps)
         self._seen: tuple[Any, Any] = (np.empty(0, HOLDING_KEY), np.empty(0, HOLDING))
 
     @property
@@ -66,12 +70,14 @@ class GpuMemory:
         raw_keys, raw_values = syscalls.map_items(
             self._holdings, HOLDING_KEY.itemsize, HOLDING.itemsize
         )
-        self._seen = np.frombuffer(raw_keys, HOLDING_KEY), np.frombuffer(raw_values, HOLDING)
+        keys, values = np.frombuffer(raw_keys, HOLDING_KEY), np.frombuffer(raw_values, HOLDING)
+        told = values["tenant"] != 0  # The kernel says last whose it is.
+        self._seen = keys[told], values[told]
 
     def sample(self, now_ns: int) -> Any:
         """Rows for each tenant and GPU whose bytes changed between two looks; now and then all."""
         held = self._sum(*self._seen)
-        self._bury()
+        self._sweep(now_ns)
         again = abs(now_ns - self._all_told_ns) >= _AGAIN_NS
         if again:
             self._all_told_ns = now_ns
@@ -92,10 +98,22 @@ class GpuMemory:
         self._before = held
         return rows_of(GPU_MEMORY, rows)
 
+    def _sweep(self, now_ns: int) -> None:
+        """Have the kernel remove what ended processes left in its maps."""
+        if self._gone or abs(now_ns - self._swept_ns) >= _SWEEP_NS:
+            self._swept_ns = now_ns
+            syscalls.read_iterator(self._sweeper)
+        self._gone.clear()
+
+    def _refused(self) -> set[int]:
+        """Tenants for some of whose contexts there was no room."""
+        return set(self._quotas.refused().get("holdings", ()))
+
     def _sum(self, keys: Any, values: Any) -> dict[Holder, tuple[int | None, int]]:
         ids = self._ledger.translate(
             np.ascontiguousarray(values["cgroup_id"]), np.ascontiguousarray(values["cgroup_v1_id"])
         )
+        refused = self._refused()
         total: dict[Holder, int] = defaultdict(int)
         live: dict[Holder, int] = defaultdict(int)
         unsure: set[Holder] = set()
@@ -107,25 +125,7 @@ class GpuMemory:
             total[holder] += max(0, int(value["bytes"]))
             live[holder] += max(0, int(value["allocations"]))
             before = process.start_ns < self._since_ns and process not in self._whole
-            if before or value["missed"] or process in self._unseen:
+            missed = value["missed"] or int(value["tenant"]) in refused
+            if before or missed or process in self._unseen:
                 unsure.add(holder)
         return {h: (None if h in unsure else total[h], live[h]) for h in total}
-
-    def _bury(self) -> None:
-        """Delete what ended processes held, also what they allocated after the last look."""
-        if not self._gone:
-            return
-        dead = {(p.pid, p.start_ns) for p in self._gone}
-        raw_keys, _ = syscalls.map_items(self._holdings, HOLDING_KEY.itemsize, HOLDING.itemsize)
-        for key in np.frombuffer(raw_keys, HOLDING_KEY):
-            if (int(key["pid"]), int(key["process_start_ns"])) in dead:
-                syscalls.map_delete(self._holdings, key.tobytes())
-        raw_keys, raw_values = syscalls.map_items(
-            self._allocations, ALLOCATION_KEY.itemsize, ALLOCATION.itemsize
-        )
-        entries = np.frombuffer(raw_keys, ALLOCATION_KEY)
-        starts = np.frombuffer(raw_values, ALLOCATION)["process_start_ns"]
-        for entry, start in zip(entries, starts, strict=True):
-            if (int(entry["pid"]), int(start)) in dead:
-                syscalls.map_delete(self._allocations, entry.tobytes())
-        self._gone.clear()

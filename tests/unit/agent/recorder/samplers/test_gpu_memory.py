@@ -10,6 +10,7 @@ from cotenant.probes import syscalls
 from cotenant.schema.layouts import HOLDING, HOLDING_KEY
 
 HOLDINGS = 1
+ENDED = 13  # A process that the kernel sweeps out.
 START_NS = 1000
 CONTEXT = 0xC0
 
@@ -42,19 +43,18 @@ def held(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
         keys["context"] = CONTEXT
         values["bytes"] = list(held.values())
         values["allocations"] = 1
+        values["tenant"] = list(held)
         return keys.tobytes(), values.tobytes()
 
-    def delete(number: int, key: bytes) -> None:
-        assert number == HOLDINGS
-        del held[int(np.frombuffer(key, HOLDING_KEY)[0]["pid"])]
-
     monkeypatch.setattr(syscalls, "map_items", items)
-    monkeypatch.setattr(syscalls, "map_delete", delete)
+    monkeypatch.setattr(syscalls, "read_iterator", lambda _: held.pop(ENDED, None))
     return held
 
 
 def memory_on(devices: object) -> GpuMemory:
-    return GpuMemory({"holdings": HOLDINGS, "allocations": 2}, OneTenantEach(), devices, 0)
+    return GpuMemory(
+        {"holdings": HOLDINGS, "sweep": 2, "usage": 3, "freed": 4}, OneTenantEach(), devices, 0
+    )
 
 
 def test_a_tenant_that_holds_nothing_any_more_is_told_once_and_forgotten(
@@ -111,7 +111,7 @@ def test_what_a_process_came_to_hold_between_a_look_and_its_end_is_forgotten(
 ) -> None:
     memory = memory_on(NoDevices())
     memory.look()
-    held.update({3: 300, 5: 500})
-    memory.gone(Process(3, START_NS))
+    held.update({ENDED: 300, 5: 500})
+    memory.gone(Process(ENDED, START_NS))
     assert memory.sample(0).num_rows == 0
     assert held == {5: 500}
