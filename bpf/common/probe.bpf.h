@@ -19,7 +19,13 @@ struct {
 	__uint(max_entries, 16 << 20);
 } events SEC(".maps");
 
-/* What rows depend on. */
+/* Who is who: cgroups and processes. Nothing that a tenant makes at will comes between. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} identities SEC(".maps");
+
+/* What else rows depend on, each tenant within its share. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);

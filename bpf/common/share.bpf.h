@@ -21,8 +21,6 @@
 
 #include "common/total.bpf.h"
 
-#define PURSE_CALLS 0	/* else the kind of event */
-
 /* What the reader freed since the tenant was last credited; 0 where another CPU credits it. */
 static __always_inline __u64 newly_freed(__u64 *credited, __u64 consumed)
 {
@@ -51,20 +49,16 @@ static __always_inline void credit_refill(struct usage *mine, __u32 purse, __u64
 	mine->credit_bytes[in_array(purse, PURSES)] = bytes < (__s64)share ? bytes : (__s64)share;
 }
 
-__noinline int has_credit(__u64 tenant, __u32 purse, __u32 size)
+/* Whether a record fits into what a tenant may have of the upper part of a ring. */
+static __always_inline bool_t credit_spend(__u64 tenant, __u32 purse, __u32 size, __u64 consumed,
+					   __u64 share, __u64 divided)
 {
-	struct control *now = control();
 	struct usage *mine = usage_of(tenant);
-	__u64 consumed, share;
 	__s64 bytes;
 
-	if (!now)
-		return 1;
 	if (!mine)
 		return 0;
-	share = purse == PURSE_CALLS ? now->share_bytes : now->kernel_share_bytes;
-	consumed = bpf_ringbuf_query(&events, BPF_RB_CONS_POS);
-	credit_refill(mine, purse, consumed, share, now->divided_bytes);
+	credit_refill(mine, purse, consumed, share, divided);
 	bytes = mine->credit_bytes[in_array(purse, PURSES)];
 	if (bytes < size) {
 		mine->credit_ran_out[in_array(purse, PURSES)] = 1;
@@ -76,6 +70,41 @@ __noinline int has_credit(__u64 tenant, __u32 purse, __u32 size)
 	__sync_fetch_and_add(&mine->credit_bytes[in_array(purse, PURSES)], -(__s64)size);
 	return 1;
 }
+
+__noinline int has_credit(__u64 tenant, __u32 purse, __u32 size)
+{
+	struct control *now = control();
+
+	if (!now)
+		return 1;
+	return credit_spend(tenant, purse, size, bpf_ringbuf_query(&events, BPF_RB_CONS_POS),
+			    purse == PURSE_CALLS ? now->share_bytes : now->kernel_share_bytes,
+			    now->divided_bytes);
+}
+
+/* Of a ring of facts the upper half is divided, in as many parts as that of GPU calls. */
+__noinline int has_fact_credit(__u64 tenant, __u32 purse, __u32 size, __u64 consumed, __u64 divided)
+{
+	struct control *now = control();
+
+	if (!now || !now->divided_bytes)
+		return 1;
+	return credit_spend(tenant, purse, size, consumed,
+			    divided * now->share_bytes / now->divided_bytes, divided);
+}
+
+/* Whether a tenant may put this fact into this ring; what it may not is counted for it. */
+#define fact_admitted(ring, tenant, purse, quota, bytes)                                           \
+	({                                                                                         \
+		__u64 half = bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE) / 2;                       \
+		bool_t may = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) <= half ||                \
+			     has_fact_credit(tenant, purse, (bytes) + 8,                           \
+					     bpf_ringbuf_query(&ring, BPF_RB_CONS_POS), half);     \
+                                                                                                   \
+		if (!may)                                                                          \
+			quota_refuse(tenant, quota);                                               \
+		may;                                                                               \
+	})
 
 /* Whether a GPU call of this tenant may become a row. */
 static __always_inline bool_t admitted(__u64 tenant, __u32 size)

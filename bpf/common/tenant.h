@@ -48,14 +48,32 @@ enum quota {
 	QUOTA_holdings = 7,
 	QUOTA_moments = 8,
 	QUOTA_primaries = 9,
+	/* Records in rings. */
+	QUOTA_identities = 10,
+	QUOTA_facts = 11,
+	QUOTA_names = 12,
+	QUOTA_unread = 13,
+	QUOTA_births = 14,
 	QUOTA_END,
 };
 
 /* Powers of two, so that a mask is all that the verifier wants to see. */
 #define QUOTAS 32
-#define PURSES 8
+#define PURSES 16
 
-_Static_assert(QUOTA_END <= QUOTAS && EVENT_KIND_END <= PURSES, "a power of two more");
+/* Whose room a record takes: that of GPU calls, of a kind of event, or of a kind of fact. */
+enum purse {
+	PURSE_CALLS = 0,
+	PURSE_IDENTITIES = 8,
+	PURSE_FACTS = 9,
+	PURSE_NAMES = 10,
+	PURSE_UNREAD = 11,
+	PURSE_BIRTHS = 12,
+	PURSE_END,
+};
+
+_Static_assert(QUOTA_END <= QUOTAS && PURSE_END <= PURSES, "a power of two more");
+_Static_assert((int)EVENT_KIND_END <= (int)PURSE_IDENTITIES, "kinds of events and facts are apart");
 
 /* Counted by the programs alone. */
 /* Credit is for room in a ring, see share.bpf.h: for GPU calls first, then by kind of event. */
@@ -63,6 +81,7 @@ struct usage {
 	__s64 used[QUOTAS];
 	__u64 refused[QUOTAS];
 	__u64 cgroups_since_ns;
+	__u64 names_since_ns;
 	__s64 credit_bytes[PURSES];
 	__u64 credit_consumed[PURSES];	/* the reader's position up to which it was credited */
 	__u64 credit_ran_out[PURSES];	/* since it last had plenty */

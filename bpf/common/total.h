@@ -59,6 +59,7 @@ enum counter {
 	COUNTER_MEMORY_FULL = 20,	/* no room to remember an allocation */
 	COUNTER_ORPHAN_SHED = 21,
 	COUNTER_CONTENTION_FULL = 22,	/* no room for another pair of who waits and who runs */
+	COUNTER_IDENTITY_LOST = 23,	/* of cgroups and processes: told anew by a survey */
 	COUNTER_END,
 };
 

@@ -100,6 +100,8 @@ __noinline int tell(struct thread *thread, struct frame *frame, __u32 kind)
 
 	if (!thread || !frame)
 		return 0;
+	if (!fact_admitted(facts, thread->whose.tenant, PURSE_FACTS, QUOTA_facts, sizeof(*fact)))
+		return 0;
 	fact = bpf_ringbuf_reserve(&facts, sizeof(*fact), 0);
 	if (!fact) {
 		count(COUNTER_FACT_LOST);

@@ -137,6 +137,8 @@ __noinline int elapsed_leave(struct thread *thread, struct frame *frame)
 		count(COUNTER_UNREADABLE);
 		return 0;
 	}
+	if (!fact_admitted(facts, thread->whose.tenant, PURSE_FACTS, QUOTA_facts, sizeof(*fact)))
+		return 0;
 	fact = bpf_ringbuf_reserve(&facts, sizeof(*fact), 0);
 	if (!fact) {
 		count(COUNTER_FACT_LOST);

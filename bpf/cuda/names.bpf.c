@@ -46,6 +46,28 @@ struct {
 	__type(value, struct text_fact);
 } texts SEC(".maps");
 
+/* Of a tenant: as many names as eight ranks with a big library each at once, then as many again. */
+#define NAMES_AT_ONCE 262144ULL
+#define NAME_EVERY_NS (1000000000ULL / 16384)
+
+/* Whether the tenant may name one more handle: the reader looks at each. */
+static __always_inline bool_t name_allowed(__u64 tenant)
+{
+	struct usage *mine = usage_of(tenant);
+	__u64 now = bpf_ktime_get_ns(), earliest, next;
+
+	if (!mine)
+		return 0;
+	earliest = now > NAMES_AT_ONCE * NAME_EVERY_NS ? now - NAMES_AT_ONCE * NAME_EVERY_NS : 0;
+	next = mine->names_since_ns > earliest ? mine->names_since_ns : earliest;
+	if (next + NAME_EVERY_NS > now) {
+		__sync_fetch_and_add(&mine->refused[QUOTA_names], 1);
+		return 0;
+	}
+	mine->names_since_ns = next + NAME_EVERY_NS;
+	return 1;
+}
+
 /* What a frame keeps of the arguments. */
 enum kept {
 	KEPT_HANDLE,
@@ -76,7 +98,8 @@ static __always_inline long read_text(struct text_fact *fact, __u64 address, boo
 }
 
 /* Where the helper can read what we cannot. */
-static __always_inline void tell_unread(const struct fact *fact, __u64 address)
+static __always_inline void tell_unread(const struct thread *thread, const struct fact *fact,
+					__u64 address)
 {
 	struct unread where = {
 		.process_start_ns = fact->process_start_ns,
@@ -85,6 +108,8 @@ static __always_inline void tell_unread(const struct fact *fact, __u64 address)
 		.pid = fact->pid,
 	};
 
+	if (!fact_admitted(unread, thread->whose.tenant, PURSE_UNREAD, QUOTA_unread, sizeof(where)))
+		return;
 	if (bpf_ringbuf_output(&unread, &where, sizeof(where), 0))
 		count(COUNTER_FACT_LOST);
 }
@@ -112,10 +137,12 @@ static __always_inline void tell(struct thread *thread, struct frame *frame,
 		count(COUNTER_FACT_LOST);
 		return;
 	}
+	refresh_tenant(thread, current_task());
+	if (!name_allowed(thread->whose.tenant))
+		return;
 	__builtin_memset(&fact->fact, 0, sizeof(fact->fact));
 	fact->fact.timestamp_ns = bpf_ktime_get_ns();
 	fact->fact.process_start_ns = thread->process_start_ns;
-	refresh_tenant(thread, current_task());
 	fact->fact.cgroup_id = thread->whose.cgroup_id;
 	fact->fact.cgroup_v1_id = thread->whose.v1_id;
 	fact->fact.pid = pid_tid >> 32;
@@ -129,7 +156,7 @@ static __always_inline void tell(struct thread *thread, struct frame *frame,
 	if (frame->out && bpf_probe_read_user(&fact->fact.handle, 8, (void *)frame->out))
 		count(COUNTER_UNREADABLE);
 	if (can_wait(spec)) {
-		tell_unread(&fact->fact, text);
+		tell_unread(thread, &fact->fact, text);
 		return;
 	}
 	if (spec->text) {
@@ -140,11 +167,14 @@ static __always_inline void tell(struct thread *thread, struct frame *frame,
 	if (size < 0) {
 		count(COUNTER_UNREADABLE);
 		if (fact->fact.kind == FACT_NAME)
-			tell_unread(&fact->fact, text);
+			tell_unread(thread, &fact->fact, text);
 		return;
 	}
 	fact->fact.size = size;
 	if (size >= NAME_TEXT_MAX)
+		return;
+	if (!fact_admitted(names, thread->whose.tenant, PURSE_NAMES, QUOTA_names,
+			   sizeof(struct fact) + size))
 		return;
 	if (bpf_ringbuf_output(&names, fact, sizeof(struct fact) + size, BPF_RB_NO_WAKEUP))
 		count(COUNTER_FACT_LOST);

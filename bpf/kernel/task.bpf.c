@@ -59,9 +59,15 @@ struct {
 
 #define PROCESSES_OF_INTEREST 64
 
-static __always_inline void send(void *ring, void *data, __u32 size, __u64 flags)
+static __always_inline void tell_recorder(void *data, __u32 size)
 {
-	if (bpf_ringbuf_output(ring, data, size, flags))
+	if (bpf_ringbuf_output(&identities, data, size, BPF_RB_NO_WAKEUP))
+		count(COUNTER_IDENTITY_LOST);
+}
+
+static __always_inline void tell_helper(void *data, __u32 size)
+{
+	if (bpf_ringbuf_output(&births, data, size, 0))
 		count(COUNTER_FACT_LOST);
 }
 
@@ -84,9 +90,8 @@ static __always_inline void cgroup_fact(struct cgroup *cgroup, const char *path,
 	fact->fact.size = size - 1;
 	fact->fact.handle = BPF_CORE_READ(cgroup, kn, id);
 	fact->fact.other = BPF_CORE_READ(cgroup, root, hierarchy_id);
-	send(&facts, fact, sizeof(struct fact) + ((size - 1) & (FACT_TEXT_MAX - 1)),
-	     BPF_RB_NO_WAKEUP);
-	send(&births, fact, sizeof(struct fact) + ((size - 1) & (FACT_TEXT_MAX - 1)), 0);
+	tell_recorder(fact, sizeof(struct fact) + ((size - 1) & (FACT_TEXT_MAX - 1)));
+	tell_helper(fact, sizeof(struct fact) + ((size - 1) & (FACT_TEXT_MAX - 1)));
 }
 
 static __always_inline __u64 key_of_cgroup(struct cgroup *cgroup)
@@ -166,7 +171,7 @@ int BPF_PROG(task_moved, struct cgroup *cgroup, const char *path, struct task_st
 	fact.tid = BPF_CORE_READ(task, pid);
 	fact.handle = BPF_CORE_READ(cgroup, kn, id);
 	fact.other = BPF_CORE_READ(cgroup, root, hierarchy_id);
-	send(&births, &fact, sizeof(fact), 0);
+	tell_helper(&fact, sizeof(fact));
 	return 0;
 }
 
@@ -182,23 +187,30 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	fact.kind = FACT_PROCESS_FORK;
 	fact.pid = BPF_CORE_READ(child, tgid);
 	fact.tid = fact.pid;
-	send(&births, &fact, sizeof(fact), 0);
+	tell_helper(&fact, sizeof(fact));
 	return 0;
 }
 
-static __always_inline void process_fact(__u16 kind, void *ring, __u64 flags)
+/* Of the current process; a tenant that starts and ends programs without pause has its share. */
+static __always_inline void process_fact(__u16 kind, bool_t followed)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	__u64 pid_tid = bpf_get_current_pid_tgid();
+	struct whose whose = {};
 	struct fact fact = {};
 
+	whose_task(&whose, task);
 	fact.timestamp_ns = bpf_ktime_get_ns();
 	fact.kind = kind;
 	fact.pid = pid_tid >> 32;
 	fact.tid = (__u32)pid_tid;
-	fact.cgroup_id = bpf_get_current_cgroup_id();
+	fact.cgroup_id = whose.cgroup_id;
 	fact.process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
-	send(ring, &fact, sizeof(fact), flags);
+	if (fact_admitted(births, whose.tenant, PURSE_BIRTHS, QUOTA_births, sizeof(fact)))
+		tell_helper(&fact, sizeof(fact));
+	if (followed && fact_admitted(identities, whose.tenant, PURSE_IDENTITIES, QUOTA_identities,
+				      sizeof(fact)))
+		tell_recorder(&fact, sizeof(fact));
 }
 
 /* A new program: what the process knew of kernels is gone, and new libraries come. */
@@ -206,12 +218,11 @@ SEC("?tp_btf/sched_process_exec")
 int BPF_PROG(process_exec)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	bool_t followed = bpf_map_lookup_elem(&processes, &pid) != NULL;
 
-	process_fact(FACT_PROCESS_EXEC, &births, 0);
-	if (!bpf_map_lookup_elem(&processes, &pid))
-		return 0;
-	process_fact(FACT_PROCESS_EXEC, &facts, BPF_RB_NO_WAKEUP);
-	program_drop(bpf_get_current_task_btf(), pid);
+	process_fact(FACT_PROCESS_EXEC, followed);
+	if (followed)
+		program_drop(bpf_get_current_task_btf(), pid);
 	return 0;
 }
 
@@ -227,8 +238,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 		return 0;
 	captures_drop(pid);
 	process_drop(pid);
-	process_fact(FACT_PROCESS_GONE, &facts, BPF_RB_NO_WAKEUP);
-	process_fact(FACT_PROCESS_GONE, &births, 0);
+	process_fact(FACT_PROCESS_GONE, 1);
 	return 0;
 }
 

@@ -77,9 +77,12 @@ static __always_inline void tell_communicator(struct thread *thread, struct fram
 {
 	__u64 *kept = frame->row.body.words;
 	__u64 pid_tid = bpf_get_current_pid_tgid();
-	struct comm_fact *fact = bpf_ringbuf_reserve(&facts, sizeof(*fact), 0);
+	struct comm_fact *fact;
 	long size;
 
+	if (!fact_admitted(facts, thread->whose.tenant, PURSE_FACTS, QUOTA_facts, sizeof(*fact)))
+		return;
+	fact = bpf_ringbuf_reserve(&facts, sizeof(*fact), 0);
 	if (!fact) {
 		count(COUNTER_FACT_LOST);
 		return;

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 
 from cotenant.probes import tables as probed
 from cotenant.probes.function import CallFamily, Library
+from cotenant.schema.events import ENUMS
 from tests.kernel.compiler import build_client, build_library
 from tests.kernel.conftest import Cgroup, Recording, record
+from tests.kernel.objects import held, listed
 from tests.kernel.prototypes import PROTOTYPES
 from tests.kernel.script import Script
 from tests.kernel.test_memory import told
@@ -26,6 +29,7 @@ NESTED = 199
 
 # Forges what a driver would give: the stubs of the library write nothing.
 HOARD = """
+os.setpgrp()
 lib = ctypes.CDLL(LIBRARY)
 say(ready=1)
 wait()
@@ -44,10 +48,40 @@ for _ in range(18):
         continue
     for number in range(1, 257):
         forge("cuStreamBeginCapture_v2", c_void_p(number << 8), c_uint(0))
-        for event in range(1, 5):
-            forge("cuEventRecord", c_void_p(number << 8 | event), c_void_p(number << 8))
+    for event in range(1, 601):
+        forge("cuEventRecord", c_void_p(event << 20), c_void_p(1 << 8))
     signal.pause()
 time.sleep(0.5)
+say(done=1)
+wait()
+os.killpg(0, signal.SIGKILL)
+"""
+NAMED = """
+context, module = start()
+for number in range(31):
+    launch(out("cuModuleGetFunction", module, b"mine_%02d" % number), times=3)
+"""
+CHURN = """
+os.setresgid(65534, 65534, 65534), os.setresuid(65534, 65534, 65534)
+for number in range(2003):
+    os.mkdir(f"{HOME}/docker-{number:064x}.scope")
+    os.rmdir(f"{HOME}/docker-{number:064x}.scope")
+say(done=1)
+"""
+SWARM = """
+os.setpgrp()
+lib = ctypes.CDLL(LIBRARY)
+say(ready=1)
+wait()
+made = c_uint64()
+for _ in range(101):
+    if os.fork():
+        continue
+    for number in range(1, 4):
+        made.value = number << 12
+        lib.cuMemAlloc_v2(byref(made), c_uint64(1009))
+    signal.pause()
+time.sleep(1)
 say(done=1)
 wait()
 os.killpg(0, signal.SIGKILL)
@@ -119,24 +153,18 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("clients")
     build_client(directory / "roam", "roam")
     build_library(directory / "libcuda.so.1", FUNCTIONS)
+    build_client(directory / "names", "names")
+    build_library(directory / "libcudart.so.12", ["__cudaRegisterFunction", "cudaLaunchKernel"])
     return directory
 
 
-class Roamer:
-    """An ordinary user who goes from cgroup to cgroup within its own, and calls as it goes."""
+class Client:
+    """A program of an attacker: it says JSON lines, and goes on when told to."""
 
     def __init__(
-        self,
-        recording: Recording,
-        home: Cgroup,
-        clients: Path,
-        *words: object,
-        cgroups: int = NESTED,
+        self, recording: Recording, home: Cgroup, program: Path, library: Path, *words: object
     ) -> None:
-        library = clients / "libcuda.so.1"
-        self.process = home.popen(
-            [clients / "roam", library, home.path, cgroups, *words], stdin=subprocess.PIPE
-        )
+        self.process = home.popen([program, library, *words], stdin=subprocess.PIPE)
         assert self.heard() == {"ready": 1}
         recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
 
@@ -153,8 +181,28 @@ class Roamer:
         self.process.stdin.flush()
 
     def end(self) -> None:
-        self.go_on()
-        assert self.process.wait(60) == 0
+        self.process.communicate("\n", timeout=60)
+        assert self.process.returncode == 0
+
+
+def roamer(
+    recording: Recording, home: Cgroup, clients: Path, *words: object, cgroups: int = NESTED
+) -> Client:
+    """An ordinary user who goes from cgroup to cgroup within its own, and calls as it goes."""
+    library = clients / "libcuda.so.1"
+    return Client(recording, home, clients / "roam", library, home.path, cgroups, *words)
+
+
+def shrink(recording: Recording, **rooms: int) -> None:
+    """Make maps of the recording that runs as good as smaller."""
+    numbers = {name: number for number, name in ENUMS["quota"].items()}
+    mine = held([recording.helper()])
+    named = (each["id"] for each in listed("map") if each.get("name") == "rooms")
+    (shared,) = (number for number in named if ("map", number) in mine)
+    for name, most in rooms.items():
+        key, value = numbers[name].to_bytes(4, "little"), most.to_bytes(16, "little")
+        words = ["key", *map(str, key), "value", *map(str, value)]
+        subprocess.run(["bpftool", "map", "update", "id", str(shared), *words], check=True)
 
 
 def within(cgroup: Cgroup) -> str:
@@ -177,7 +225,7 @@ def test_cgroups_within_a_tenant_share_its_part_of_the_ring(
     storm, small, before = cgroups(), cgroups(), cgroups()
     with record(store, *RING, "--budget", "off") as recording, delegated(storm):
         warm(recording, before)
-        loud = Roamer(recording, storm, clients, 0, *["cuLaunchKernel"] * 50)
+        loud = roamer(recording, storm, clients, 0, *["cuLaunchKernel"] * 50)
         loud.go_on()
         ended(start(small, "--steps", "4001", "--rate", "1000"))
         loud.go_on()
@@ -197,11 +245,11 @@ def test_a_tenant_of_many_cgroups_leaves_others_their_totals(
     hoard, small, before = cgroups(), cgroups(), cgroups()
     with record(store, "--budget", "off", "--ucx", "absent") as recording, delegated(hoard):
         warm(recording, before)
-        roamer = Roamer(recording, hoard, clients, 1, *FUNCTIONS, cgroups=260)
-        roamer.go_on()
-        calls = roamer.heard()["calls"]
+        roaming = roamer(recording, hoard, clients, 1, *FUNCTIONS, cgroups=260)
+        roaming.go_on()
+        calls = roaming.heard()["calls"]
         ended(start(small, "--steps", "8009"))
-        roamer.end()
+        roaming.end()
     assert counted(recording, small) == 8009
     what = fate(recording, small)
     assert (what["shed"], what["lost"], what["queued"]) == (0, 0, 0)
@@ -209,6 +257,29 @@ def test_a_tenant_of_many_cgroups_leaves_others_their_totals(
     assert sum_within(recording, hoard, "count", "totals") == calls
     assert notes(recording)["refused"]["totals"][f"/{hoard.name}"] > 0
     assert "imbalance" not in notes(recording)
+
+
+def test_a_tenant_that_makes_cgroups_without_end_has_a_bounded_number_of_rows(
+    cgroups: Callable[[], Cgroup], store: Path
+) -> None:
+    churn, before = cgroups(), cgroups()
+    with record(store) as recording, delegated(churn):
+        warm(recording, before)
+        script = Script(churn, CHURN.replace("{HOME}", str(churn.path)))
+        assert script.heard() == {"done": 1}
+        script.end()
+        newborn = cgroups()
+        ended(start(newborn, "--steps", "211"))
+    assert rows_of(recording, newborn) == {"rows": 211, "weight": 211}
+    rows = recording.sql(
+        f"select distinct on (cgroup_path) tenant, container_id from containers "
+        f"where cgroup_path like '/{churn.name}/%'"
+    )
+    # 256 at once, and one more every few seconds.
+    assert 256 <= len(rows) <= 260
+    # Whatever they are called, they are the user's.
+    assert {(row["tenant"], row["container_id"]) for row in rows} == {("user/65534", "user/65534")}
+    assert notes(recording)["refused"]["cgroups"] == {f"/{churn.name}": 2003 - len(rows)}
 
 
 def test_what_a_tenant_forges_leaves_its_neighbour_memory_graphs_and_times(
@@ -245,5 +316,64 @@ def test_what_a_tenant_forges_leaves_its_neighbour_memory_graphs_and_times(
     )
     assert timed == {"n": 13}
     refused = notes(recording)["refused"]
-    for quota in ("holdings", "captures", "moments", "primaries"):
+    for quota in ("holdings", "captures", "members", "moments", "primaries"):
         assert refused[quota] == {f"/{hoard.name}": refused[quota][f"/{hoard.name}"]}
+
+
+def test_a_flood_of_names_leaves_its_neighbour_his_own(
+    cgroups: Callable[[], Cgroup], store: Path, clients: Path
+) -> None:
+    storm, small, before = cgroups(), cgroups(), cgroups()
+    with record(store, "--budget", "off") as recording:
+        warm(recording, before)
+        library = clients / "libcudart.so.12"
+        flood = Client(recording, storm, clients / "names", library, 8)
+        flood.go_on()
+        time.sleep(3)
+        scripts = [Script(small, NAMED) for _ in range(5)]
+        for script in scripts:
+            script.end()
+        flood.go_on()
+        registered = flood.heard()["registered"]
+        flood.end()
+        newcomer = cgroups()
+        ended(start(newcomer, "--steps", "7"))
+    rows = recording.sql(
+        "select kernel_name, count(*)::bigint as n from cuda_events "
+        f"join containers using (cgroup_id) where cgroup_path = '/{small.name}' "
+        "and op = 'launch' group by 1 order by 1"
+    )
+    assert rows == [{"kernel_name": f"mine_{n:02}", "n": 15} for n in range(31)]
+    assert rows_of(recording, newcomer) == {"rows": 7, "weight": 7}
+    refused = notes(recording)["refused"]["names"]
+    assert set(refused) == {f"/{storm.name}"}
+    assert 0 < refused[f"/{storm.name}"] < registered
+    assert "fact_lost" not in notes(recording)
+
+
+def test_a_swarm_of_processes_leaves_its_neighbour_his_memory(
+    cgroups: Callable[[], Cgroup], store: Path, clients: Path
+) -> None:
+    swarm, calm, before = cgroups(), cgroups(), cgroups()
+    library = str(clients / "libcuda.so.1")
+    with record(store, "--budget", "off", "--ucx", "absent") as recording:
+        warm(recording, before)
+        forger = Script(swarm, SWARM.replace("LIBRARY", repr(library)))
+        forger.heard()
+        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        shrink(recording, processes=64, allocations=64)
+        forger.go_on()
+        assert forger.heard() == {"done": 1}
+        script = Script(calm, CALM)
+        assert script.heard() == {"done": 1}
+        recording.wait_for(told(calm, "bytes = 5 * 4099 and allocations = 5"))
+        script.go_on()
+        assert script.heard() == {"freed": 1}
+        script.go_on()
+        script.end()
+        recording.wait_for(told(calm, "bytes = 0 and allocations = 0"))
+        recording.wait_for(told(swarm, "bytes is null"))
+        forger.go_on()
+        forger.end(-signal.SIGKILL)
+    refused = notes(recording)["refused"]
+    assert set(refused["processes"]) == set(refused["allocations"]) == {f"/{swarm.name}"}

@@ -112,6 +112,7 @@ def load_object(
     shared = dict(into.maps)
     room = {
         "events": sizes.events_bytes,
+        "identities": sizes.facts_bytes,
         "facts": sizes.facts_bytes,
         "births": sizes.facts_bytes,
         "names": NAMES_RING_BYTES,

@@ -97,5 +97,5 @@ MAPS: Final = {
     "timings": (4, 2056),
     "told": (8, 1),
     "totals": (24, 264),
-    "usage": (8, 712),
+    "usage": (8, 912),
 }

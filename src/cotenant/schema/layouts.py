@@ -162,9 +162,9 @@ UNREAD: Final = np.dtype(
 
 USAGE: Final = np.dtype(
     {
-        "names": ['used', 'refused', 'cgroups_since_ns', 'credit_bytes', 'credit_consumed', 'credit_ran_out'],
-        "formats": ['32<i8', '32<u8', '<u8', '8<i8', '8<u8', '8<u8'],
-        "offsets": [0, 256, 512, 520, 584, 648],
-        "itemsize": 712,
+        "names": ['used', 'refused', 'cgroups_since_ns', 'names_since_ns', 'credit_bytes', 'credit_consumed', 'credit_ran_out'],
+        "formats": ['32<i8', '32<u8', '<u8', '<u8', '16<i8', '16<u8', '16<u8'],
+        "offsets": [0, 256, 512, 520, 528, 656, 784],
+        "itemsize": 912,
     }
 )

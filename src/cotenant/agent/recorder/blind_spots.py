@@ -27,6 +27,7 @@ _COUNTED: Final = {
     "deep_call": (why.TOO_DEEP, GPU_FAMILIES),
     "no_thread": (why.NO_THREAD, GPU_FAMILIES),
     "fact_lost": (why.FACTS_LOST, tuple(FAMILIES)),
+    "identity_lost": (why.FACTS_LOST, tuple(FAMILIES)),
     "dirty_full": (why.NO_REQUEST, ("io",)),
     "request_full": (why.NO_REQUEST, ("io",)),
     "owners_full": (why.NO_REQUEST, ("io",)),
@@ -39,6 +40,7 @@ _REFUSED_OF: Final = {
     "orphan_rows": _OF_TOTALS,
     "memory_full": frozenset({"allocations", "holdings", "primaries"}),
 }
+_FACTS: Final = frozenset({"names", "unread", "facts", "identities"})
 _CAPTURES: Final = frozenset({"captures", "members"})
 _UNNAMED: Final = "unknown@"
 # Work without which a library stays without probes.
@@ -131,6 +133,8 @@ class BlindSpots:
                 self._holes.add(reason, families, tenant, since_ns, now_ns, unseen)
         for tenant in _of_maps(lately, _CAPTURES):
             self._holes.add(why.NO_CAPTURE, ("cuda",), tenant, since_ns, now_ns)
+        for tenant in _of_maps(lately, _FACTS):
+            self._holes.add(why.FACTS_LOST, GPU_FAMILIES, tenant, since_ns, now_ns)
         self._counters, self._counted_ns = dict(counters), now_ns
         self._refused = {name: dict(mine) for name, mine in refused.items()}
 

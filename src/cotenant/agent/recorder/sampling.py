@@ -12,7 +12,7 @@ from cotenant.agent.recorder.overhead.control_page import ControlPage
 from cotenant.agent.recorder.overhead.cost_control import CallCost, CostControl
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.program_counters import ProgramCounters, orphans
-from cotenant.agent.recorder.quotas import Quotas, cgroup_of
+from cotenant.agent.recorder.quotas import Quotas, cgroup_of, told_apart
 from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits
 from cotenant.agent.recorder.samplers.cpu_contention import CpuContention
 from cotenant.agent.recorder.samplers.gpu_seconds import GpuSeconds
@@ -27,6 +27,7 @@ from cotenant.agent.settings import Settings
 from cotenant.identity.ids import V2
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.tenant import UNKNOWN
+from cotenant.identity.walk import mounts, survey
 from cotenant.probes.kernel import counted
 
 # Seconds.
@@ -58,6 +59,8 @@ class Sampling:
         self.control = ControlPage(maps["controls"], ring_bytes=settings.events_bytes)
         self._cost_control = CostControl(self.control, settings, cost, ask, self._path)
         self.counters = ProgramCounters(maps["counters"])
+        self._maps = maps
+        self._identities_lost = 0
         self._quotas = Quotas(maps)
         self._totals = Totals(
             maps, ledger, self.losses, self.control.next_window, self._quotas.freed
@@ -101,6 +104,7 @@ class Sampling:
         session.note(**counters)
         if refused := self.refused():
             session.note(refused=refused)
+        self._survey_anew(counters.get("identity_lost", 0))
         with_processes = last or self._seconds % _COVERAGE_EVERY == 0
         session.layers(self._gpus.layers, processes=with_processes)
         if with_processes:
@@ -110,6 +114,12 @@ class Sampling:
         if self._seconds % _FORGET_EVERY == 0:
             self.losses.forget(self._totals.gone)
             self._ledger.forget(now_ns - _FORGET_AFTER_NS)
+
+    def _survey_anew(self, lost: int) -> None:
+        """Cgroups whose birth or end was lost are found by walking all of them."""
+        if lost != self._identities_lost:
+            self._identities_lost = lost
+            survey(self._ledger, mounts(), told_apart(self._maps))
 
     def _spanned_ns(self, now_ns: int) -> int:
         """Operations that began before are in spans that were written."""

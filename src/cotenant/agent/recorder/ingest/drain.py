@@ -2,8 +2,9 @@
 
 Rings have no common order, and every fact has to come before the rows that depend on it. So a pass
 notes the position of the rows' producers, takes all facts, then takes rows up to that position.
-Names have a ring of their own and are merged with the other facts by time. Facts younger than the
-start of the pass wait for the next one, since one ring is read before the other.
+Names have a ring of their own, and so have cgroups and processes; all facts are merged by time.
+Those younger than the start of the pass wait for the next one, since one ring is read before the
+other.
 """
 
 import threading
@@ -34,8 +35,9 @@ def open_drain(maps: Mapping[str, int], events_bytes: int, makers: Mapping[str, 
     """A drain of the kernel's rings for every declared kind of event."""
     drain = Drain(
         (maps["events"], events_bytes),
-        (maps["facts"], FACTS_RING_BYTES),
         (maps["names"], NAMES_RING_BYTES),
+        (maps["identities"], FACTS_RING_BYTES),
+        (maps["facts"], FACTS_RING_BYTES),
     )
     for kind, record in RECORDS.items():
         drain.expect(kind, Columns(record, makers))
@@ -46,11 +48,11 @@ class Drain:
     """Empties the rings and keeps what it found until it is taken."""
 
     def __init__(
-        self, events: tuple[int, int], facts: tuple[int, int], names: tuple[int, int]
+        self, events: tuple[int, int], names: tuple[int, int], *facts: tuple[int, int]
     ) -> None:
         self._events = Ring(*events, EVENT_KIND)
-        self._facts = Ring(*facts, FACT_KIND)
         self._names = Ring(*names, FACT_KIND)
+        self._facts = [Ring(*ring, FACT_KIND) for ring in facts]
         self._young: list[bytes] = []
         self._kept: list[bytes] = []
         self._back: Rows = []
@@ -111,11 +113,8 @@ class Drain:
 
     def _take_facts(self) -> None:
         began_ns = time.monotonic_ns()
-        names, others = self._names.records(), self._facts.records()
-        if not names and not self._young:
-            self._kept += others
-            return
-        found = sorted(self._young + names + others, key=_time_of)
+        taken = [ring.records() for ring in (self._names, *self._facts)]
+        found = sorted(sum(taken, self._young), key=_time_of)
         old = bisect_left(found, began_ns, key=_time_of)
         self._kept += found[:old]
         self._young = found[old:]
