@@ -69,6 +69,8 @@ struct queue *queue_of(struct spans *spans, struct process *process, int64_t str
 		free(queue);
 		return NULL;
 	}
+	if (process->queues && process->queues->cgroup_id != cgroup_id)
+		process->moved = 1;
 	queue->next = process->queues;
 	process->queues = queue;
 	process->nqueues++;

@@ -143,6 +143,7 @@ struct process {
 	uint32_t nqueues;
 	uint32_t nops;
 	uint32_t unproven;
+	uint8_t moved;		/* it was in several cgroups: a stream has a queue in each */
 };
 
 /* A span as the recorder gets it. */

@@ -47,6 +47,19 @@ static int add_proof(struct spans *spans, struct buffer *proofs, const struct si
 	return buffer_add(proofs, &proof, sizeof(proof));
 }
 
+/* The stream is done, whichever cgroup its process was in when it queued something there. */
+static int add_stream_proof(struct spans *spans, struct queue *queue, const struct signature *sig,
+			    int64_t began_ns, int64_t took_ns)
+{
+	if (!queue->process->moved)
+		return add_proof(spans, &queue->proofs, sig, began_ns, took_ns);
+	for (struct queue *each = queue->process->queues; each; each = each->next)
+		if (each->stream == queue->stream &&
+		    add_proof(spans, &each->proofs, sig, began_ns, took_ns))
+			return -1;
+	return 0;
+}
+
 static struct item *find_item(struct spans *spans, const struct signature *sig, struct found *found,
 			      uint64_t name, int64_t size)
 {
@@ -123,7 +136,7 @@ static int add_row(struct spans *spans, const struct rows *rows, size_t i, struc
 		return add_proof(spans, &queue->process->proofs, sig, began_ns, took_ns);
 	if (sig->flags & SIG_PROVES_STREAM ||
 	    (sig->flags & SIG_PROVES_IF_LARGE && rows->bytes[i] > LARGE_BYTES))
-		return add_proof(spans, &queue->proofs, sig, began_ns, took_ns);
+		return add_stream_proof(spans, queue, sig, began_ns, took_ns);
 	return 0;
 }
 

@@ -143,6 +143,19 @@ def test_the_work_of_a_process_that_ended_is_a_span_without_proof(recorder):
     assert spans(recorder, "closed_by, launches, proven") == [("exit", 2, False)]
 
 
+def test_a_wait_proves_what_its_process_queued_in_another_cgroup(recorder):
+    recorder.cgroup(101, "/tenant-101")
+    launches(recorder, SECOND)
+    recorder.events.add(call("cuLaunchKernel", SECOND + 50, 10, cgroup=101, stream=5, threads=7))
+    recorder.events.add(call("cuStreamSynchronize", SECOND + MS, MS, cgroup=101, stream=5))
+    recorder.cycle(2 * SECOND)
+    recorder.cycle(4 * SECOND)
+    assert spans(recorder, "tenant, closed_by, launches") == [
+        ("/tenant-100", "wait", 1),
+        ("/tenant-101", "wait", 1),
+    ]
+
+
 def test_what_is_never_proven_is_not_held_for_ever(recorder):
     launches(recorder, SECOND)
     recorder.cycle(2 * SECOND)
