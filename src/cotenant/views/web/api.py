@@ -38,6 +38,10 @@ class Api:
         self._reader, self._worker = reader, worker
         self._insight = insight.Insight(analyst, reader)
 
+    def warm(self) -> None:
+        """Compute what takes longest ahead of the first visitor."""
+        self._insight.warm()
+
     def endpoints(self) -> dict[str, tuple[str, Endpoint]]:
         """Path to method and handler."""
         reads: dict[str, Callable[[Request], Any]] = {

@@ -1,10 +1,12 @@
 """The named questions, the interference matrix and the findings, for the panels of the page."""
 
+import contextlib
 import re
 import threading
 import time
 from typing import Any, Final
 
+from cotenant.errors import CotenantError
 from cotenant.query.engine.guard import about_others
 from cotenant.query.questions.loader import questions as named
 from cotenant.query.questions.promises import NAMES, promise
@@ -40,6 +42,16 @@ class Insight:
         self._analyst, self._reader = analyst, reader
         self._kept: dict[str | None, tuple[str, float, dict[str, Any]]] = {}
         self._locks = {PAIRS_SQL: threading.Lock(), EXPLAIN: threading.Lock()}
+
+    def warm(self) -> None:
+        """Begin now, so that the first visitor waits for less."""
+
+        def ask() -> None:
+            for question in (EXPLAIN, PAIRS_SQL):
+                with contextlib.suppress(CotenantError):
+                    self._told(question)
+
+        threading.Thread(target=ask, name="warm", daemon=True).start()
 
     def interference(self) -> dict[str, Any]:
         """Every pair of tenants on a GPU."""

@@ -132,6 +132,7 @@ def application(settings: WebSettings, port: int | None, workers: tuple[Worker, 
     """The whole thing, guarded."""
     reader = Reader(settings.store, settings.tenant)
     api = Api(reader, *workers)
+    api.warm()
     routes = [Route(path, _page(*page)) for path, page in _static().items()]
     routes += [
         Route(path, endpoint, methods=[method])
@@ -239,6 +240,4 @@ def serve(settings: WebSettings, listening: socket.socket) -> None:
         Worker(settings.store, settings.tenant, settings.bounds),
         Worker(settings.store, settings.tenant, _ANALYST),
     )
-    if settings.tenant is None:
-        workers[1].warm()
     new_server(settings, listening, workers).run(sockets=[listening])

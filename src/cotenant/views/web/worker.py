@@ -64,15 +64,6 @@ class Worker:
         finally:
             self._waiting.release()
 
-    def warm(self) -> None:
-        """Compute the findings ahead of the first visitor, who then does not wait for them."""
-
-        def ask() -> None:
-            with contextlib.suppress(CotenantError):
-                self.ask(EXPLAIN)
-
-        threading.Thread(target=ask, name="warm", daemon=True).start()
-
     def _ask(self, sql: str | None) -> dict[str, Any]:
         pipe = self._started()
         try:
