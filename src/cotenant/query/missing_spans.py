@@ -43,9 +43,11 @@ _STORED: Final = (
 def complete_in_child(store: Path, node: str) -> str | None:
     """Derive what is missing, in a process of its own; why that failed, if it did.
 
-    It runs no other program: the files of one may lie where our user cannot go any more.
+    It runs no other program: the files of one may lie where our user cannot go any more. All of it
+    is done there: threads that read Parquet would keep rights that we are about to give up.
     """
-    if not list(_cut_short(store, node)):
+    segments = current_segments(store)
+    if not any(segment.table == "sessions" and segment.node == node for segment in segments):
         return None
     heard, told = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
@@ -90,7 +92,8 @@ def complete(store: Path, node: str) -> int:
     """Derive and store what is missing; how many spans that was."""
     recordings = sorted(_cut_short(store, node), key=lambda row: row["started_ns"])
     found = 0
-    for row, following in zip(recordings, [*recordings[1:], None], strict=True):
+    for at, row in enumerate(recordings):
+        following = recordings[at + 1] if at + 1 < len(recordings) else None
         until = following["spans_from_ns"] if following else None
         found += _complete_one(store, node, row, until)
     return found

@@ -108,6 +108,11 @@ class StoreWriter:
         waiting = {path for grave in self._graves for path in grave.remove}
         directory.remove_leftovers(self.root, self.node, named | waiting)
 
+    def note_adopted(self) -> None:
+        """Have the manifest name what was found without it."""
+        with self._commit_lock:
+            self._commit(list(self.segments), self._manifest.next)
+
     @property
     def segments(self) -> tuple[Segment, ...]:
         """What is current."""

@@ -22,7 +22,7 @@ from cotenant.agent.recorder.progress import Progress
 from cotenant.agent.recorder.quotas import told_apart
 from cotenant.agent.recorder.report_handlers import Handlers, dispatch, report_handlers
 from cotenant.agent.recorder.sampling import Sampling
-from cotenant.agent.recorder.sandbox import enter_sandbox, leave_root
+from cotenant.agent.recorder.sandbox import enter_sandbox, leave_root, open_store
 from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.recorder.snapshots import Snapshots
 from cotenant.agent.recorder.store_maintenance import StoreMaintenance
@@ -40,7 +40,6 @@ from cotenant.identity.walk import mounts, survey
 from cotenant.probes.cpus import online_cpus
 from cotenant.store.handover import StoreOwner, hand_over
 from cotenant.store.retention import RetentionLimits
-from cotenant.store.writer import StoreWriter
 
 _SAMPLE_EVERY_S: Final = 1.0
 _END_NS: Final = 1 << 62
@@ -72,7 +71,7 @@ class Recorder:
         self._place = self._leave_root(self.user)
         complete(self._place.path)
         with self._place.named():
-            self._writer = StoreWriter(self._place.path, node=node, boot_id=boot_id)
+            self._writer = open_store(self._place.path, node=node, boot_id=boot_id)
         # The store is ours by now: only then is anything attached.
         attaching_ns = time.time_ns()
         self._helper = helper
