@@ -148,7 +148,7 @@ static __always_inline bool_t is_over(const struct frame *frame)
 __noinline int thread_moved(struct thread *thread)
 {
 	struct task_struct *task = current_task();
-	__u64 *moved = migrations_of(task->tgid);
+	__u64 *moved = migrations_of(task->tgid), tenant;
 
 	if (!thread)
 		return 0;
@@ -156,7 +156,9 @@ __noinline int thread_moved(struct thread *thread)
 	thread->migrations = moved ? *moved : 0;
 	thread->own_cgroup_id = cgroup_id_of(task);
 	whose_task(&thread->whose, task);
-	thread->muted = bpf_map_lookup_elem(&muted, &thread->whose.tenant) != NULL;
+	/* Before v6.5 a map takes no key through a global function's pointer. */
+	tenant = thread->whose.tenant;
+	thread->muted = bpf_map_lookup_elem(&muted, &tenant) != NULL;
 	return 0;
 }
 
