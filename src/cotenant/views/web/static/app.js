@@ -113,6 +113,7 @@ class Page {
     const grown = status.version !== this.status?.version;
     this.status = status;
     if (status.state === "empty") {
+      by("findings").hidden = true;
       by("status").textContent = `${status.store}: empty`;
       this.notice("Nothing was recorded yet. Start `cotenant record` on this host: what it records appears here by itself.", true);
       return;
