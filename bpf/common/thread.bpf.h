@@ -141,7 +141,10 @@ static __always_inline __u32 function_of(__u64 cookie)
 
 static __always_inline bool_t is_over(const struct frame *frame)
 {
-	return bpf_map_lookup_elem(&ended, &frame->attachment) != NULL;
+	/* Before v6.5 a map takes no key through a global function's pointer. */
+	__u32 attachment = frame->attachment;
+
+	return bpf_map_lookup_elem(&ended, &attachment) != NULL;
 }
 
 /* Out of line: a thread changes its cgroup about never, and tenants come now and then. */
