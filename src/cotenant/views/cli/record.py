@@ -235,6 +235,9 @@ def run(args: argparse.Namespace) -> int:
     keep_memory()
     apply_debug(args)
     began_ns = time.time_ns()  # Earlier rows in this store are of other recordings.
+    # An error is put into words by it, when nothing can be imported any more.
+    import cotenant.views.text  # noqa: F401
+
     recorder = _recorder(args)
     if not args.quiet:
         # Later it could not be read any more, if it lies where only root can go.
