@@ -251,6 +251,7 @@ def test_whoever_answers_a_page_can_change_no_file(tmp_path):
     precious.write_text("precious")
     script = """
 import os, sys
+from cotenant.views.cli import main
 from cotenant.views.web.worker import Bounds, _confine
 _confine(Bounds())
 for change in (os.unlink, lambda path: os.truncate(path, 0), lambda path: open(path, "w")):
@@ -375,10 +376,3 @@ def test_a_bound_page_has_every_row_of_its_tenant(bound):
     rows = bound.sql("SELECT tenant, count(*) FROM cuda_events JOIN containers USING (cgroup_id) "
                      "GROUP BY 1").json["rows"]  # fmt: skip
     assert rows == [["ml/train", LAUNCHES["ml/train"]]]
-
-
-def test_a_bound_page_of_a_tenant_that_is_not_there_says_so(store):
-    with serving(store, "--tenant", "ml/trian") as served:
-        reply = served.request("/api/status")
-        assert reply.status == 503
-        assert reply.error == "no rows of tenant ml/trian yet; see `cotenant tenants`"
