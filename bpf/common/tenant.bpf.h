@@ -154,7 +154,7 @@ __noinline int place_of(struct place *place, __u64 cgroup)
 }
 
 /* The one of two hierarchies that names the tenant, as identity/translation.py has it. */
-static __always_inline __u64 tenant_of_both(__u64 v2, __u64 v1)
+__noinline __u64 tenant_of_both(__u64 v2, __u64 v1)
 {
 	if (v2 && !(flags_of(v2) & TENANT_PLACE))
 		return v2;
@@ -172,16 +172,20 @@ struct whose {
 
 __noinline int whose_cgroups(struct whose *whose, __u64 v2_cgroup, __u64 v1_cgroup)
 {
-	struct place v2 = {}, v1 = {};
+	/* One for both, and what is next out of line: old kernels count 32 bytes for one. */
+	struct place place = {};
 
 	if (!whose)
 		return 0;
-	place_of(&v2, v2_cgroup);
+	place_of(&place, v2_cgroup);
+	whose->cgroup_id = place.cgroup_id;
+	whose->tenant = place.tenant;
+	place.cgroup_id = 0;
+	place.tenant = 0;
 	if (v1_cgroup)
-		place_of(&v1, v1_cgroup);
-	whose->cgroup_id = v2.cgroup_id;
-	whose->v1_id = v1.cgroup_id;
-	whose->tenant = tenant_of_both(v2.tenant, v1.tenant);
+		place_of(&place, v1_cgroup);
+	whose->v1_id = place.cgroup_id;
+	whose->tenant = tenant_of_both(whose->tenant, place.tenant);
 	return 0;
 }
 
