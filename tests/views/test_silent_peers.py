@@ -135,7 +135,11 @@ def test_a_browser_that_is_known_keeps_its_connection(served, crowd):
 SLOW = ("", "G", "GET / HTTP/1.1\r\nX: ", HALF.replace("{token}", ""))
 
 
-_NO_WORKERS = (None, None)  # These requests put no questions.
+class Idle:
+    """A worker that knows nothing. Only the server asks it, when it starts."""
+
+    def ask(self, question):
+        return {}
 
 
 @pytest.fixture
@@ -148,7 +152,7 @@ def hasty(store, monkeypatch):
     settings = server.WebSettings(store, port=0, token="a-token-of-the-tests")
     listening = server.bound_socket(settings)
     listening.listen()
-    running = server.new_server(settings, listening, _NO_WORKERS)
+    running = server.new_server(settings, listening, (Idle(), Idle()))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()
     port = listening.getsockname()[1]

@@ -15,10 +15,11 @@ SECOND = 1_000_000_000
 
 
 @pytest.fixture
-def recorded(cotenant, monkeypatch):
+def recorded(cotenant, monkeypatch, store):
     """``recorded(began_ns)``: what `cotenant record` prints of a recording that began then."""
-    nothing = SimpleNamespace(attach=lambda: None, run=lambda *_: None, notices=[])
-    monkeypatch.setattr(agent, "Recorder", lambda settings, helper: nothing)
+    nothing = SimpleNamespace(attach=lambda: None, run=lambda *_: None, notices=[], store=store)
+    nothing.user = SimpleNamespace(name="cotenant")
+    monkeypatch.setattr(agent, "Recorder", lambda *_: nothing)
     monkeypatch.setattr(helper_client, "HelperClient", lambda: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 

@@ -122,7 +122,9 @@ class VirtualRecorder:
         gpus = GpuProcesses("seed", self.ledger, _NoHelper(), "both", clock)
         gpus.spans = self.maker = SpanMaker(lambda: self.now_ns)
         self.intake = Intake(self.ledger, gpus, clock)
+        self._identities = FakeRing(FACTS_RING_BYTES)
         maps = {"events": self.events.fd, "facts": self._facts.fd, "names": self._names.fd}
+        maps["identities"] = self._identities.fd
         self.drain = self.intake.open(maps, ring_bytes)
         self.writer = StoreWriter(root, node=node, boot_id="boot-1")
         self.losses = Losses(lambda entries: entries["cgroup_id"])

@@ -1,8 +1,8 @@
 """A DuckDB connection that can read the store's files and nothing else."""
 
 import os
+import secrets
 import shutil
-import tempfile
 import weakref
 from pathlib import Path
 from typing import Any, Final
@@ -28,11 +28,14 @@ def _spill() -> str:
 
     DuckDB follows links there and creates files that anyone may read, so the directory is private.
     """
-    try:
-        directory = tempfile.mkdtemp(prefix="cotenant-")
-    except OSError:
-        return ""
+    # Remembered before it is there: nothing of it may stay, whenever the process is told to end.
+    directory = f"{os.environ.get('TMPDIR', '/tmp')}/cotenant-{secrets.token_hex(8)}"
     leftovers.remember(directory)
+    try:
+        os.mkdir(directory, 0o700)
+    except OSError:
+        leftovers.forget(directory)
+        return ""
     return directory
 
 

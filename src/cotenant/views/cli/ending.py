@@ -47,6 +47,9 @@ def unwatched() -> None:
     for thread in threading.enumerate():
         if thread.name == _WATCHER:
             thread.join()
+            # Python is done with it; the kernel a moment later.
+            while os.path.exists(f"/proc/self/task/{thread.native_id}"):
+                time.sleep(0.001)
 
 
 def end_now(number: int) -> NoReturn:

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 import threading
 
 import duckdb
@@ -164,7 +163,7 @@ def test_what_does_not_fit_into_memory_is_written_where_only_we_may_enter(
     recorded, tmp_path_factory, monkeypatch
 ):
     place = tmp_path_factory.mktemp("spill")
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setenv("TMPDIR", str(place))
     with Session(recorded.root, limits=QueryLimits(memory_bytes=100 << 20)) as session:
         session.ask("SELECT count(*) FROM (SELECT DISTINCT a, hash(a) FROM range(5000000) t(a))")
         [made] = place.iterdir()
@@ -179,7 +178,7 @@ def test_what_does_not_fit_into_memory_is_written_where_only_we_may_enter(
 @pytest.mark.parametrize("nowhere", ["the disk may not be used", "there is no such place"])
 def test_without_a_place_on_disk_what_fits_into_memory_is_answered(recorded, monkeypatch, nowhere):
     if nowhere == "there is no such place":
-        monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+        monkeypatch.setenv("TMPDIR", "/nowhere")
     limits = QueryLimits(memory_bytes=100 << 20, spill=nowhere == "there is no such place")
     with Session(recorded.root, limits=limits) as session:
         assert session.ask("SELECT 1 AS one").rows() == [{"one": 1}]
