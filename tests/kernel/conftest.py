@@ -32,6 +32,9 @@ COTENANT = [sys.executable, "-m", "cotenant"]
 # Everything that this run starts carries its mark, so that another recorder's probes are not ours.
 RUN = "COTENANT_TEST_RUN"
 os.environ[RUN] = uuid4().hex
+# A job in the background ignores Ctrl-C, and so would all that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _why_not() -> str | None:

@@ -39,6 +39,8 @@ def _end(name: bytes) -> int:
 def _ends(strings: bytes, wanted: Collection[int]) -> Iterator[tuple[int, int]]:
     """Where a string ends whose last bytes are wanted, and those bytes."""
     keys = np.array(sorted(wanted), np.uint64)
+    if not len(keys):
+        return
     left = _MAX_CANDIDATES
     for base in range(0, len(strings), _AT_ONCE):
         before = min(base, 8)
@@ -47,6 +49,7 @@ def _ends(strings: bytes, wanted: Collection[int]) -> Iterator[tuple[int, int]]:
         # At each byte the word that starts there; before an end, the name's last bytes are on top.
         words: npt.NDArray[np.uint64] = np.ndarray((len(part) - 7,), "<u8", part, strides=(1,))
         last = words[ends] >> np.uint64(8 * (8 - _END))
-        hits = np.flatnonzero(np.isin(last, keys))[:left]
+        place = np.minimum(np.searchsorted(keys, last), len(keys) - 1)
+        hits = np.flatnonzero(keys[place] == last)[:left]
         left -= len(hits)
         yield from zip((ends[hits] + base).tolist(), last[hits].tolist(), strict=True)
