@@ -17,10 +17,13 @@ class Reported:
 
     def __init__(self, processes: int) -> None:
         self._fd = processes
+        self._bytes = syscalls.value_bytes(processes)  # The kernel writes the whole entry.
 
     def __contains__(self, process: object) -> bool:
         if not isinstance(process, Process):
             return False
         key = process.pid.to_bytes(_PID_BYTES, "little")
-        start = syscalls.map_lookup(self._fd, key, _START_BYTES)
-        return start is not None and int.from_bytes(start, "little") == process.start_ns
+        entry = syscalls.map_lookup(self._fd, key, self._bytes)
+        if entry is None:
+            return False
+        return int.from_bytes(entry[:_START_BYTES], "little") == process.start_ns
