@@ -169,12 +169,6 @@ def map_delete(fd: int, key: bytes) -> None:
             raise
 
 
-def value_bytes(fd: int) -> int:
-    """Bytes of each entry of a map."""
-    with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as about:
-        return next(int(line.split()[1]) for line in about if line.startswith("value_size:"))
-
-
 def map_lookup(fd: int, key: bytes, size: int) -> bytes | None:
     """One entry of a map; None if it has none."""
     keys = ctypes.create_string_buffer(key, len(key))

@@ -7,9 +7,10 @@ from typing import Final
 
 from cotenant.agent.process import Process
 from cotenant.probes import syscalls
+from cotenant.schema.constants import MAPS
 
-_PID_BYTES: Final = 4
-_START_BYTES: Final = 8
+_PID_BYTES, _ENTRY_BYTES = MAPS["processes"]
+_START_BYTES: Final = 8  # What an entry begins with.
 
 
 class Reported:
@@ -17,13 +18,12 @@ class Reported:
 
     def __init__(self, processes: int) -> None:
         self._fd = processes
-        self._bytes = syscalls.value_bytes(processes)  # The kernel writes the whole entry.
 
     def __contains__(self, process: object) -> bool:
         if not isinstance(process, Process):
             return False
         key = process.pid.to_bytes(_PID_BYTES, "little")
-        entry = syscalls.map_lookup(self._fd, key, self._bytes)
+        entry = syscalls.map_lookup(self._fd, key, _ENTRY_BYTES)
         if entry is None:
             return False
         return int.from_bytes(entry[:_START_BYTES], "little") == process.start_ns
