@@ -26,6 +26,17 @@ static __always_inline bool_t is_left(const struct frame *frame, __u64 sp)
 	return frame->sp <= sp || is_over(frame);
 }
 
+/* A function that goes on as another is one call, by the other's name: no return of it is missed. */
+static __always_inline void pop_jumped(struct stack *stack, __u64 sp, __u16 function)
+{
+	struct frame *frame = frame_below(stack);
+
+	if (frame && frame->sp == sp && frame->function != function && !frame->waiting) {
+		stack->depth--;
+		count(COUNTER_STALE_FRAME);
+	}
+}
+
 /* The innermost call, if the thread has left it: then it is not on the stack any more. */
 static __always_inline struct frame *pop_left(struct stack *stack, __u64 sp)
 {

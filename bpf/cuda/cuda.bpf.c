@@ -72,6 +72,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 		overlook(thread, spec);
 		return SESSION_SKIP;
 	}
+	pop_jumped(&thread->cuda, ctx->sp, function);
 	frame = frame_below(&thread->cuda);
 	if (frame && !seen_twice(frame, ctx->sp, cookie) && is_left(frame, ctx->sp))
 		abandon_all(abandon_one, thread, ctx->sp);

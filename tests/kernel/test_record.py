@@ -209,14 +209,10 @@ def test_a_call_left_by_longjmp_does_not_hide_later_ones(
         wait_until_attached(recording, library)
         client.communicate("go\n", timeout=30)
     rows = recording.sql(
-        "select op, result is null as never_returned, count(*) as n from cuda_events "
-        f"where pid = {client.pid} group by all order by all"
+        f"select op, count(*) as n from cuda_events where pid = {client.pid} "
+        "group by op order by op"
     )
-    assert [tuple(row.values()) for row in rows] == [
-        ("launch", False, times),
-        ("sync", False, times),
-        ("sync", True, times),
-    ]
+    assert rows == [{"op": "launch", "n": times}, {"op": "sync", "n": times}]
     (notes,) = recording.sql("select notes from sessions")
     assert json.loads(notes["notes"])["stale_frame"] == times
 
