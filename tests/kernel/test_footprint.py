@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from tests.kernel.conftest import Recording, cgroup_root, record
@@ -63,10 +64,22 @@ def settled(recording: Recording, count: int) -> None:
     )
 
 
+def still(recording: Recording) -> None:
+    """Until it has probed what it found where their Python is installed."""
+    before = held(recording)[:2]
+    for _ in range(30):
+        time.sleep(2)
+        now = held(recording)[:2]
+        if now == before:
+            return
+        before = now
+
+
 def test_a_thousand_tenants_that_came_and_went_leave_it_as_small_as_it_was(store: Path) -> None:
     with record(store) as recording:
         come_and_go(101)
         settled(recording, 101)
+        still(recording)
         files, kernel, pss = held(recording)
         come_and_go(TENANTS)
         settled(recording, 101 + TENANTS)
