@@ -42,6 +42,12 @@ class Heap:
         return cls(float(ordered[at] + widths[at] / 2), float(widths[at]) / 1.349 + 1e-4)
 
 
+def distance(values: Floats, expected: Floats) -> Floats:
+    """How far each span is from what its operations should take, as a logarithm."""
+    far: Floats = np.log(np.maximum(values, 1) / np.maximum(expected, 1))
+    return far
+
+
 def blocks_of(start: Floats) -> Ints:
     """The block of time of each span: equally many spans in each."""
     place = np.argsort(np.argsort(start, kind="stable"), kind="stable")
@@ -60,12 +66,16 @@ def _moved(off: Floats, blocks: Ints, spread: float) -> float:
     return math.sqrt(max(float(np.var(middles)) - chance, 0.0))
 
 
-def why_not_one(off: Floats, blocks: Ints) -> str | None:
-    """Why these spans are not of one sort; None if they are."""
+def why_not_one(values: Floats, expected: Floats, overhead: float, blocks: Ints) -> str | None:
+    """Why these spans are not of one sort; None if they are.
+
+    ``overhead`` is what each span has once. Some have none of it: they are not early for that.
+    """
+    off = distance(values, expected)
     heap = Heap.of(off)
     far = _FAR * heap.spread + 0.01
     late = float(np.mean(off > heap.middle + far))
-    early = float(np.mean(off < heap.middle - far))
+    early = float(np.mean(distance(values + overhead, expected) < heap.middle - far))
     if early > _EARLY:
         return f"{early:.0%} of its spans are shorter than the rest: something slows the others"
     if late > _LATE:

@@ -29,7 +29,7 @@ from cotenant.query.derived.solved_times.equations import (
     items_of,
 )
 from cotenant.query.derived.solved_times.robust_fit import Fit, Prior, robust_fit
-from cotenant.query.derived.solved_times.sameness import Heap, blocks_of, why_not_one
+from cotenant.query.derived.solved_times.sameness import Heap, blocks_of, distance, why_not_one
 from cotenant.query.derived.student import NORMAL_975, student_975
 
 Floats = NDArray[np.float64]
@@ -136,11 +136,11 @@ def solve(items: Items, crowd: Floats | None = None) -> Solution:
     matrix, values = matrix[quiet], items.span_ns[quiet]
     blocks = blocks_of(items.start[quiet])
     fit = robust_fit(matrix, values, OVERHEAD, blocks)
-    off = np.log(np.maximum(values, 1) / np.maximum(matrix @ fit.solution, 1))
-    why_not = why_not_one(off, blocks)
+    expected = matrix @ fit.solution
+    why_not = why_not_one(values, expected, float(fit.solution[0]), blocks)
     # Together the times are never more than the spans took.
-    scale = min(1.0, float(values.sum()) / max(float((matrix @ fit.solution).sum()), 1.0))
-    judge = _Judge(items, fit, Heap.of(off).spread, why_not, scale)
+    scale = min(1.0, float(values.sum()) / max(float(expected.sum()), 1.0))
+    judge = _Judge(items, fit, Heap.of(distance(values, expected)).spread, why_not, scale)
     return Solution([judge.time(u, matrix) for u in unknowns], fit, count)
 
 
