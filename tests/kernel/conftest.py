@@ -189,12 +189,7 @@ def _commands() -> "subprocess.Popen[str]":
     process = subprocess.Popen(
         [sys.executable, "-c", _COMMANDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-
-    def end() -> None:
-        process.kill()
-        process.communicate()
-
-    atexit.register(end)
+    atexit.register(process.communicate)  # With nothing more to read it ends, and cleans up.
     return process
 
 
