@@ -1,5 +1,6 @@
 """A recording under measurement: started as users start it, watched through /proc."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -42,7 +43,8 @@ def children(pid: int) -> list[int]:
     """Processes that a process has started and not waited for."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
+        with contextlib.suppress(OSError):  # A thread that ended meanwhile.
+            found += [int(word) for word in (task / "children").read_text().split()]
     return found
 
 
@@ -50,8 +52,15 @@ def family(pid: int) -> list[int]:
     """A recorder, its helper, and the two processes that demangle."""
     started = children(pid)
     below = [child for each in started for child in children(each)]
-    commands = {child: Path(f"/proc/{child}/cmdline") for child in below}
-    return [pid, *started, *(c for c, at in commands.items() if b"demangler" in at.read_bytes())]
+    return [pid, *started, *(child for child in below if b"demangler" in command_line(child))]
+
+
+def command_line(pid: int) -> bytes:
+    """Its words; none of a process that ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 class Agent:
