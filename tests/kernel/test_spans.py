@@ -1,0 +1,127 @@
+"""Spans that the recorder stores, on real probes: against SQL over its rows, and the truth."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment, truth
+from tests.kernel.script import Script, warm
+from tests.virtual.rings import stored_and_derived
+
+WORKLOAD = SIM / "workload"
+MIXED = ["mix", "--api", "driver", "--streams", 5, "--threads", 3, "--kernels", 6]
+
+# Default streams of both kinds, a graph, a fork, a wait for an event, and work left at the end.
+SCRIPT = """
+context, module = start()
+kernel = out("cuModuleGetFunction", module, b"kernel")
+a, b = out("cuStreamCreate", 1), out("cuStreamCreate", 1)
+event, graph = out("cuEventCreate", 0), c_uint64()
+call("cuStreamBeginCapture_v2", a, 0)
+launch(kernel, a, times=3)
+call("cuStreamEndCapture", a, byref(graph))
+exec_ = out("cuGraphInstantiateWithFlags", graph.value, c_uint64(0))
+
+def work():
+    for turn in range(23):
+        call("cuGraphLaunch", exec_, a)
+        for stream in (0, 1, 2, a, b):
+            launch(kernel, stream, times=3)
+        call("cuEventRecord", event, a)
+        call("cuEventSynchronize", event)
+        call("cuStreamSynchronize", (a, b, c_void_p(2), c_void_p(0))[turn % 4])
+        if turn % 5 == 0:
+            call("cuCtxSynchronize")
+    call("cuStreamSynchronize", b)
+    launch(kernel, b, times=7)
+
+call("cuCtxSynchronize")
+threads = [threading.Thread(target=lambda: (call("cuCtxSetCurrent", context), work()))
+           for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+launch(kernel, b, times=11)
+"""
+
+# Far over its budget, on one CPU: the last launch stands for all that were shed before it.
+FLOOD = """
+os.sched_setaffinity(0, {0})
+context, module = start()
+kernel = out("cuModuleGetFunction", module, b"kernel")
+stream = out("cuStreamCreate", 1)
+for _ in range(40):
+    launch(kernel, stream, times=1009)
+    call("cuStreamSynchronize", stream)
+time.sleep(2.1)
+launch(kernel, stream)
+call("cuStreamSynchronize", stream)
+"""
+# Each kernel is longer than its launch: the device does not wait for the host.
+SLOW = {"COTENANT_SIM_KERNEL_NS": "*=1500000", "COTENANT_SIM_COPY": "0"}
+FLOODED = 40 * 1009 + 1
+
+
+def _run(cgroup: Cgroup, *words: object, log: Path | None = None, **more: str) -> Any:
+    return cgroup.popen([WORKLOAD, *words], env=sim_environment(log, **more))
+
+
+def _union_ns(intervals: list[tuple[int, int]]) -> int:
+    total, until = 0, 0
+    for start, end in sorted(intervals):
+        total += max(end - max(start, until), 0)
+        until = max(until, end)
+    return total
+
+
+def _check_busy(recording: Recording, tenant: Cgroup, log: Path) -> None:
+    """Busy time is at least what the device worked, and at most until the waits returned."""
+    lines = list(truth(log))
+    worked = [(line["device_start"], line["device_end"]) for line in lines if "device_end" in line]
+    waits = [line for line in lines if line["op"] == "sync" and line["api"] != "cuCtxSynchronize"]
+    ends = sorted(end for _, end in worked)
+    late = sum(
+        wait["t_end"] - max((end for end in ends if end <= wait["t_end"]), default=wait["t_end"])
+        for wait in waits
+    )
+    (row,) = recording.sql(
+        "select sum(busy_ns)::bigint as busy_ns from gpu_seconds join containers using (cgroup_id) "
+        f"where cgroup_path = '/{tenant.name}'"
+    )
+    device = _union_ns(worked)
+    assert device <= row["busy_ns"] <= device + late, (device, late)
+
+
+def test_stored_spans_are_those_that_sql_derives(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    early, mixed, scripted, flood, killed, timed = (cgroups() for _ in range(6))
+    log = tmp_path / "truth.jsonl"
+    before = _run(early, "train", "--api", "driver", "--steps", 1_000_000, "--rate", 211)
+    with record(store, "--events", "cuda", "--budget", "1%") as recording:
+        warm(recording, scripted)
+        running = [_run(mixed, *MIXED, "--steps", 4_001, "--seed", seed) for seed in (1, 2)]
+        flooding = Script(flood, FLOOD)
+        left = _run(killed, "launch", "--api", "driver", "--steps", 1_000_000, "--rate", 509)
+        running.append(_run(timed, "train", "--api", "driver", "--steps", 101, log=log, **SLOW))
+        Script(scripted, SCRIPT).end()
+        flooding.end()
+        for process in running:
+            process.communicate(timeout=60)
+        left.kill()
+        left.communicate()
+        time.sleep(2.5)  # Its end has settled, while others go on.
+    before.kill()
+    before.communicate()
+    stored, derived = stored_and_derived(store)
+    assert len(stored) > 100
+    assert stored == derived
+    closed = {row["closed_by"] for row in recording.sql("select closed_by from spans")}
+    assert closed == {"wait", "copy", "exit", "stop"}
+    (counts,) = recording.sql(
+        "select sum(launches)::bigint as launches, max(shed) as shed from spans "
+        f"where pid = {flooding.pid}"
+    )
+    assert counts["launches"] == FLOODED
+    assert counts["shed"] > 0
+    _check_busy(recording, timed, log)
