@@ -1,5 +1,6 @@
 """What an operator may say once for a host: who is called what, and who is left alone.
 
+node = "rack-3-gpu-07"
 exclude = ["team-secret/*", "jupyter-*.service"]
 
 [[tenant]]
@@ -25,6 +26,7 @@ class Config:
 
     exclude: tuple[str, ...] = ()
     rules: tuple[TenantRule, ...] = ()
+    node: str | None = None  # What this host is called in its store.
 
 
 def load_config(path: Path | None) -> Config:
@@ -45,17 +47,20 @@ def load_config(path: Path | None) -> Config:
 
 
 def _checked(path: Path, read: dict[str, Any]) -> Config:
-    strangers = sorted(read.keys() - {"exclude", "tenant"})
+    strangers = sorted(read.keys() - {"exclude", "node", "tenant"})
     if strangers:
         raise UsageError(
-            f"{path}: unknown key `{strangers[0]}`; expected `exclude` or `[[tenant]]`"
+            f"{path}: unknown key `{strangers[0]}`; expected `node`, `exclude` or `[[tenant]]`"
         )
+    node = read.get("node")
+    if node is not None and not isinstance(node, str):
+        raise UsageError(f"{path}: `node` must be text: node = 'gpu-07'")
     exclude, rules = read.get("exclude", []), read.get("tenant", [])
     if not isinstance(exclude, list) or not all(isinstance(p, str) for p in exclude):
         raise UsageError(f"{path}: `exclude` must be a list of patterns: exclude = ['team-a/*']")
     if not isinstance(rules, list):
         raise UsageError(f"{path}: `tenant` must be a list; write `[[tenant]]` above each rule")
-    return Config(tuple(exclude), tuple(_rule(path, rule) for rule in rules))
+    return Config(tuple(exclude), tuple(_rule(path, rule) for rule in rules), node)
 
 
 def _rule(path: Path, rule: Any) -> TenantRule:

@@ -41,6 +41,8 @@ class Settings:
     group: str | None = None  # None is the usual one, where there is one.
     user: str | None = None  # None is the usual one, or its number where there is none.
     config: Config = field(default_factory=Config)
+    node: str | None = None  # None is what the configuration, the environment or the host says.
+    adopt: bool = False  # Take over a node of this name that another machine recorded.
     budget: float = SHARE  # Of a thread's time that probes may cost it; 0 is no limit.
     budget_rest_s: float = REST_S  # For how long those that cost more at entry, too, are detached.
     keep_ns: int | None = None  # None keeps rows for ever.

@@ -64,7 +64,7 @@ def blank_row(cgroup_id: int, tenant: str, node: str, boot_id: str) -> Row:
     """A row that says only whose it is."""
     row: Row = dict.fromkeys(COLUMNS)
     row |= {"cgroup_id": cgroup_id, "container_id": tenant, "tenant": tenant}
-    row |= {"node": node, "boot_id": boot_id}
+    row |= {"node": node, "boot_id": boot_id, "scope": "node"}
     return row
 
 
@@ -92,12 +92,14 @@ def known_row(
         "unit": identity.unit,
         "tenant": whose.tenant,
         "trust": str(whose.trust),
+        "scope": whose.scope,
         "user": _user(identity, names),
         "named_ns": subject.named_ns if subject else None,
     }
     if identity.job and identity.job.runtime == "slurm":
         row["slurm_job"] = (names and names.slurm_job) or identity.job.job_id
         row["slurm_step"] = identity.job.slurm_step
+        row["slurm_account"] = names.slurm_account if names else None
     if pod_stands(identity, names):
         row["pod_uid"], row["qos"] = identity.layers[0].pod_uid, identity.layers[0].qos
     if names:

@@ -20,7 +20,7 @@ is a label.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, Literal
 
 from cotenant.identity.naming.names import Names
 from cotenant.identity.path.model import Identity, Owner, Trust
@@ -29,8 +29,11 @@ HOST: Final = "host"
 KERNEL: Final = "kernel"
 UNKNOWN: Final = "unknown"
 _RESERVED: Final = frozenset({HOST, KERNEL, UNKNOWN})
+_CLUSTER_JOBS: Final = frozenset({"slurm", "pbs", "nomad"})  # Numbered by their cluster.
 _UNIT_ENDINGS: Final = (".service", ".scope", ".slice")
 _NO_NAMES: Final = Names("none")
+
+Scope = Literal["node", "fleet"]  # Where the tenant of this name is one and the same.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Tenancy:
     tenant: str
     container_id: str
     trust: Trust
+    scope: Scope = "node"
 
 
 def tenancy(
@@ -68,13 +72,13 @@ def tenancy(
 ) -> Tenancy:
     """Apply the rule to what a path says and what is known about it by name."""
     known = names or _NO_NAMES
-    tenant = _default(identity, known)
+    tenant, scope = _default(identity, known), _scope(identity, known)
     container_id = _container_id(identity, known) or tenant
     for rule in rules:
         if (named := _apply(rule, identity, known, path)) is not None:
-            tenant = named
+            tenant, scope = named, "fleet"
             break
-    return Tenancy(tenant, container_id, trust(identity, known))
+    return Tenancy(tenant, container_id, trust(identity, known), scope)
 
 
 def trust(identity: Identity, names: Names | None) -> Trust:
@@ -111,6 +115,15 @@ def _default(identity: Identity, names: Names) -> str:
     if identity.layers:
         return _unnamed(identity, names)
     return identity.owner_path
+
+
+def _scope(identity: Identity, names: Names) -> Scope:
+    """Who gave the name: a scheduler of the whole cluster, or this host alone."""
+    if identity.owner is Owner.JOB and identity.job:
+        return "fleet" if identity.job.runtime in _CLUSTER_JOBS else "node"
+    if identity.owner in (Owner.ROOT, Owner.USER):
+        return "node"
+    return "fleet" if names.pod_confirmed and names.pod and identity.layers else "node"
 
 
 def _unnamed(identity: Identity, names: Names) -> str:

@@ -52,6 +52,12 @@ CONTAINERS: Final = Table(
         ),
         Column("named_ns", "int64", "when its name became known, UTC"),
         Column("removed_ns", "int64", "when the cgroup was removed, UTC"),
+        Column(
+            "scope",
+            "string",
+            "fleet: the tenant of this name on other nodes is the same; node: it is another",
+        ),
+        Column("slurm_account", "string", "account that the Slurm job is charged to"),
     ),
     snapshot=True,
 )
@@ -129,6 +135,11 @@ SESSIONS: Final = Table(
             "spans_until_ns",
             "int64",
             "operations that began before, UTC, are in stored spans; NULL: all are",
+        ),
+        Column(
+            "clock_error_ns",
+            "int64",
+            "how far the host's clock may be from UTC, when last sampled; NULL: nothing keeps it",
         ),
     ),
     snapshot=True,

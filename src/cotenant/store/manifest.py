@@ -66,6 +66,25 @@ class Manifest:
     next: int = 1  # The number of the next segment; never used twice.
     segments: tuple[Segment, ...] = ()
     version: str = VERSION  # Of who wrote it.
+    machine: str | None = None  # Whose it is, by a hash of the machine-id; None if not known.
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine that writes a node's segments."""
+
+    hash: str | None = None  # Of its machine-id; None if that is not known.
+    takes_over: bool = False  # A node of its name that was another machine's.
+
+    def check(self, root: Path, node: str, manifest: Manifest) -> None:
+        """Raise StoreError if the manifest is of another machine; an unknown one may be this."""
+        if self.takes_over or None in (self.hash, manifest.machine):
+            return
+        if self.hash != manifest.machine:
+            raise StoreError(
+                f"{root} has a node {node} that was recorded on another machine; name this one "
+                "otherwise with --node, or take that one over with --adopt if this is its successor"
+            )
 
 
 def manifest_path(root: Path, node: str) -> Path:
@@ -77,6 +96,8 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     """Replace the manifest; OSError leaves the one before in place."""
     lines = ",\n".join(segment.text for segment in manifest.segments)
     head = f'{{"format": {FORMAT}, "version": "{VERSION}", "next": {manifest.next}, '
+    if manifest.machine is not None:
+        head += f'"machine": {json.dumps(manifest.machine)}, '
     head += '"segments": [\n'
     replace_file(path, f"{head}{lines}\n]}}\n".encode())
 
@@ -121,7 +142,9 @@ def read_manifest(path: Path) -> Manifest | None:
         if not isinstance(entries, list):
             raise TypeError("segments are a list")
         version = _word(content.get("version", "0"))
-        return Manifest(following, tuple(_segment(e) for e in entries), version)
+        machine = content.get("machine")
+        machine = None if machine is None else _word(machine)
+        return Manifest(following, tuple(_segment(e) for e in entries), version, machine)
     except FileNotFoundError:
         return None
     except OSError as error:

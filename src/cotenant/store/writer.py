@@ -30,6 +30,7 @@ from cotenant.store.graveyard import GRACE_NS, Grave, graveyard_path, read_grave
 from cotenant.store.graveyard import write_graveyard as _write_graveyard
 from cotenant.store.layout import partition
 from cotenant.store.manifest import (
+    Machine,
     Manifest,
     Segment,
     check_continuable,
@@ -51,6 +52,7 @@ from cotenant.store.snapshot import (
 )
 
 MAX_BUFFERED_BYTES: Final = 64 << 20
+_SOME: Final = Machine()
 
 
 def _table(name: str) -> Table:
@@ -70,11 +72,13 @@ class StoreWriter:
         node: str,
         boot_id: str,
         gid: int | None = None,
+        machine: Machine = _SOME,
         max_buffered_bytes: int = MAX_BUFFERED_BYTES,
     ) -> None:
         self.root = Path(root)
         self.node = node
         self.boot_id = boot_id
+        self._machine = machine
         self._max_bytes = max_buffered_bytes
         self._rows: dict[str, list[Any]] = {}
         self._snapshots: dict[tuple[str, str], Any] = {}
@@ -103,6 +107,8 @@ class StoreWriter:
             found = adopt(self.root, [s for s in walk(self.root) if s.node == self.node])
             manifest = Manifest(time.time_ns() if found else 1, found)
         check_continuable(self.root, manifest)
+        self._machine.check(self.root, self.node, manifest)
+        self._whose = self._machine.hash or manifest.machine
         self._manifest = manifest
         named = {segment.path for segment in manifest.segments}
         waiting = {path for grave in self._graves for path in grave.remove}
@@ -270,7 +276,7 @@ class StoreWriter:
         remove_quietly(self.root / path for path in gone if path not in again)
 
     def _commit(self, segments: list[Segment], number: int) -> None:
-        manifest = Manifest(number, tuple(segments))
+        manifest = Manifest(number, tuple(segments), machine=self._whose)
         _write_manifest(manifest_path(self.root, self.node), manifest)
         self._manifest = manifest
 
@@ -278,7 +284,7 @@ class StoreWriter:
         """A number for a segment that is written outside a seal."""
         with self._commit_lock:
             number = self._manifest.next
-            self._manifest = Manifest(number + 1, self.segments)
+            self._manifest = replace(self._manifest, next=number + 1)
             return number
 
     def supersede(self, old: list[Segment], merged: Segment | None, now_ns: int) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from cotenant.agent.channel import Closed
+from cotenant.agent.node import machine, node_name
 from cotenant.agent.protocol.reports import Report
 from cotenant.agent.recorder.audit import audit
 from cotenant.agent.recorder.blind_spots import BlindSpots
+from cotenant.agent.recorder.clock_error import ClockError
 from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.columns import Columns
@@ -39,6 +41,7 @@ from cotenant.identity.ledger import Ledger
 from cotenant.identity.walk import mounts, survey
 from cotenant.probes.cpus import online_cpus
 from cotenant.store.handover import StoreOwner, hand_over
+from cotenant.store.manifest import Machine
 from cotenant.store.retention import RetentionLimits
 
 _SAMPLE_EVERY_S: Final = 1.0
@@ -59,19 +62,25 @@ class Recorder:
         self,
         settings: Settings,
         helper: HelperClient,
-        complete: Callable[[Path], None] = lambda _: None,
+        complete: Callable[[Path, str], None] = lambda _, __: None,
     ) -> None:
-        """``complete`` mends an existing store, as the user who will write to it."""
+        """``complete`` mends a node of an existing store, as the user who will write to it."""
         need_root()
         self._settings = settings
-        node = os.uname().nodename
+        node = node_name(settings.node, settings.config.node, os.environ)
+        this = Machine(machine(), takes_over=settings.adopt)  # In a pod only root can tell.
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         hierarchy = choose_hierarchy(settings.hierarchy)
         self.user = RecorderUser.chosen(settings.user)
         self._place = self._leave_root(self.user)
-        complete(self._place.path)
         with self._place.named():
-            self._writer = open_store(self._place.path, node=node, boot_id=boot_id)
+            self._writer = open_store(
+                self._place.path,
+                node=node,
+                boot_id=boot_id,
+                machine=this,
+                complete=complete,
+            )
         # The store is ours by now: only then is anything attached.
         attaching_ns = time.time_ns()
         self._helper = helper
@@ -84,6 +93,7 @@ class Recorder:
             rules=settings.config.rules,
         )
         self._clock = WallClock()
+        self._clock_error = ClockError()
         self._gpus = GpuProcesses(
             f"{node}/{boot_id}", self._ledger, helper, settings.layers, self._clock
         )
@@ -252,6 +262,7 @@ class Recorder:
 
     def _sample(self, now_ns: int, *, last: bool = False) -> None:
         sampling = self._sampling
+        self._session.clock_error(self._clock_error.look())
         self._blind_spots.counted(sampling.counters.read(), sampling.refused(), now_ns)
         self._sampling.step(now_ns, self._sink, self._session, last=last)
         self._notices.missing(self._sampling.holes.warnings)

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +16,11 @@ from cotenant.confine.landlock import confine
 from cotenant.confine.seccomp import Role, refuse_calls
 from cotenant.confine.user import RecorderUser, become
 from cotenant.errors import StoreError
-from cotenant.store.manifest import manifest_path, read_manifest, walk
+from cotenant.store.manifest import Machine, manifest_path, read_manifest, walk
 from cotenant.store.writer import StoreWriter
 
 _UMASK: Final = 0o027  # Files of the store are made with their final modes: chmod is refused.
+_SOME: Final = Machine()
 _OURSELVES: Final = Path("/proc/self")  # DuckDB looks for its own limits there.
 # Until everything is read that lies where only root can go.
 _UNTIL_ATTACHED: Final = (Capability.BPF, Capability.DAC_READ_SEARCH)
@@ -31,15 +32,28 @@ def leave_root(user: RecorderUser) -> None:
     os.umask(_UMASK)
 
 
-def open_store(path: Path, *, node: str, boot_id: str) -> StoreWriter:
-    """Open the store without threads that would keep what this one gives up later."""
+def open_store(
+    path: Path,
+    *,
+    node: str,
+    boot_id: str,
+    machine: Machine = _SOME,
+    complete: Callable[[Path, str], None] = lambda _, __: None,
+) -> StoreWriter:
+    """Open the store without threads that would keep what this one gives up later.
+
+    ``complete`` mends what is there of the node, once it is known to be this machine's.
+    """
     known = None
     with contextlib.suppress(StoreError):
         known = read_manifest(manifest_path(path, node))
+    if known is not None:
+        machine.check(path, node, known)
+    complete(path, node)
     if known is None and any(segment.node == node for segment in walk(path)):
         # Segments are looked into: Arrow starts threads for that.
         works_with(_UNTIL_ATTACHED, lambda: _adopt(path, node, boot_id))
-    return StoreWriter(path, node=node, boot_id=boot_id)
+    return StoreWriter(path, node=node, boot_id=boot_id, machine=machine)
 
 
 def _adopt(path: Path, node: str, boot_id: str) -> None:

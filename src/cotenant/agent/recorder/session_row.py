@@ -46,6 +46,7 @@ class SessionRow:
             "coverage": None,
             "spans_from_ns": attaching_ns,
             "spans_until_ns": attaching_ns,
+            "clock_error_ns": None,
         }
         self._libraries: dict[str, LibraryReport] = {}
         self._notes: dict[str, Any] = {}
@@ -70,6 +71,12 @@ class SessionRow:
             "attach_method": method,
         }
         self.changed = True
+
+    def clock_error(self, error_ns: int | None) -> None:
+        """How far the clock may be from UTC."""
+        if self._row["clock_error_ns"] != error_ns:
+            self._row["clock_error_ns"] = error_ns
+            self.changed = True
 
     def spans_until(self, moment_ns: int | None) -> None:
         """Operations that began before are in spans; None: all are."""

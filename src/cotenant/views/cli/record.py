@@ -1,7 +1,6 @@
 """``cotenant record``: attach, record, seal, say what each tenant did."""
 
 import argparse
-import os
 import signal
 import sys
 import time
@@ -53,10 +52,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="group that may read the store (default: cotenant, if it exists)",
     )
     add(
+        "--node",
+        metavar="NAME",
+        help="what this host is called in the store (default: `node` in the configuration, else "
+        "$NODE_NAME, else the host's name)",
+    )
+    add(
+        "--adopt",
+        action="store_true",
+        help="go on with a node of this name that another machine recorded, such as this host "
+        "before it was reinstalled",
+    )
+    add(
         "--config",
         type=Path,
         metavar="FILE",
-        help="tenant names and exclusions (default: /etc/cotenant/config.toml, if it exists)",
+        help="node and tenant names, exclusions (default: /etc/cotenant/config.toml, if it exists)",
     )
     debug_argument(parser)
     _add_what(parser.add_argument_group("what to record"))
@@ -193,10 +204,10 @@ def _recorder(args: argparse.Namespace) -> "Recorder":
         raise
 
 
-def _complete_spans(store: Path) -> None:
+def _complete_spans(store: Path, node: str) -> None:
     """What the last recording could not store any more, if it was killed."""
     with suppress(StoreError):  # If the store cannot be read, that is said when it is opened.
-        if trouble := complete_in_child(store, os.uname().nodename):
+        if trouble := complete_in_child(store, node):
             print(trouble, file=sys.stderr)
 
 
@@ -214,6 +225,8 @@ def _chosen(args: argparse.Namespace) -> dict[str, Any]:
         "events_bytes": args.ring_bytes,
         "group": args.group,
         "user": args.user,
+        "node": args.node,
+        "adopt": args.adopt,
         "events": _families(args.events),
         "host_threshold_ns": duration_ns(args.host_threshold),
         "host_rows": args.host_rows,
