@@ -16,7 +16,7 @@ from cotenant import errors
 from cotenant.query.derived.registry import DERIVED, Derived
 from cotenant.query.engine.session import Session
 from cotenant.query.engine.tables import STORED
-from cotenant.schema import DIMENSIONS, EVENTS, Table
+from cotenant.schema import DIMENSIONS, EVENTS, FOLDED, Table
 from cotenant.schema.families import FAMILIES
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import VERBS
@@ -85,7 +85,7 @@ def tables() -> str:
     with tempfile.TemporaryDirectory() as empty:
         StoreWriter(empty, node="none", boot_id="none").close()
         with Session(empty) as session:
-            for described in (*EVENTS, *DIMENSIONS):
+            for described in (*EVENTS, *DIMENSIONS, *FOLDED):
                 lines += table(described, asked(session, name_of(described)))
             lines += ["# Derived tables", ""]
             lines += ["Made when a statement names them.", ""]

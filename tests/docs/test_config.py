@@ -16,6 +16,7 @@ def test_the_example_is_read_as_the_page_says(tmp_path: Path) -> None:
     file.write_text(example)
     config = load_config(file)
     assert config.exclude == ("team-secret/*", "jupyter-*.service")
+    assert config.keep_rollups == "400d"
     assert config.rules == (
         TenantRule("team {label}", label="team"),
         TenantRule("search", label="app.kubernetes.io/part-of=search-*", namespace="prod"),

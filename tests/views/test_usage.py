@@ -51,6 +51,7 @@ ROOT = Path(__file__).parents[2]
         ("record --for 0s", "'0s' is zero"),
         ("record --for=", "'' is not a duration"),
         ("record --keep 0s", "'0s' is zero"),
+        ("record --keep-rollups 0s", "'0s' is zero"),
         ("record --ring-bytes 3", "3 is not a power of two from 4k to 1g"),
         ("record --ring-bytes -4096", "is not a size"),
         (f"record --max-bytes {MANY * 11}t", "is not a size"),

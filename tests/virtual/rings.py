@@ -157,7 +157,8 @@ class VirtualRecorder:
 
     def sample(self):
         """What a second brings."""
-        for sampler in (self.spans, self.spans.mixes, self.seconds, self.seconds.overlaps):
+        seconds = (self.seconds, self.seconds.overlaps, self._rollups)
+        for sampler in (self.spans, self.spans.mixes, *seconds):
             rows = sampler.sample(OFFSET_NS + self.now_ns)
             if rows is not None:
                 self.writer.append(sampler.table, rows)
@@ -168,6 +169,7 @@ class VirtualRecorder:
 
     def finish(self):
         """Close every span, and seal everything."""
+        self._rollups.finish()
         self.spans.finish()
         self.sample()
         self.end()

@@ -1,7 +1,8 @@
-"""What an operator may say once for a host: who is called what, and who is left alone.
+"""What an operator may say once for a host: who is called what, who is left alone, what is kept.
 
 node = "rack-3-gpu-07"
 exclude = ["team-secret/*", "jupyter-*.service"]
+keep_rollups = "400d"
 
 [[tenant]]
 label = "team"                # every container with this label ...
@@ -27,6 +28,7 @@ class Config:
     exclude: tuple[str, ...] = ()
     rules: tuple[TenantRule, ...] = ()
     node: str | None = None  # What this host is called in its store.
+    keep_rollups: str | None = None  # As `--keep-rollups`, which comes first.
 
 
 def load_config(path: Path | None) -> Config:
@@ -47,20 +49,24 @@ def load_config(path: Path | None) -> Config:
 
 
 def _checked(path: Path, read: dict[str, Any]) -> Config:
-    strangers = sorted(read.keys() - {"exclude", "node", "tenant"})
+    strangers = sorted(read.keys() - {"exclude", "keep_rollups", "node", "tenant"})
     if strangers:
         raise UsageError(
-            f"{path}: unknown key `{strangers[0]}`; expected `node`, `exclude` or `[[tenant]]`"
+            f"{path}: unknown key `{strangers[0]}`; expected `node`, `exclude`, `keep_rollups` or "
+            "`[[tenant]]`"
         )
     node = read.get("node")
     if node is not None and not isinstance(node, str):
         raise UsageError(f"{path}: `node` must be text: node = 'gpu-07'")
     exclude, rules = read.get("exclude", []), read.get("tenant", [])
+    keep_rollups = read.get("keep_rollups")
+    if keep_rollups is not None and not isinstance(keep_rollups, str):
+        raise UsageError(f'{path}: `keep_rollups` must be a text: keep_rollups = "400d"')
     if not isinstance(exclude, list) or not all(isinstance(p, str) for p in exclude):
         raise UsageError(f"{path}: `exclude` must be a list of patterns: exclude = ['team-a/*']")
     if not isinstance(rules, list):
         raise UsageError(f"{path}: `tenant` must be a list; write `[[tenant]]` above each rule")
-    return Config(tuple(exclude), tuple(_rule(path, rule) for rule in rules), node)
+    return Config(tuple(exclude), tuple(_rule(path, rule) for rule in rules), node, keep_rollups)
 
 
 def _rule(path: Path, rule: Any) -> TenantRule:

@@ -45,7 +45,8 @@ class Settings:
     adopt: bool = False  # Take over a node of this name that another machine recorded.
     budget: float = SHARE  # Of a thread's time that probes may cost it; 0 is no limit.
     budget_rest_s: float = REST_S  # For how long those that cost more at entry, too, are detached.
-    keep_ns: int | None = None  # None keeps rows for ever.
+    keep_ns: int | None = None  # None keeps rows for ever,
+    keep_rollups_ns: int | None = None  # and rollups.
     max_bytes: int | None = None
 
 

@@ -214,6 +214,7 @@ ROLLUPS: Final = Table(
         Column("max_ns", "int64", "the longest of them"),
         Column("bytes", "int64", "bytes moved"),
     ),
+    united=True,
 )
 
 LIMITS: Final = Table(
@@ -297,6 +298,7 @@ GPU_SECONDS: Final = Table(
         Column("memory_bytes", "int64", "device memory held; NULL if not known"),
         Column("told_ns", "int64", "when this row was written, UTC", False),
     ),
+    united=True,
 )
 
 GPU_OVERLAPS: Final = Table(
@@ -309,6 +311,7 @@ GPU_OVERLAPS: Final = Table(
         Column("gpu", "string", "UUID of the GPU, else its device file if only one is open"),
         Column("overlap_ns", "int64", "time with work of both in flight", False),
     ),
+    united=True,
 )
 
 CPU_CONTENTION: Final = Table(

@@ -6,7 +6,6 @@ it is. Memory is bounded by one row group, and processor time by a share of one 
 the more files wait.
 """
 
-import os
 import threading
 import time
 from collections import defaultdict
@@ -20,34 +19,18 @@ import pyarrow.parquet as pq
 
 from cotenant.errors import StoreError
 from cotenant.schema import TABLES
-from cotenant.store.durable import (
-    open_part,
-    open_to_group,
-    part_of,
-    remove_quietly,
-    store_error,
-    sync_directory,
-)
-from cotenant.store.graveyard import hidden, is_hidden
-from cotenant.store.manifest import Segment, schema_id
+from cotenant.store.graveyard import is_hidden
+from cotenant.store.manifest import Segment
 from cotenant.store.plain_file import check_plain
+from cotenant.store.rewriting import Rewriter, Rewritten, Unreadable, fitting
 from cotenant.store.segment import ROW_GROUP, TIME, conform, write_rows, writer
 from cotenant.store.writer import StoreWriter
 
 FILES_MERGED: Final = 32
 BIG_BYTES: Final = 4 << 20  # Merging such a file gains little,
 BIG_ROWS: Final = ROW_GROUP // 2  # and one of which a reader gets its fill.
-MERGED_BYTES: Final = 64 << 20
 FEW_WAIT: Final = 256  # For each further 256 files to merge, its share grows by as much again.
 TIMES_MOST: Final = 10
-
-
-class _Unreadable(Exception):
-    """A segment that cannot be merged with others."""
-
-    def __init__(self, segment: Segment, why: Exception) -> None:
-        super().__init__(str(why))
-        self.segment = segment
 
 
 def candidates(
@@ -69,7 +52,7 @@ def candidates(
     due = []
     for (_, level), group in sorted(groups.items()):
         group.sort(key=lambda segment: (segment.min_ns or 0, segment.path))
-        chosen = _fitting(group)
+        chosen = fitting(group[: 16 * FILES_MERGED])
         if len(chosen) >= (2 if level < 0 else FILES_MERGED):
             due.append(chosen)
     return min(due, key=lambda chosen: sum(s.bytes for s in chosen), default=[])
@@ -77,17 +60,6 @@ def candidates(
 
 def _is_small(segment: Segment) -> bool:
     return segment.bytes < BIG_BYTES and segment.rows < BIG_ROWS and not is_hidden(segment.path)
-
-
-def _fitting(group: list[Segment]) -> list[Segment]:
-    size = 0
-    chosen: list[Segment] = []
-    for segment in group[: 16 * FILES_MERGED]:
-        size += segment.bytes
-        if chosen and size > MERGED_BYTES:
-            break
-        chosen.append(segment)
-    return chosen
 
 
 def _ordered(rows: Any) -> Any:
@@ -108,7 +80,7 @@ def _merge(root: Path, old: list[Segment], sink: Path) -> int:
                 rows = pq.ParquetFile(root / segment.path, read_dictionary=strings).read()
                 waiting.append(conform(table, rows))
             except (OSError, pa.ArrowInvalid, StoreError) as error:
-                raise _Unreadable(segment, error) from error
+                raise Unreadable(segment, error) from error
             count += rows.num_rows
             if count >= ROW_GROUP:
                 write_rows(parquet, table, _ordered(pa.concat_tables(waiting)))
@@ -125,7 +97,7 @@ class Compactor:
         self._store = store
         self._share = share
         self._rest_until = 0.0
-        self._unreadable: set[str] = set()
+        self._rewriter = Rewriter(store, "merge")
         self._lock = threading.Lock()
 
     @property
@@ -140,7 +112,7 @@ class Compactor:
                 return False
             buried = self._store.bury(now_ns)
             today = time.strftime("%Y-%m-%d", time.gmtime(now_ns // 1_000_000_000))
-            old = candidates(self._store.segments, today, self._unreadable)
+            old = candidates(self._store.segments, today, self._rewriter.unreadable)
             if not old:
                 return buried
             began = time.thread_time()
@@ -154,40 +126,12 @@ class Compactor:
         return self._share * min(1 + waiting // FEW_WAIT, TIMES_MOST)
 
     def _replace(self, old: list[Segment], now_ns: int) -> None:
-        number = self._store.take_number()
-        start = old[0].path.rpartition("/")[2].partition("-")[0]
-        path = hidden(f"{old[0].partition}/{start}-{number}.parquet")
-        file = self._store.root / path
-        part = part_of(file)
-        try:
-            os.close(open_part(file))
+        def write(part: Path) -> Rewritten:
             rows = _merge(self._store.root, old, part)
-            self._publish(part, file)
-        except _Unreadable as error:
-            remove_quietly((part,))
-            # The others are merged without it next time.
-            self._unreadable.add(error.segment.path)
-            where = self._store.root / error.segment.path
-            raise StoreError(f"cannot merge {where}: {error}; its segments stay") from error
-        except OSError as error:
-            remove_quietly((part,))
-            raise store_error("merge segments in", file.parent, error) from error
-        merged = Segment(
-            old[0].table,
-            path,
-            rows,
-            min((s.min_ns for s in old if s.min_ns is not None), default=None),
-            max((s.max_ns for s in old if s.max_ns is not None), default=None),
-            file.stat().st_size,
-            schema_id(TABLES[old[0].table]),
-            level=max(segment.level for segment in old) + 1,
-        )
-        self._store.supersede(old, merged, now_ns)
+            first = min((s.min_ns for s in old if s.min_ns is not None), default=None)
+            last = max((s.max_ns for s in old if s.max_ns is not None), default=None)
+            return Rewritten(rows, first, last)
 
-    @staticmethod
-    def _publish(part: Path, file: Path) -> None:
-        with part.open("rb+") as content:
-            open_to_group(content.fileno())
-            os.fsync(content.fileno())
-        part.rename(file)
-        sync_directory(file.parent)
+        level = max(segment.level for segment in old) + 1
+        table = TABLES[old[0].table]
+        self._rewriter.rewrite(old, table, write, level=level, now_ns=now_ns)

@@ -1,7 +1,8 @@
 """How long rows are kept: by age and by bytes, oldest first.
 
-Rollups say in a few bytes what the rows said, so they stay ``LONGER`` times as long; and so do the
-kernels of graphs and the mixes of spans, which are used for long after they were first. Who a
+Rollups say in a few bytes what the rows said, so they have a limit of their own; the older ones are
+minutes and hours (``folding.py``). The kernels of graphs and the mixes of spans, which are used for
+long after they were first, stay ``LONGER`` times as long as rows. Who a
 tenant was stays as long as anything that may name it: a snapshot, or a page of one, goes when the
 next one began before the oldest row that is left.
 """
@@ -10,14 +11,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from cotenant.schema.folding import ROLLUP_TABLES
 from cotenant.store.manifest import Segment
 from cotenant.store.snapshot import written_at
 from cotenant.store.writer import StoreWriter
 
 LONGER: Final = 10
-_LONG_LIVED: Final = frozenset(
-    {"rollups", "graph_kernels", "span_mixes", "gpu_seconds", "gpu_overlaps"}
-)
+_USED_LATER: Final = frozenset({"graph_kernels", "span_mixes"})
+_LONG_LIVED: Final = _USED_LATER | ROLLUP_TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,16 @@ class RetentionLimits:
 
     keep_ns: int | None = None
     max_bytes: int | None = None
+    keep_rollups_ns: int | None = None  # Never shorter than rows are kept.
 
-
-def _age_limit(segment: Segment, keep_ns: int) -> int:
-    return keep_ns * LONGER if segment.table in _LONG_LIVED else keep_ns
+    def oldest_ns(self, table: str) -> int | None:
+        """How old rows of this table may become."""
+        if table in ROLLUP_TABLES:
+            limits = (self.keep_ns, self.keep_rollups_ns)
+            return None if None in limits else max(limit or 0 for limit in limits)
+        if self.keep_ns is None:
+            return None
+        return self.keep_ns * (LONGER if table in _USED_LATER else 1)
 
 
 def expired(segments: tuple[Segment, ...], limits: RetentionLimits, now_ns: int) -> list[Segment]:
@@ -48,9 +55,8 @@ def expired(segments: tuple[Segment, ...], limits: RetentionLimits, now_ns: int)
 
 
 def _too_old(segment: Segment, limits: RetentionLimits, now_ns: int) -> bool:
-    if limits.keep_ns is None:
-        return False
-    return (segment.max_ns or 0) < now_ns - _age_limit(segment, limits.keep_ns)
+    oldest_ns = limits.oldest_ns(segment.table)
+    return oldest_ns is not None and (segment.max_ns or 0) < now_ns - oldest_ns
 
 
 def _unneeded(segments: tuple[Segment, ...], rest: list[Segment]) -> list[Segment]:

@@ -11,7 +11,7 @@ from cotenant.store import compaction
 from cotenant.store.compaction import Compactor
 from cotenant.store.graveyard import GRACE_NS, is_hidden
 from cotenant.store.manifest import walk
-from cotenant.store.retention import LONGER, Retention, RetentionLimits
+from cotenant.store.retention import Retention, RetentionLimits
 
 NOW_NS = 1_790_000_000_000_000_000
 DAY_NS = 86_400 * 10**9
@@ -84,7 +84,7 @@ def test_it_rests_the_less_the_more_files_wait(store, fill, monkeypatch):
         monkeypatch.setattr(compaction.time, "thread_time", iter((0.0, 1.0)).__next__)
         compactor = Compactor(store)
         fill(FILES_MERGED + waiting)
-        monkeypatch.setattr(compaction, "_fitting", lambda group: group[:FILES_MERGED])
+        monkeypatch.setattr(compaction, "fitting", lambda group: group[:FILES_MERGED])
         assert compactor.step(NOW_NS) is True
         rests.append(round(compactor.rest_s))
     assert rests == [20, 10, 2]
@@ -237,10 +237,12 @@ def test_rollups_are_kept_longer_than_rows(store, fill, container):
     store.replace("containers", container(1, "a"))
     fill(1, NOW_NS - 2 * DAY_NS)
     rollup(store, NOW_NS - 2 * DAY_NS)
-    retention = Retention(store, RetentionLimits(keep_ns=DAY_NS))
+    retention = Retention(store, RetentionLimits(keep_ns=DAY_NS, keep_rollups_ns=30 * DAY_NS))
     retention.step(NOW_NS)
     assert {s.table for s in store.segments} == {"containers", "rollups"}
-    retention.step(NOW_NS + LONGER * DAY_NS)
+    retention.step(NOW_NS + 28 * DAY_NS)
+    assert {s.table for s in store.segments} == {"containers", "rollups"}
+    retention.step(NOW_NS + 29 * DAY_NS)
     assert {s.table for s in store.segments} == {"containers"}
 
 

@@ -173,7 +173,8 @@ class Recorder:
         self._blind_spots = BlindSpots(self._sampling.holes, self._clock)
         self._control = self._sampling.control
         self._sink = StoreSink(self._writer, self._sampling.losses)
-        limits = RetentionLimits(settings.keep_ns, settings.max_bytes)
+        keep_ns, longer_ns = settings.keep_ns, settings.keep_rollups_ns
+        limits = RetentionLimits(keep_ns, settings.max_bytes, longer_ns)
         self._maintenance = StoreMaintenance(self._writer, limits)
         self._session.note(**cost.notes(), probes=settings.probes, budget=settings.budget)
         self._session.note(cpus=len(online_cpus()))

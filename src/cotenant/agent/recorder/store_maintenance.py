@@ -1,4 +1,4 @@
-"""Work on the store that can wait: merging small segments, deleting old ones."""
+"""Work on the store that can wait: merging small segments, folding and deleting old ones."""
 
 import contextlib
 import os
@@ -9,13 +9,14 @@ from typing import Final
 from cotenant.agent.malloc import give_back_memory
 from cotenant.errors import StoreError
 from cotenant.store.compaction import Compactor
+from cotenant.store.folding import Folding
 from cotenant.store.retention import Retention, RetentionLimits
 from cotenant.store.writer import StoreWriter
 
 _EVERY_S: Final = 2.0
 _GIVE_BACK_EVERY: Final = 5  # rounds
 _LOWEST_PRIORITY: Final = 19
-# After the clock was set, ages are wrong: nothing is deleted for this long.
+# After the clock was set, ages are wrong: nothing is folded or deleted for this long.
 _CLOCK_REST_S: Final = 600.0
 
 
@@ -24,6 +25,7 @@ class StoreMaintenance:
 
     def __init__(self, writer: StoreWriter, limits: RetentionLimits) -> None:
         self._compactor = Compactor(writer)
+        self._folding = Folding(writer)
         self._retention = Retention(writer, limits)
         self._stop = threading.Event()
         self._rest_until = 0.0
@@ -41,7 +43,7 @@ class StoreMaintenance:
             self._thread.join()
 
     def clock_was_set(self) -> None:
-        """Delete nothing for a while: ages are wrong."""
+        """Fold and delete nothing for a while: ages are wrong."""
         self._rest_until = time.monotonic() + _CLOCK_REST_S
 
     def _run(self) -> None:
@@ -56,6 +58,7 @@ class StoreMaintenance:
                 if merged or rounds % _GIVE_BACK_EVERY == 0:
                     give_back_memory()
                 if time.monotonic() >= self._rest_until:
+                    self._folding.step(time.time_ns())
                     self._retention.step(time.time_ns())
                 self.trouble = None
             except StoreError as error:

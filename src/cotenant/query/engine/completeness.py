@@ -7,15 +7,18 @@ from typing import Any, Final
 from cotenant.query.engine.answer import Interval, Loss
 from cotenant.query.engine.tables import Window
 from cotenant.schema import TABLES
+from cotenant.schema.folding import ROLLUP_TABLES
 from cotenant.store.manifest import Segment
 
 _EVENTS: Final = "_events"
 # Computed from a family's rows, so a lost row is missing here too. `totals` are exact.
 _COMPUTED_FROM: Final = {
     **dict.fromkeys(("gpu_memory", "graph_kernels", "gpu_timings", "spans", "span_mixes"), "cuda"),
-    **dict.fromkeys(("gpu_seconds", "gpu_overlaps"), "cuda"),
+    **dict.fromkeys((name for name in ROLLUP_TABLES if name.startswith("gpu_")), "cuda"),
     "cpu_contention": "host",
 }
+# Of every family.
+_OF_ALL: Final = frozenset(name for name in ROLLUP_TABLES if name.startswith("rollup"))
 
 # Rows are told once a second: what was lost at the end of a window is told after it. A row of an
 # old store says when it was told, and no more.
@@ -37,7 +40,7 @@ def families_of(tables: Iterable[str]) -> list[str]:
     """The event families behind these tables."""
     found = {t.removesuffix(_EVENTS) for t in tables if t in TABLES and t.endswith(_EVENTS)}
     found |= {_COMPUTED_FROM[t] for t in tables if t in _COMPUTED_FROM}
-    if "rollups" in tables:
+    if not _OF_ALL.isdisjoint(tables):
         found |= {t.removesuffix(_EVENTS) for t in TABLES if t.endswith(_EVENTS)}
     return sorted(found)
 

@@ -21,6 +21,7 @@ from cotenant.views.cli.stop_signal import StopSignal
 from cotenant.views.window import duration_ns, period_ns
 
 if TYPE_CHECKING:
+    from cotenant.agent.config import Config
     from cotenant.agent.recorder.main import Recorder
     from cotenant.agent.recorder.progress import Progress
 
@@ -31,6 +32,7 @@ examples:
   sudo cotenant record --for 30s --store /tmp/s
   sudo cotenant record --layers driver          # one probe per launch: the runtime has none
 """
+_KEEP_ROLLUPS: Final = "400d"
 _STOPPING: Final = "\nstopping: sealing what was recorded; another Ctrl-C ends without\n"
 
 
@@ -154,6 +156,12 @@ def _add_limits(group: Any) -> None:
         help="delete rows older than this: 90m, 7d (default: keep all)",
     )
     group.add_argument(
+        "--keep-rollups",
+        metavar="TIME",
+        help="delete rollups older than this; after 6 hours they are minutes, after 7 days hours "
+        f"(default: {_KEEP_ROLLUPS} if --keep is set, else keep all)",
+    )
+    group.add_argument(
         "--max-bytes",
         type=size_bytes,
         metavar="SIZE",
@@ -197,11 +205,20 @@ def _recorder(args: argparse.Namespace) -> "Recorder":
         from cotenant.agent.recorder.main import Recorder
         from cotenant.agent.settings import Settings
 
-        settings = Settings(**chosen, config=load_config(args.config))
+        config = load_config(args.config)
+        if chosen["keep_rollups_ns"] is None:
+            chosen["keep_rollups_ns"] = _usual_rollups_ns(config, rows_go=args.keep is not None)
+        settings = Settings(**chosen, config=config)
         return Recorder(settings, helper, _complete_spans)
     except BaseException:
         helper.dismiss()
         raise
+
+
+def _usual_rollups_ns(config: "Config", *, rows_go: bool) -> int | None:
+    """How long rollups are kept if no option says so; for ever if rows are."""
+    text = config.keep_rollups or (_KEEP_ROLLUPS if rows_go else None)
+    return None if text is None else period_ns(text)
 
 
 def _complete_spans(store: Path, node: str) -> None:
@@ -231,6 +248,7 @@ def _chosen(args: argparse.Namespace) -> dict[str, Any]:
         "host_threshold_ns": duration_ns(args.host_threshold),
         "host_rows": args.host_rows,
         "keep_ns": period_ns(args.keep) if args.keep is not None else None,
+        "keep_rollups_ns": period_ns(args.keep_rollups) if args.keep_rollups is not None else None,
         "max_bytes": args.max_bytes,
     }
     if args.budget is not None:

@@ -8,6 +8,7 @@ from cotenant.errors import UsageError
 from cotenant.query.engine.batches import Batches
 from cotenant.query.engine.session import Session
 from cotenant.schema import TABLES
+from cotenant.schema.folding import SHOWN_BY
 from cotenant.views.export.part import written
 from cotenant.views.export.progress import ExportProgress
 from cotenant.views.rows import write_binary, write_csv
@@ -35,9 +36,10 @@ def _chosen(session: Session, tables: list[str] | None) -> dict[str, int]:
     """The tables to write, and about how many rows each has."""
     there: dict[str, int] = {}
     for segment in session.segments:
-        there[segment.table] = there.get(segment.table, 0) + segment.rows
+        for name in {segment.table, SHOWN_BY.get(segment.table, segment.table)}:
+            there[name] = there.get(name, 0) + segment.rows
     if tables is None:
-        return {name: there[name] for name in TABLES if name in there}
+        return {name: there[name] for name in TABLES if name in there and name not in SHOWN_BY}
     for name in tables:
         if name not in TABLES:
             raise UsageError(f"no table {name}; choose from {', '.join(TABLES)}")
