@@ -8,10 +8,11 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cotenant.errors import NewerStore, StoreError
 from cotenant.release import VERSION
@@ -19,6 +20,10 @@ from cotenant.schema import TABLES, Table
 from cotenant.store.durable import replace_file, store_error
 from cotenant.store.layout import FORMAT, MANIFESTS, is_segment, node_name, node_of
 from cotenant.store.plain_file import is_plain, parse_json, read_plain
+
+Version = tuple[int, int, int]  # Inode, size and time of change.
+Stamp = tuple[tuple[Path, Version], ...]
+_UNREADABLE: Final = (0, 0, 0)
 
 
 @cache
@@ -188,13 +193,16 @@ def _folders(path: Path, prefix: str) -> list[str]:
 
 def walk(root: Path, skip: frozenset[str] = frozenset()) -> list[Segment]:
     """Every visible segment below a store, but for those of the nodes to skip."""
-    found = []
+    return [segment for folder in partitions(root, skip) for segment in _segments_in(root, folder)]
+
+
+def partitions(root: Path, skip: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The folders below a store that hold segments; nodes to skip are as they stand in paths."""
     for table in TABLES:
         for date in _folders(root / table, "date="):
             for node in _folders(root / table / date, "node="):
                 if node.removeprefix("node=") not in skip:
-                    found += _segments_in(root, f"{table}/{date}/{node}")
-    return found
+                    yield f"{table}/{date}/{node}"
 
 
 def _segments_in(root: Path, folder: str) -> list[Segment]:
@@ -211,22 +219,34 @@ def _size(file: Path) -> int:
     return file.stat().st_size if is_plain(file) else 0
 
 
-def stamp(root: Path) -> tuple[tuple[str, int, int], ...]:
-    """Differs when any manifest was replaced since."""
-    stamps = []
-    for path in manifest_files(root):
+def versions(manifests: Iterable[Path]) -> dict[Path, Version]:
+    """The manifests that are there, each with what differs once it was replaced."""
+    found = {}
+    for path in manifests:
         try:
             status = os.stat(path)
-        except OSError:
+        except FileNotFoundError:
             continue
-        stamps.append((path.name, status.st_ino, status.st_mtime_ns))
-    return tuple(stamps)
+        except OSError:
+            found[path] = _UNREADABLE  # Why, is told by who reads it.
+            continue
+        found[path] = status.st_ino, status.st_size, status.st_mtime_ns
+    return found
+
+
+def stamp(root: Path) -> Stamp:
+    """Differs when any manifest was replaced since."""
+    return tuple(versions(manifest_files(root)).items())
+
+
+def named_segments(manifests: Iterable[Manifest | None]) -> list[Segment]:
+    """What they name, of the tables that we know."""
+    named = (segment for m in manifests if m is not None for segment in m.segments)
+    return [segment for segment in named if segment.table in TABLES]
 
 
 def current_segments(root: Path) -> list[Segment]:
     """What a reader should read: what the manifests name, and what nodes without one left."""
     files = manifest_files(root)
-    manifests = [read_manifest(path) for path in files]
-    named = [segment for m in manifests if m is not None for segment in m.segments]
-    found = [segment for segment in named if segment.table in TABLES]
+    found = named_segments(read_manifest(path) for path in files)
     return found + walk(root, frozenset(path.stem for path in files))

@@ -9,9 +9,9 @@ from cotenant.views import text
 from cotenant.views.tables import Layout, table
 
 
-def print_summary(store: Path, from_ns: int) -> None:
+def print_summary(store: Path, from_ns: int, *nodes: str) -> None:
     """Print the lines of the recording that began then, and on stderr what they lack."""
-    with Session(store, from_ns=from_ns) as session:
+    with Session(store, from_ns=from_ns, nodes=nodes) as session:
         answer = summary(session)
     names = ("tenant", "container", "launches", "copied", "waited", "nccl", "most launched")
     rows = [

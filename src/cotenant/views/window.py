@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,16 +10,36 @@ from cotenant.errors import UsageError
 from cotenant.query.engine.session import QueryLimits
 from cotenant.query.text.time_syntax import duration_ns, moment_ns, period_ns
 from cotenant.store.layout import check_readable
-from cotenant.store.manifest import current_segments
+from cotenant.store.nodes import Nodes
 
-__all__ = ["STILL_NS", "add_window_arguments", "duration_ns", "moment_ns", "period_ns", "window"]
+__all__ = [
+    "STILL_NS",
+    "add_node_argument",
+    "add_window_arguments",
+    "duration_ns",
+    "moment_ns",
+    "period_ns",
+    "window",
+]
 
 STILL_NS: Final = 5_000_000_000  # Nothing newer than this, and it is a recording of the past.
 
 
+def add_node_argument(parser: argparse.ArgumentParser) -> None:
+    """The ``--node`` option of every verb that reads a store."""
+    parser.add_argument(
+        "--node",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only what this node recorded; repeatable (default: all nodes of the store)",
+    )
+
+
 def add_window_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--tenant``, ``--since``, ``--from`` and ``--to``."""
+    """``--tenant``, ``--node``, ``--since``, ``--from`` and ``--to``."""
     parser.add_argument("--tenant", metavar="NAME", help="only rows of this tenant")
+    add_node_argument(parser)
     parser.add_argument(
         "--since",
         metavar="DURATION",
@@ -48,22 +69,24 @@ def window(args: argparse.Namespace) -> dict[str, Any]:
     if (
         since_ns is not None
         and to_ns is None
-        and (ended_ns := _ended(Path(args.store))) is not None
+        and (ended_ns := _ended(Path(args.store), args.node)) is not None
     ):
         from_ns, since_ns = ended_ns - since_ns, None
     return {
         "limits": QueryLimits(seconds=period_ns(args.timeout) / 1e9, watched=True),
         "tenant": args.tenant,
+        "nodes": tuple(args.node),
         "since_ns": since_ns,
         "from_ns": from_ns,
         "to_ns": to_ns,
     }
 
 
-def _ended(store: Path) -> int | None:
-    """When the newest recording of the store ended; None while it goes on, or if there is none."""
+def _ended(store: Path, nodes: Sequence[str]) -> int | None:
+    """When the newest recording of the nodes ended; None while it goes on, or if there is none."""
     check_readable(store)
-    newest = max((s.max_ns for s in current_segments(store) if s.max_ns is not None), default=None)
+    segments = Nodes(store, nodes).segments()
+    newest = max((s.max_ns for s in segments if s.max_ns is not None), default=None)
     if newest is None or time.time_ns() - newest < STILL_NS:
         return None
     return newest + 1

@@ -67,7 +67,7 @@ class Recorder:
         """``complete`` mends a node of an existing store, as the user who will write to it."""
         need_root()
         self._settings = settings
-        node = node_name(settings.node, settings.config.node, os.environ)
+        self.node = node = node_name(settings.node, settings.config.node, os.environ)
         this = Machine(machine(), takes_over=settings.adopt)  # In a pod only root can tell.
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         hierarchy = choose_hierarchy(settings.hierarchy)

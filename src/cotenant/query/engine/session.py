@@ -27,7 +27,8 @@ from cotenant.query.engine.statement import Statement, one_line, read_only
 from cotenant.query.engine.tables import Window, create_views
 from cotenant.query.engine.tenant_filter import select_tenant
 from cotenant.store.layout import check_readable
-from cotenant.store.manifest import Segment, current_segments, stamp
+from cotenant.store.manifest import Segment, Stamp
+from cotenant.store.nodes import Nodes
 from cotenant.store.plain_file import is_plain
 
 _TRIES: Final = 7
@@ -55,9 +56,10 @@ class Session:
 
     ``tenant`` restricts every table to one tenant, ``from_ns`` and ``to_ns`` (UTC) to a window.
     ``since_ns`` is the window's length, counted back from ``to_ns``, by default from now.
+    ``nodes`` are those to read, by default all.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a reader may narrow
         self,
         store: Path | str,
         *,
@@ -65,9 +67,11 @@ class Session:
         since_ns: int | None = None,
         from_ns: int | None = None,
         to_ns: int | None = None,
+        nodes: Iterable[str] = (),
         limits: QueryLimits | None = None,
     ) -> None:
         self.store = Path(store).absolute()
+        self._nodes = Nodes(self.store, nodes)
         self.limits = limits or QueryLimits()
         self._tenant = tenant
         self._guarded = self.limits.guarded and tenant is not None
@@ -78,7 +82,7 @@ class Session:
         self._segments: list[Segment] = []
         self._missing = 0
         self._standings: dict[frozenset[str], Standing] = {}  # Of the manifest that was read.
-        self._stamp: tuple[tuple[str, int, int], ...] | None = None
+        self._stamp: Stamp | None = None
         self._lock = threading.Lock()
         check_readable(self.store)
         self._memory_bytes = self.limits.memory_bytes or memory_share()
@@ -169,7 +173,11 @@ class Session:
     def _ask_all(self, sql: str) -> Any:
         window = self._window
         everyone = Session(
-            self.store, from_ns=window.from_ns, to_ns=window.to_ns, limits=self.limits
+            self.store,
+            from_ns=window.from_ns,
+            to_ns=window.to_ns,
+            nodes=self._nodes.names,
+            limits=self.limits,
         )
         with everyone, everyone.stream(sql) as (batches, _):
             import pyarrow as pa
@@ -225,7 +233,7 @@ class Session:
             cursor.close()
 
     def _refresh_if_changed(self) -> None:
-        if stamp(self.store) != self._stamp:
+        if self._nodes.stamp() != self._stamp:
             self._refresh()
 
     def _refresh(self) -> None:
@@ -239,10 +247,10 @@ class Session:
     def _read_manifest(self) -> tuple[list[Segment], list[Segment]]:
         """Create the views; the segments that the manifest names, and those of them that exist."""
         for _ in range(_TRIES):
-            now = stamp(self.store)
-            named = current_segments(self.store)
+            now = self._nodes.stamp()
+            named = self._nodes.segments()
             there = [s for s in named if is_plain(self.store / s.path)]
-            if len(there) < len(named) and stamp(self.store) != now:
+            if len(there) < len(named) and self._nodes.stamp() != now:
                 continue  # A missing segment may have been merged into another meanwhile.
             try:
                 self._create(there)

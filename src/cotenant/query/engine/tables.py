@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.query.engine.guard import blanked
+from cotenant.query.engine.sight import name_with_nodes, several
 from cotenant.query.engine.snapshots import read_snapshot
 from cotenant.query.engine.stored_spans import create_macro
 from cotenant.query.text.sql import quoted
 from cotenant.schema import TABLES, Column, Table
+from cotenant.schema.dimensions import CONTAINERS
 from cotenant.store.manifest import Segment, schema_id
 
 TIME: Final = "timestamp_ns"
@@ -188,6 +190,8 @@ def create_views(connection: Any, root: Path, segments: Sequence[Segment], windo
     for name, table in TABLES.items():
         if table.snapshot:
             _copy_snapshot(connection, table, root, by_table[name], window)
+            if table is CONTAINERS and several(segments):
+                name_with_nodes(connection)
             continue
         if name == _TIMED:
             select = _timed_view(connection, root, by_table, window)

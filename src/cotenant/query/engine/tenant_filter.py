@@ -2,7 +2,8 @@
 
 X may be a tenant, a container's name, a pod, ``namespace/pod``, a unit with or without
 its suffix, a job, or the beginning of a container id. The first of these readings that
-matches any row is the one that counts, so that a name never also means an id.
+matches any row is the one that counts, so that a name never also means an id. What is none of
+them may be a tenant with its node where names have none, or without it where they do.
 """
 
 import difflib
@@ -28,6 +29,9 @@ TENANT_SQL: Final = f"""cgroup_id in (
 )"""
 
 
+_WITH_NODE_SQL: Final = "tenant || '@' || node = $tenant or tenant = $tenant || '@' || node"
+
+
 def tenant_predicate(text: str) -> tuple[str, dict[str, str]]:
     """A DuckDB predicate on ``cgroup_id`` for any event table, and its parameters."""
     return TENANT_SQL, {"tenant": text}
@@ -35,15 +39,21 @@ def tenant_predicate(text: str) -> tuple[str, dict[str, str]]:
 
 # What belongs to a cgroup that nobody knows may be anybody's.
 _WITH_UNKNOWN: Final = """CREATE OR REPLACE TABLE tenant.with_unknown AS
-  FROM tenant.cgroups UNION SELECT cgroup_id FROM containers WHERE tenant = 'unknown'"""
+  FROM tenant.cgroups UNION SELECT cgroup_id FROM containers
+   WHERE tenant = 'unknown' OR tenant = 'unknown@' || node"""
 
 
 def select_tenant(connection: Any, text: str) -> tuple[int, ...]:
     """Fill ``tenant.cgroups`` with the cgroups that the text means; QuestionError if none."""
     predicate, params = tenant_predicate(text)
-    found = connection.execute(
-        f"SELECT cgroup_id FROM containers WHERE {predicate}", params
-    ).fetchall()
+    found: list[tuple[int]] = []
+    for condition in (predicate, _WITH_NODE_SQL):
+        found = (
+            found
+            or connection.execute(
+                f"SELECT cgroup_id FROM containers WHERE {condition}", params
+            ).fetchall()
+        )
     if not found:
         raise QuestionError(_unknown_tenant(connection, text))
     connection.execute("CREATE SCHEMA IF NOT EXISTS tenant")

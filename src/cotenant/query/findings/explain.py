@@ -8,7 +8,7 @@ is named only where the victim's loss coincides in time with the culprit's activ
 where the kernel recorded the cause itself.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cotenant.query.derived.registry import Ask, with_sources
@@ -44,6 +44,8 @@ from (
 )
 group by tenant
 """
+
+_NODES: Final = "select tenant, list(distinct node) as nodes from containers group by tenant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,21 @@ def explain(session: Session, tenants: frozenset[str] | None = None) -> Explanat
     unknown = tuple(t for t in sorted(looked_at) if t.endswith("_events") and not _any(session, t))
     ranked = _ranked(findings, ask, counted.standing.interval)
     number = counted.rows()[0]["tenants"]
-    return Explanation(ranked, counted.standing, number, unknown, maybes)
+    return Explanation(_placed(ranked, ask), counted.standing, number, unknown, maybes)
+
+
+def _placed(findings: tuple[Finding, ...], ask: Ask) -> tuple[Finding, ...]:
+    """The findings with their nodes: the victim's, where they do not tell; none if there is one."""
+    rows = ask(_NODES).to_pylist() if findings else []
+    of_tenant = {row["tenant"]: row["nodes"] for row in rows}
+    several = len({node for nodes in of_tenant.values() for node in nodes}) > 1
+
+    def nodes(finding: Finding) -> tuple[str, ...]:
+        victims = finding.victim.split(", ")
+        theirs = {node for victim in victims for node in of_tenant.get(victim, ())}
+        return (finding.nodes or tuple(sorted(theirs))) if several else ()
+
+    return tuple(replace(finding, nodes=nodes(finding)) for finding in findings)
 
 
 def _ranked(findings: list[Finding], ask: Ask, interval: Interval | None) -> tuple[Finding, ...]:

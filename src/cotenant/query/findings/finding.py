@@ -1,7 +1,7 @@
 """A finding: its victim, its culprit, its cost and its evidence."""
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 REPORTED: Final = 0.05  # Smallest share that is reported.
 
@@ -21,11 +21,17 @@ class Finding:
     base: str  # What the share is a share of.
     cost_ns: float = 0.0  # Time that the victim lost; 0 where it is not time that it lost.
     lasts: bool = False  # It does not end by itself: all work of the victim waits for it.
+    nodes: tuple[str, ...] = ()  # Where it is so; empty where a single node is in sight.
 
     @property
     def rank(self) -> float:
         """What findings of one kind are ordered by."""
         return self.cost_ns * self.confidence
+
+    def as_dict(self) -> dict[str, Any]:
+        """By name; with nodes only where there are several."""
+        known = asdict(self)
+        return known if self.nodes else {k: v for k, v in known.items() if k != "nodes"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,4 +62,5 @@ def _finding(row: dict[str, Any]) -> Finding:
         next=shell.ask("interference", row["victim"]),
         base="its time with work on the GPU",
         cost_ns=lost,
+        nodes=(row["node"],),
     )

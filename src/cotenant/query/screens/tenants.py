@@ -1,5 +1,6 @@
 """Every cgroup of a store, with its events by family."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from cotenant.query.engine.answer import Answer
@@ -35,9 +36,9 @@ def tenants(session: Session, *, everyone: bool = False) -> Answer:
     return session.ask(_sql(everyone=everyone))
 
 
-def meant(store: Path | str, text: str) -> frozenset[str]:
-    """The tenants that ``--tenant text`` selects; QuestionError if none."""
-    with Session(store, tenant=text) as session:
+def meant(store: Path | str, text: str, nodes: Iterable[str] = ()) -> frozenset[str]:
+    """The tenants that ``--tenant text`` selects, of these nodes or of all; else QuestionError."""
+    with Session(store, tenant=text, nodes=nodes) as session:
         rows = session.ask("SELECT DISTINCT tenant FROM containers").rows()
     return frozenset(row["tenant"] for row in rows)
 

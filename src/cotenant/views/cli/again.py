@@ -7,8 +7,9 @@ from cotenant.views.cli import default_store
 
 
 def given(args: argparse.Namespace, *, tenant: bool) -> list[str]:
-    """``--store``, the window and, if asked for, the tenant as given, quoted for a shell."""
+    """``--store``, window, nodes and, if asked for, the tenant as given, quoted for a shell."""
     store = args.store if args.store != default_store() else None
     values = {"--store": store, "--tenant": args.tenant if tenant else None}
     values |= {"--since": args.since, "--from": args.from_, "--to": args.to}
-    return [option(name, value) for name, value in values.items() if value]
+    nodes = [option("--node", name) for name in args.node]
+    return [option(name, value) for name, value in values.items() if value] + nodes

@@ -85,9 +85,9 @@ def run(args: argparse.Namespace) -> int:
 def _answer(args: argparse.Namespace, question: Question) -> int:
     chosen, tenants = window(args), None
     if args.tenant is not None and question.about_others:
-        tenants = meant(args.store, args.tenant)
+        tenants = meant(args.store, args.tenant, args.node)
         chosen["tenant"] = None
-    settings = question.named(args.settings, partial(meant, args.store))
+    settings = question.named(args.settings, partial(meant, args.store, nodes=args.node))
     sql = question.render(settings, tenants)
     with Session(args.store, **chosen) as session, working(session):
         answer = _asked(args, question, session, sql)
@@ -111,7 +111,7 @@ def _asked(args: argparse.Namespace, question: Question, session: Session, sql: 
         raise UsageError(f"--against goes with {against.QUESTION} and limit=N alone")
     limit = next(p for p in question.params if p.name == "limit")
     shown = int(limit.read(values.get("limit", limit.default)))
-    with Session(args.against, tenant=args.tenant) as other:
+    with Session(args.against, tenant=args.tenant, nodes=args.node) as other:
         answer, before = against.compared(session, other, shown)
     for line in text.incompleteness(before.standing):
         print(f"{args.against}: {line}", file=sys.stderr)

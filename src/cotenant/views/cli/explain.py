@@ -26,6 +26,7 @@ examples:
   cotenant explain --tenant ml/train --json
 """
 _INDENT = "   "
+_NAMED = 3  # Nodes.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings, and how complete their data is."""
     show_utc(args.utc)
     chosen = window(args)
-    tenants = meant(args.store, args.tenant) if args.tenant is not None else None
+    tenants = meant(args.store, args.tenant, args.node) if args.tenant is not None else None
     with Session(args.store, **(chosen | {"tenant": None})) as session, working(session):
         found = _with_options(explain(session, tenants), given(args, tenant=False))
         empty = not session.segments
@@ -68,7 +69,7 @@ def _object(found: Explanation, tenant: str | None) -> dict[str, object]:
         "to_ns": interval.end_ns if interval else None,
         "complete": found.standing.complete if _counted(found) else None,
         "lacks": text.incompleteness(found.standing),
-        "findings": [asdict(finding) for finding in found.findings],
+        "findings": [finding.as_dict() for finding in found.findings],
         "maybes": [asdict(maybe) for maybe in found.maybes],
     }
 
@@ -106,7 +107,8 @@ def _standing(found: Explanation) -> str:
 def _paragraph(number: int, finding: Finding) -> list[str]:
     sure = "high" if finding.confidence >= 0.9 else "fair" if finding.confidence >= 0.7 else "low"
     facts = (
-        f"victim {finding.victim}; culprit {finding.culprit or 'no other tenant'}; costs it "
+        f"victim {finding.victim}{_where(finding)}; "
+        f"culprit {finding.culprit or 'no other tenant'}; costs it "
         f"{_cost(finding)}; confidence {sure} ({finding.confidence:.2f})"
     )
     lines = _wrapped(f"{number}. {finding.title}", "", _INDENT)
@@ -114,6 +116,14 @@ def _paragraph(number: int, finding: Finding) -> list[str]:
         lines += _wrapped(words, _INDENT, _INDENT + "  ")
     # A command that is broken into lines cannot be pasted.
     return [*lines, f"{_INDENT}next: {text.cell(finding.next)}"]
+
+
+def _where(finding: Finding) -> str:
+    """The nodes, where there are several and the tenant's name does not tell."""
+    if not finding.nodes or finding.victim.endswith(f"@{finding.nodes[0]}"):
+        return ""
+    more = f" and {len(finding.nodes) - _NAMED} more nodes" if len(finding.nodes) > _NAMED else ""
+    return f" on {', '.join(finding.nodes[:_NAMED])}{more}"
 
 
 def _cost(finding: Finding) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.query.text.time_syntax import period_ns
-from cotenant.store.manifest import stamp
+from cotenant.store.nodes import Nodes
 
 _CLEAR: Final = "\x1b[H\x1b[J"
 _LOOK_S: Final = 0.25
@@ -29,12 +29,13 @@ def followed(args: argparse.Namespace, answer: Callable[[], int]) -> int:
     every_s = period_ns(args.every) / 1e9
     if not args.follow:
         return answer()
+    nodes = Nodes(Path(args.store), args.node)
     while True:
-        before, began = stamp(Path(args.store)), time.monotonic()
+        before, began = nodes.stamp(), time.monotonic()
         if sys.stdout.isatty():
             print(_CLEAR, end="")
         answer()
         print(flush=True)
         time.sleep(max(0, began + every_s - time.monotonic()))
-        while stamp(Path(args.store)) == before:
+        while nodes.stamp() == before:
             time.sleep(_LOOK_S)

@@ -283,7 +283,7 @@ def run(args: argparse.Namespace) -> int:
     recorder.run(stop, line.show)
     line.end()
     if not args.quiet:
-        print_summary(recorder.store, began_ns)
+        print_summary(recorder.store, began_ns, recorder.node)
         print(f"\nNext: cotenant tenants {option('--store', args.store)}")
     return 0
 

@@ -12,10 +12,12 @@ from cotenant.errors import CotenantError, UsageError
 from cotenant.query.engine.session import Session
 from cotenant.query.screens.tenants import meant
 from cotenant.store.layout import check_readable
+from cotenant.store.nodes import Nodes
 from cotenant.store.plain_file import read_plain
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.amounts import port
 from cotenant.views.web.reachable import reachable
+from cotenant.views.window import add_node_argument
 
 HELP = "Serve the page: timeline, tables, SQL and /metrics. Needs no privilege."
 EXAMPLES = """
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
     store_argument(parser)
     parser.add_argument("--tenant", metavar="NAME", help="serve only this tenant's rows")
+    add_node_argument(parser)
     parser.add_argument(
         "--port", type=port, default=7411, help="port; 0 picks a free one (default: 7411)"
     )
@@ -86,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
     settings = server.WebSettings(
         store=Path(args.store).absolute(),
         tenant=args.tenant,
+        nodes=tuple(args.node),
         address=args.address if args.socket is None else "localhost",
         port=args.port,
         token=token or server.new_token(),
@@ -94,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         raw=args.raw,
         root_path=None if args.root_path is None else root_path(args.root_path),
     )
-    _check_tenant(settings.store, args.tenant)
+    _check_asked(settings.store, args.tenant, args.node)
     listening = activation.passed_socket() or server.bound_socket(settings)
     rest = f" with the token in {told_by}" if token else f"#token={settings.token}"
     place = _place(listening, args.address, settings.root_path or "")
@@ -112,17 +116,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_tenant(store: Path, tenant: str | None) -> None:
-    """Refuse a tenant that the store does not know; a store that is not there yet may come to."""
-    if tenant is None:
+def _check_asked(store: Path, tenant: str | None, nodes: list[str]) -> None:
+    """Refuse tenants and nodes that the store does not know; one that is not there yet may."""
+    if tenant is None and not nodes:
         return
     try:
         with Session(store) as session:
             empty = not session.segments
     except CotenantError:
         return
-    if not empty:
-        meant(store, tenant)
+    if empty:
+        return
+    Nodes(store, nodes).check()
+    if tenant is not None:
+        meant(store, tenant, nodes)
 
 
 def _check_user(as_root: bool) -> None:

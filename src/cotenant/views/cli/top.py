@@ -10,6 +10,7 @@ from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.layout import add_layout_arguments, chosen_layout
 from cotenant.views.tables import Layout, table
+from cotenant.views.window import add_node_argument
 
 HELP = "Show what each tenant does, live; of a finished recording, its end. Needs no privilege."
 EXAMPLES = """
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
     store_argument(parser)
     parser.add_argument("--tenant", metavar="NAME", help="only this tenant")
+    add_node_argument(parser)
     parser.add_argument(
         "--window", default="10s", metavar="TIME", help="average rates over this (default: 10s)"
     )
@@ -39,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
     """Show until stopped."""
     from cotenant.views.tui.sample import SampleSource
 
-    source = SampleSource(Path(args.store), args.tenant, period_ns(args.window) / 1e9)
+    nodes = tuple(args.node)
+    source = SampleSource(Path(args.store), args.tenant, period_ns(args.window) / 1e9, nodes)
     if args.once or args.json or not sys.stdout.isatty():
         return _once(source, chosen_layout(args), as_json=args.json)
     try:

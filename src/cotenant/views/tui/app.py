@@ -1,5 +1,6 @@
 """`cotenant top`: tenants and what they do, refreshed each second."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -231,7 +232,7 @@ class Top(App[None]):
     def action_window(self, factor: float) -> None:
         """Look at a longer or a shorter time."""
         seconds = min(max(self._source.seconds * factor, 2.5), 3600.0)
-        self._source = SampleSource(self._source.store, self._source.tenant, seconds)
+        self._source = replace(self._source, seconds=seconds)
         self.look()
 
     def action_help(self) -> None:

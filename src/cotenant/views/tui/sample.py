@@ -10,7 +10,7 @@ from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.screens import activity
 from cotenant.query.screens.interference import PAIRS_SQL
 from cotenant.store.layout import check_readable
-from cotenant.store.manifest import current_segments
+from cotenant.store.nodes import Nodes
 from cotenant.views import text
 from cotenant.views.tui.slowed import slowed_words
 from cotenant.views.window import STILL_NS
@@ -39,11 +39,12 @@ class SampleSource:
     store: Path
     tenant: str | None = None
     seconds: float = 10.0
+    nodes: tuple[str, ...] = ()  # Empty: all.
 
     def window(self) -> tuple[int, int, bool]:
         """From when to when to look, and whether that is now."""
         check_readable(self.store)
-        segments = current_segments(self.store)
+        segments = Nodes(self.store, self.nodes).segments()
         starts = [s.min_ns for s in segments if s.min_ns is not None]
         ends = [s.max_ns for s in segments if s.max_ns is not None]
         if not starts or not ends:
@@ -86,5 +87,10 @@ class SampleSource:
 
     def _session(self, start_ns: int, end_ns: int) -> Session:
         return Session(
-            self.store, tenant=self.tenant, from_ns=start_ns, to_ns=end_ns, limits=_LIMITS
+            self.store,
+            tenant=self.tenant,
+            from_ns=start_ns,
+            to_ns=end_ns,
+            nodes=self.nodes,
+            limits=_LIMITS,
         )

@@ -1,6 +1,5 @@
 """The store as the page sees it: opened when asked for, and again when it comes back."""
 
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -15,7 +14,7 @@ from cotenant.query.screens.timeline.busy import busy_cells, too_many
 from cotenant.query.screens.timeline.lanes import Lane, Lanes
 from cotenant.query.screens.timeline.tiles import Tile, tile
 from cotenant.store.layout import check_readable
-from cotenant.store.manifest import manifest_files, stamp
+from cotenant.store.nodes import Nodes
 from cotenant.views.web.bound import opened
 
 SECOND_NS: Final = 1_000_000_000
@@ -27,8 +26,9 @@ _LIMITS: Final = QueryLimits(seconds=60.0, rows=200_000, memory_bytes=1 << 30)
 class Reader:
     """Answers the page's own questions; safe to use from threads."""
 
-    def __init__(self, store: Path, tenant: str | None) -> None:
+    def __init__(self, store: Path, tenant: str | None, nodes: tuple[str, ...] = ()) -> None:
         self.store = store
+        self._nodes = Nodes(store, nodes)
         self.tenant = tenant
         self._session: Session | None = None
         self._lanes = Lanes()
@@ -49,10 +49,13 @@ class Reader:
             raise
         with self._lock:
             if self._session is None:
-                self._session = opened(self.store, self.tenant, _LIMITS)
+                self._session = self._opened()
                 self._lanes = Lanes()
                 self._tiles.clear()
             return self._session
+
+    def _opened(self, **window: int) -> Session:
+        return opened(self.store, self.tenant, _LIMITS, nodes=self._nodes.names, **window)
 
     def ask(self, sql: str) -> Any:
         """An answer to one of our own questions."""
@@ -75,7 +78,7 @@ class Reader:
     def tile(self, start_ns: int, cell_ns: int) -> Tile:
         """A tile, from memory if nothing was written since it was made."""
         lanes, session = self.lanes, self.session()
-        key = (start_ns, cell_ns, stamp(self.store))
+        key = (start_ns, cell_ns, self._nodes.stamp())
         with self._lock:
             if key in self._tiles:
                 self._tiles.move_to_end(key)
@@ -91,9 +94,7 @@ class Reader:
         """When each tenant had work on a GPU; None where there is too much to tell at once."""
         check_readable(self.store)
         before = max(SECOND_NS, (end_ns - start_ns) // 10)  # Work in flight was launched before.
-        with opened(
-            self.store, self.tenant, _LIMITS, from_ns=max(start_ns - before, 0), to_ns=end_ns
-        ) as session:
+        with self._opened(from_ns=max(start_ns - before, 0), to_ns=end_ns) as session:
             return None if too_many(session) else busy_cells(session, start_ns, end_ns)
 
     def newest_ns(self) -> int | None:
@@ -102,17 +103,12 @@ class Reader:
 
     def version(self) -> str:
         """Differs when the store has changed."""
-        return f"{hash(stamp(self.store)) & 0xFFFF_FFFF_FFFF:x}"
+        return f"{hash(self._nodes.stamp()) & 0xFFFF_FFFF_FFFF:x}"
 
     def written_s_ago(self) -> float | None:
         """How long ago the store was last written to."""
-        times = []
-        for path in manifest_files(self.store):
-            try:
-                times.append(os.stat(path).st_mtime)
-            except OSError:
-                continue
-        return time.time() - max(times) if times else None
+        times = [changed_ns for _, (_, _, changed_ns) in self._nodes.stamp()]
+        return (time.time_ns() - max(times)) / SECOND_NS if times else None
 
     def live(self) -> bool:
         """Whether a recorder is writing to it now."""

@@ -48,6 +48,7 @@ class WebSettings:
 
     store: Path
     tenant: str | None = None
+    nodes: tuple[str, ...] = ()  # Empty: all of the store.
     address: str = "127.0.0.1"
     port: int = 7411
     token: str = ""
@@ -130,7 +131,7 @@ async def _broken(_: Request, __: Exception) -> Response:
 
 def application(settings: WebSettings, port: int | None, workers: tuple[Worker, Worker]) -> App:
     """The whole thing, guarded."""
-    reader = Reader(settings.store, settings.tenant)
+    reader = Reader(settings.store, settings.tenant, settings.nodes)
     api = Api(reader, *workers)
     api.warm()
     routes = [Route(path, _page(*page)) for path, page in _static().items()]
@@ -237,7 +238,7 @@ def serve(settings: WebSettings, listening: socket.socket) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, _MOST_FILES), hard))
     workers = (
-        Worker(settings.store, settings.tenant, settings.bounds),
-        Worker(settings.store, settings.tenant, _ANALYST),
+        Worker(settings.store, settings.tenant, settings.bounds, settings.nodes),
+        Worker(settings.store, settings.tenant, _ANALYST, settings.nodes),
     )
     new_server(settings, listening, workers).run(sockets=[listening])

@@ -6,7 +6,7 @@ import os
 import resource
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum, auto
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -47,8 +47,10 @@ class Outcome(Enum):
 class Worker:
     """Puts questions to a store in another process, one at a time; made anew when it dies."""
 
-    def __init__(self, store: Path, tenant: str | None, bounds: Bounds) -> None:
-        self._store, self._tenant, self._bounds = store, tenant, bounds
+    def __init__(
+        self, store: Path, tenant: str | None, bounds: Bounds, nodes: tuple[str, ...] = ()
+    ) -> None:
+        self._store, self._tenant, self._bounds, self._nodes = store, tenant, bounds, nodes
         self._lock = threading.Lock()
         self._waiting = threading.BoundedSemaphore(4)
         self._process: Any = None
@@ -94,7 +96,7 @@ class Worker:
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
             target=_answer_all,
-            args=(theirs, self._store, self._tenant, self._bounds),
+            args=(theirs, self._store, self._tenant, self._bounds, self._nodes),
             name="cotenant-questions",
             daemon=True,
         )
@@ -139,7 +141,9 @@ def _confine(bounds: Bounds) -> None:
     confine_writes(None)
 
 
-def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bounds) -> None:
+def _answer_all(
+    pipe: Connection, store: Path, tenant: str | None, bounds: Bounds, nodes: tuple[str, ...]
+) -> None:
     _confine(bounds)
     # What does not fit into memory is not to fill the disk instead.
     limits = QueryLimits(
@@ -153,8 +157,8 @@ def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bound
             return
         try:
             if session is None:
-                session = opened(store, tenant, limits)
-            pipe.send((Outcome.ANSWERED, _answered(session, sql, bounds)))
+                session = opened(store, tenant, limits, nodes=nodes)
+            pipe.send((Outcome.ANSWERED, _answered(session, sql, bounds, nodes)))
         except MemoryError:
             pipe.send((Outcome.SPENT, _too_much(bounds)))
         except CotenantError as error:
@@ -163,21 +167,24 @@ def _answer_all(pipe: Connection, store: Path, tenant: str | None, bounds: Bound
             session = session if isinstance(error, QuestionError) else None
 
 
-def _explained(session: Session) -> dict[str, Any]:
+def _explained(session: Session, nodes: tuple[str, ...]) -> dict[str, Any]:
     # Most pages ask for it once, and the first answer should not wait for it.
     from cotenant.query.findings.explain import explain
 
     found = explain(session)
-    store = option("--store", str(session.store))
+    where = [option("--store", str(session.store)), *(option("--node", name) for name in nodes)]
+    again = " ".join(where)
     return {
-        "findings": [asdict(f) | {"next": f"{f.next} {store}"} for f in found.findings],
+        "findings": [f.as_dict() | {"next": f"{f.next} {again}"} for f in found.findings],
         "lacks": text.incompleteness(found.standing),
     }
 
 
-def _answered(session: Session, sql: str | None, bounds: Bounds) -> dict[str, Any]:
+def _answered(
+    session: Session, sql: str | None, bounds: Bounds, nodes: tuple[str, ...]
+) -> dict[str, Any]:
     if sql is None:
-        return _explained(session)
+        return _explained(session, nodes)
     found = session.ask(sql)
     if found.table.nbytes > bounds.answer_bytes:
         raise QuestionError(

@@ -1,0 +1,76 @@
+"""The nodes of a store that a reader looks at: all of them, or those of its choice."""
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+from cotenant.errors import QuestionError
+from cotenant.store.layout import node_of
+from cotenant.store.manifest import (
+    Manifest,
+    Segment,
+    Stamp,
+    Version,
+    manifest_files,
+    manifest_path,
+    named_segments,
+    partitions,
+    read_manifest,
+    versions,
+    walk,
+)
+
+
+class Nodes:
+    """A store, or these nodes of it; of manifests, those that were replaced are read again."""
+
+    def __init__(self, root: Path, names: Iterable[str] = ()) -> None:
+        self.root = root
+        self.names = frozenset(names)
+        self._read: dict[Path, tuple[Version, Manifest | None]] = {}
+
+    def stamp(self) -> Stamp:
+        """Differs when any of the manifests was replaced since."""
+        return tuple(versions(self._files()).items())
+
+    def segments(self) -> list[Segment]:
+        """What the manifests name, and what nodes without one left; QuestionError: see `check`."""
+        self.check()
+        self._read = {p: self._manifest(p, v) for p, v in versions(self._files()).items()}
+        skip = frozenset(path.stem for path in manifest_files(self.root))
+        left = [s for s in walk(self.root, skip) if not self.names or s.node in self.names]
+        return named_segments(manifest for _, manifest in self._read.values()) + left
+
+    def check(self) -> None:
+        """Raise QuestionError if there is no node of one of the names."""
+        if not self.names:
+            return
+        known = all_nodes(self.root)
+        if not known:
+            raise QuestionError(f"{self.root} has no nodes yet: nothing was recorded")
+        for name in sorted(self.names - set(known)):
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            hint = f"did you mean {', '.join(near)}?" if near else f"there are {_some(known)}"
+            raise QuestionError(f"there is no node {name}; {hint}")
+
+    def _files(self) -> list[Path]:
+        named = [manifest_path(self.root, name) for name in sorted(self.names)]
+        return named or manifest_files(self.root)
+
+    def _manifest(self, path: Path, version: Version) -> tuple[Version, Manifest | None]:
+        known = self._read.get(path)
+        if known is not None and known[0] == version:
+            return known
+        return version, read_manifest(path)
+
+
+def all_nodes(root: Path) -> list[str]:
+    """The nodes of a store, by name."""
+    stems = frozenset(path.stem for path in manifest_files(root))
+    folders = [*partitions(root, stems), *(f"table/date/node={stem}" for stem in stems)]
+    return sorted({node_of(folder) for folder in folders})
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
