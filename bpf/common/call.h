@@ -17,6 +17,7 @@ enum call_number {
 	DIRECTION_CONSTANT = 1,	/* added to a cuda_direction */
 	DIRECTION_SLOT = 128,	/* added to the slot of a cudaMemcpyKind */
 	COOKIE_FUNCTION_BITS = 16,	/* of an attach cookie; above is the attachment's number */
+	ENDED_MAX = 8192,	/* attachments that are remembered after their end */
 };
 
 enum call_flags {

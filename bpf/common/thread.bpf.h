@@ -116,12 +116,12 @@ struct {
 } processes SEC(".maps");
 
 /*
- * Attachments whose place another one took: a call that one of them saw begin may return without
- * our being told.
+ * Attachments whose place another one took, by their number's last bits: a call that one of them
+ * saw begin may return without our being told, and it sees no call begin any more.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ENDED_MAX);
 	__type(key, __u32);
 	__type(value, __u32);
 } ended SEC(".maps");
@@ -139,12 +139,18 @@ static __always_inline __u32 function_of(__u64 cookie)
 	return (__u16)cookie;
 }
 
+/* Whether another one took its place. */
+static __always_inline bool_t has_ended(__u32 attachment)
+{
+	__u32 place = attachment % ENDED_MAX;
+	__u32 *number = bpf_map_lookup_elem(&ended, &place);
+
+	return number && *number == attachment;
+}
+
 static __always_inline bool_t is_over(const struct frame *frame)
 {
-	/* Before v6.5 a map takes no key through a global function's pointer. */
-	__u32 attachment = frame->attachment;
-
-	return bpf_map_lookup_elem(&ended, &attachment) != NULL;
+	return has_ended(frame->attachment);
 }
 
 /* Out of line: a thread changes its cgroup about never, and tenants come now and then. */

@@ -188,7 +188,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 	struct thread *thread;
 	struct frame *frame;
 
-	if (!spec || tenant_excluded())
+	if (!spec || has_ended(attachment_of(cookie)) || tenant_excluded())
 		return SESSION_SKIP;
 	task = current_task();
 	thread = thread_of(task);

@@ -48,9 +48,19 @@ __noinline int send_waiting(struct thread *thread, struct frame *frame)
 	return 0;
 }
 
+/*
+ * Whether the driver's call that begins now is the operation of this call of the runtime: so far
+ * it had none, and the thread is deeper in the stack than it.
+ */
+static __always_inline bool_t goes_on(const struct thread *thread, const struct frame *frame,
+				      const struct call_spec *spec, __u64 sp)
+{
+	return frame->sp > sp && spec->flags & CALL_CALLER && thread->nested;
+}
+
 /* A call that the thread has left without our being told. */
 static __always_inline void abandon(struct thread *thread, struct task_struct *task,
-				    struct frame *frame)
+				    struct frame *frame, __u64 sp)
 {
 	__u32 function = frame->function;
 	const struct call_spec *spec = bpf_map_lookup_elem(&functions, &function);
@@ -65,7 +75,7 @@ static __always_inline void abandon(struct thread *thread, struct task_struct *t
 	if (frame->waiting) {
 		send_waiting(thread, frame);
 	} else if (!frame->operations && !frame->quiet && spec->flags & CALL_OPERATION &&
-		   !(spec->flags & CALL_READY)) {
+		   !(spec->flags & CALL_READY) && !goes_on(thread, frame, spec, sp)) {
 		emit(thread, task, total, frame->began_ns, &frame->own);
 		/* What was inside it is told. */
 		if (outer && outer->operations < 0xfff0)
@@ -83,7 +93,7 @@ __noinline int abandon_one(struct thread *thread, __u64 sp)
 	if (!frame)
 		return 0;
 	refresh_tenant(thread, task);
-	abandon(thread, task, frame);
+	abandon(thread, task, frame, sp);
 	return 1;
 }
 

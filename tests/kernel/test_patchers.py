@@ -3,7 +3,8 @@
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from cotenant.probes.ucx import HOOKED
 from tests.drivers import real_drivers
-from tests.kernel.conftest import SIM, Cgroup, Recording, record
+from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment, truth
 from tests.kernel.patcher import ANSWER, patcher
 from tests.kernel.script import Script
 
@@ -288,3 +289,43 @@ def test_another_tracers_probes_are_no_patch(cgroup: Cgroup, tmp_path: Path) -> 
     for recording in (first, second):
         assert refused(recording, library) == {}
         assert rows(recording, script) == {"cuMemFree_v2": 7}
+
+
+MANY = """
+say(ready=1)
+for name in ("cuMemPrefetchAsync", "cuMemFreeHost", "cuMemHostAlloc"):
+    wait()
+    patch(name, 5)
+    say(patched=name)
+"""
+
+
+@pytest.mark.parametrize("method", ["multi", "session"])
+def test_a_call_during_which_probes_are_replaced_is_one_row(
+    method: str, cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    library = copy_of(DRIVER["framed"], tmp_path / "x")
+    ready, go, log = tmp_path / "ready", tmp_path / "go", tmp_path / "truth.jsonl"
+    neighbour = cgroups()
+    environment = sim_environment(log, LD_LIBRARY_PATH=f"{library.parent}:{SIM}")
+    launches = [SIM / "workload", "launch", "--api", "runtime12", "--rate", 4_001, "--threads", 3]
+    with record(store, "--attach", method, "--events", "cuda", "--budget", "90%") as recording:
+        script = patcher(cgroups(), library, MANY)
+        script.heard()
+        client = neighbour.popen(
+            [*launches, "--steps", 30_011, "--ready", ready, "--start-on", go], env=environment
+        )
+        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        go.touch()
+        for _ in range(3):
+            time.sleep(0.7)
+            script.go_on()
+            name = script.heard()["patched"]
+            while name not in refused(recording, library):
+                time.sleep(0.1)
+        client.communicate(timeout=60)
+        script.end()
+    done = Counter(line["tid"] for line in truth(log) if line["op"] == "launch")
+    asked = "select tid, sum(weight)::bigint as n from cuda_events where op = 'launch' "
+    stored = recording.sql(asked + f"and pid = {client.pid} group by tid")
+    assert {row["tid"]: row["n"] for row in stored} == done

@@ -20,7 +20,7 @@ from typing import Final
 from cotenant.errors import ProbeError
 from cotenant.probes import syscalls
 from cotenant.probes.function import CallFamily, Flag, Function
-from cotenant.schema.constants import COOKIE_FUNCTION_BITS, MAPS
+from cotenant.schema.constants import COOKIE_FUNCTION_BITS, ENDED_MAX, MAPS
 
 
 class Method(StrEnum):
@@ -33,14 +33,15 @@ class Method(StrEnum):
 
 _PERF_EVENT_DISABLE: Final = 0x2401
 
-# For each method, the programs of a family and the attach type they are loaded with.
+# For each method, the programs of a family and the attach type they are loaded with. Returns come
+# first: of a call that is seen to begin, the end is seen, too.
 PROGRAMS: Final = {
     Method.SESSION: {"session": syscalls.ATTACH_UPROBE_SESSION},
     Method.MULTI: {
-        "enter": syscalls.ATTACH_UPROBE_MULTI,
         "return": syscalls.ATTACH_UPROBE_MULTI,
+        "enter": syscalls.ATTACH_UPROBE_MULTI,
     },
-    Method.PAIR: {"enter": -1, "return": -1},
+    Method.PAIR: {"return": -1, "enter": -1},
 }
 
 
@@ -123,17 +124,24 @@ class Attacher:
         know before it happens.
         """
         if self._ended is not None:
-            number = old.number.to_bytes(MAPS["ended"][0], "little")
-            syscalls.map_update(self._ended, number, number)
+            place, number = old.number % ENDED_MAX, old.number
+            key_bytes, value_bytes = MAPS["ended"]
+            syscalls.map_update(
+                self._ended,
+                place.to_bytes(key_bytes, "little"),
+                number.to_bytes(value_bytes, "little"),
+            )
         old.close()
 
     def _attach_links(self, done: Attachment, path: str, placed: list[Placed], pid: int) -> None:
         family = placed[0].function.family
-        sites = [(p.offset, _cookie(done, p)) for p in placed]
         for name, attach_type in PROGRAMS[self.method].items():
             returns = name == "return"
-            if returns:
-                sites = [(p.offset, _cookie(done, p)) for p in placed if _has_return(p.function)]
+            sites = [
+                (p.offset, _cookie(done, p))
+                for p in placed
+                if not returns or _has_return(p.function)
+            ]
             if sites:
                 done.links.append(
                     syscalls.attach_uprobes(
@@ -148,9 +156,9 @@ class Attacher:
 
     def _attach_pairs(self, done: Attachment, path: str, placed: list[Placed], pid: int) -> None:
         for p in placed:
-            self._pair(done, p, path, returns=False, pid=pid)
             if _has_return(p.function):
                 self._pair(done, p, path, returns=True, pid=pid)
+            self._pair(done, p, path, returns=False, pid=pid)
 
     def _pair(
         self, done: Attachment, placed: Placed, path: str, *, returns: bool, pid: int

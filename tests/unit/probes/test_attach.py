@@ -53,8 +53,8 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
 
 def test_programs_read_the_cookie_as_it_is_written(tmp_path: Path) -> None:
     text = header("thread.bpf.h").read_text()
-    first, last = text.index("static __always_inline __u32 attachment_of"), text.index("is_over(")
-    functions = text[first : text.rindex("static", first, last)]
+    first, last = text.index("static __always_inline __u32 attachment_of"), text.index("has_ended(")
+    functions = text[first : text.rindex("/*", first, last)]
     highest = max(function.id for function in FUNCTIONS)
     cases = [(1, 1), (7, highest), (70_000, 0xFFFF)]
     wanted = [
@@ -80,7 +80,7 @@ def test_what_is_known_at_entry_has_no_return_probe(kernel: Kernel) -> None:
     functions = [placed(1, flags=Flag.AT_ENTRY), placed(2)]
     Attacher(Method.MULTI, NAMES).attach("/lib", functions)
     Attacher(Method.MULTI, NAMES).attach("/lib", functions[:1])
-    assert kernel.asked == [([1, 2], False), ([2], True), ([1], False)]
+    assert kernel.asked == [([2], True), ([1, 2], False), ([1], False)]
 
 
 def test_each_attachment_has_a_number_of_its_own(kernel: Kernel) -> None:
