@@ -81,7 +81,7 @@ class Machine:
     hash: str | None = None  # Of its machine-id; None if that is not known.
     takes_over: bool = False  # A node of its name that was another machine's.
 
-    def check(self, root: Path, node: str, manifest: Manifest) -> None:
+    def check(self, root: Path | str, node: str, manifest: Manifest) -> None:
         """Raise StoreError if the manifest is of another machine; an unknown one may be this."""
         if self.takes_over or None in (self.hash, manifest.machine):
             return
@@ -97,14 +97,19 @@ def manifest_path(root: Path, node: str) -> Path:
     return root / MANIFESTS / f"{node_name(node)}.json"
 
 
-def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Replace the manifest; OSError leaves the one before in place."""
+def manifest_content(manifest: Manifest) -> bytes:
+    """The manifest as it is written."""
     lines = ",\n".join(segment.text for segment in manifest.segments)
     head = f'{{"format": {FORMAT}, "version": "{VERSION}", "next": {manifest.next}, '
     if manifest.machine is not None:
         head += f'"machine": {json.dumps(manifest.machine)}, '
     head += '"segments": [\n'
-    replace_file(path, f"{head}{lines}\n]}}\n".encode())
+    return f"{head}{lines}\n]}}\n".encode()
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Replace the manifest; OSError leaves the one before in place."""
+    replace_file(path, manifest_content(manifest))
 
 
 def _segment(entry: dict[str, Any]) -> Segment:
@@ -140,7 +145,17 @@ def _word(value: Any) -> str:
 def read_manifest(path: Path) -> Manifest | None:
     """The node's manifest; None if there is none."""
     try:
-        content = parse_json(read_plain(path))
+        return parse_manifest(read_plain(path), path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise store_error("read", path, error) from error
+
+
+def parse_manifest(text: bytes, path: Path | str) -> Manifest:
+    """A manifest's content; ``path`` is where it was found."""
+    try:
+        content = parse_json(text)
         if content["format"] > FORMAT:
             raise NewerStore(f"{path} was written by a newer cotenant; upgrade this one")
         following, entries = _number(content["next"]), content["segments"]
@@ -150,10 +165,6 @@ def read_manifest(path: Path) -> Manifest | None:
         machine = content.get("machine")
         machine = None if machine is None else _word(machine)
         return Manifest(following, tuple(_segment(e) for e in entries), version, machine)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise store_error("read", path, error) from error
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"{path} is damaged; delete it: the segments are found without it"

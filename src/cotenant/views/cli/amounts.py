@@ -18,6 +18,14 @@ def size_bytes(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
+def bytes_per_second(text: str) -> int:
+    """``10MB/s`` or ``500k`` in bytes per second."""
+    try:
+        return size_bytes(text.strip().lower().removesuffix("/s"))
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text} is not a rate; write 10MB/s or 500k") from None
+
+
 def ring_bytes(text: str) -> int:
     """``16m`` in bytes, as the size of a ring: a power of two."""
     size = size_bytes(text)

@@ -1,0 +1,1 @@
+"""Stores elsewhere: what a node ships to them, and what a reader fetches."""

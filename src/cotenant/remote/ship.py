@@ -1,0 +1,127 @@
+"""Ships a node: objects first, the manifest that names them last.
+
+Whenever it is ended, the far store is what its manifest says; what was put without being named is
+found again by its name, and not sent twice.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from cotenant.remote.far import FarNode, Sent
+from cotenant.remote.near import Changed, NearNode
+from cotenant.remote.objects import pack, pack_snapshot
+from cotenant.remote.pace import Pace
+from cotenant.remote.periods import WINDOW_NS, ObjectName, object_path
+from cotenant.remote.place import FarPlace
+from cotenant.remote.plan import Closing, Wanted, sent, wanted
+from cotenant.remote.shipped import Shipped
+from cotenant.schema import TABLES
+from cotenant.store.manifest import Machine, Segment
+
+
+@dataclass
+class Shipper:
+    """Sends what a far store lacks of a node, pass by pass."""
+
+    near: NearNode
+    place: FarPlace
+    tables: tuple[Shipped, ...]
+    pace: Pace = field(default_factory=Pace)
+    takes_over: bool = False  # A node of this name that was another machine's.
+    window_wanted: Callable[[int], bool] | None = None  # By its start; None is every one.
+    _resumes: bool = True
+    _nothing: set[str] = field(default_factory=set)  # Paths of objects that would have no rows.
+
+    def ship(self, closing: Closing) -> tuple[Sent, int | None]:
+        """One pass: what was sent, and until when rows are there."""
+        while True:
+            try:
+                return self._ship(closing)
+            except Changed:
+                continue  # Merged meanwhile: the next manifest names what it was merged into.
+
+    def _ship(self, closing: Closing) -> tuple[Sent, int | None]:
+        self.near.refresh()
+        self.place.prepare()
+        far = FarNode(self.place, self.near.node, self.pace, resumes=self._resumes)
+        far.check_machine(Machine(self.near.manifest.machine, self.takes_over))
+        self._resumes = True
+        far.check()
+        for shipped in self.tables:
+            if not TABLES[shipped.table].snapshot:
+                self._ship_rows(far, shipped, closing)
+        # Who is there changes all the time; it is told with the rows that name them.
+        if far.changed or closing.at_rest:
+            self._ship_snapshots(far)
+        far.name(self.near.manifest)
+        self._resumes = False
+        return far.sent, far.until_ns
+
+    def _ship_rows(self, far: FarNode, shipped: Shipped, closing: Closing) -> None:
+        table, whole = shipped.table, shipped.change is None
+        there = sent(far.segments(table), whole=whole)
+        counts = self._counts(far, shipped)
+        for want in wanted(counts, there, closing, self._bytes_per_row(shipped)):
+            told = ObjectName(want.period, want.made_of, whole)
+            path = object_path(table, self.near.node, told)
+            if path in self._nothing:
+                continue
+            packed = pack(table, path, self._slices(far, shipped, want))
+            if packed is None:
+                self._nothing.add(path)
+                continue
+            far.put(packed, want.instead_of)
+            far.name_some(self.near.manifest)
+
+    def _counts(self, far: FarNode, shipped: Shipped) -> Counter[int]:
+        """The rows of each window; none of those that another table tells the same of already."""
+        counts: Counter[int] = Counter()
+        for table in shipped.made_from:
+            counts.update(self.near.counts(table))
+        told = [(s.min_ns, s.max_ns) for table in shipped.same for s in far.segments(table)]
+        return Counter({s: n for s, n in counts.items() if self._wants(s) and not _within(s, told)})
+
+    def _wants(self, start_ns: int) -> bool:
+        return self.window_wanted is None or self.window_wanted(start_ns)
+
+    def _bytes_per_row(self, shipped: Shipped) -> float:
+        segments = [s for table in shipped.made_from for s in self.near.segments(table)]
+        return sum(s.bytes for s in segments) / max(1, sum(s.rows for s in segments))
+
+    def _slices(self, far: FarNode, shipped: Shipped, want: Wanted) -> Iterator[Any]:
+        for window in want.from_near:
+            slices = (p for t in shipped.made_from for p in self.near.slices(t, window))
+            yield from slices if shipped.change is None else [_changed(shipped.change, slices)]
+        for segment in want.from_far:
+            yield far.rows(segment)
+
+    def _ship_snapshots(self, far: FarNode) -> None:
+        for shipped in self.tables:
+            if TABLES[shipped.table].snapshot:
+                for segment in self.near.segments(shipped.table):
+                    self._ship_snapshot(far, segment)
+
+    def _ship_snapshot(self, far: FarNode, segment: Segment) -> None:
+        before = [s for s in far.segments(segment.table) if s.key == segment.key]
+        packed = pack_snapshot(segment, self.near.content(segment))
+        if packed is None:
+            return
+        if packed.segment in before:
+            packed.content.close()
+        else:
+            far.put(packed, tuple(before))
+
+
+def _within(start_ns: int, told: Iterable[tuple[int | None, int | None]]) -> bool:
+    """Whether rows between these times may be of the window that starts then."""
+    return any(
+        (first or 0) < start_ns + WINDOW_NS and (last or 0) >= start_ns for first, last in told
+    )
+
+
+def _changed(change: Callable[[Any], Any], slices: Iterator[Any]) -> Any:
+    return change(pa.concat_tables(slices))
