@@ -8,13 +8,27 @@
 with longest as (
     select
         mix,
-        arg_max(kernel_name, coalesce(size, 0))     as kernel_name,
+        arg_max(kernel_name, (coalesce(size, 0), kernel_name)) as kernel_name,
         max(coalesce(size, 0))                      as size,
         sum(count)                                  as operations
     from span_mixes
     group by mix
 ),
-waits as (
+-- Computed twice rather than held: there may be millions.
+waits as not materialized (
+    select
+        s.tenant,
+        s.node,
+        s.pid,
+        s.proof_ns,
+        s.waited_ns,
+        s.proof_api                                 as api,
+        l.kernel_name,
+        l.operations
+    from spans s
+    left join longest l on l.mix = s.mix
+    where s.proven and s.streams = 1
+    union all
     -- One call may wait for many streams; it is one wait.
     select
         s.tenant,
@@ -27,7 +41,7 @@ waits as (
         sum(l.operations)                           as operations
     from spans s
     left join longest l on l.mix = s.mix
-    where s.proven
+    where s.proven and s.streams > 1
     group by s.tenant, s.node, s.pid, s.proof_ns, s.waited_ns, s.proof_api
 ),
 starved as (
@@ -56,7 +70,7 @@ select
     max(s.waited_ns)                                as longest_ns,
     arg_max(s.proof_ns, s.waited_ns)                as longest_at_ns,
     -- Of several threads that wait at the same time, no more than the wait.
-    coalesce(sum(least(c.cpu_wait_ns, s.waited_ns)), 0)::bigint as cpu_wait_ns,
+    sum(least(coalesce(c.cpu_wait_ns, 0), s.waited_ns))::bigint as cpu_wait_ns,
     sum(s.operations)::bigint                       as operations
 from waits s
 left join starved c using (tenant, node, pid, proof_ns)
