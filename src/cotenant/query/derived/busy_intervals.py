@@ -1,12 +1,24 @@
 """Busy intervals of one tenant, and how much of other intervals they cover."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Times = TypeVar("Times", NDArray[np.float64], NDArray[np.int64])
+
+
+def joined(starts: Times, ends: Times) -> tuple[Times, Times]:
+    """The same intervals in order, joined where they touch."""
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], ends[order]
+    if len(starts):
+        reached = np.maximum.accumulate(ends)
+        opens = np.concatenate([[True], starts[1:] > reached[:-1]])
+        starts, ends = starts[opens], reached[np.concatenate([opens[1:], [True]])]
+    return starts, ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +37,7 @@ class BusyIntervals:
         starts = np.clip(starts, begin, end)
         ends = np.clip(ends, begin, end)
         kept = ends > starts
-        order = np.argsort(starts[kept], kind="stable")
-        starts, ends = starts[kept][order], ends[kept][order]
-        if len(starts):
-            reached = np.maximum.accumulate(ends)
-            opens = np.concatenate([[True], starts[1:] > reached[:-1]])
-            starts, ends = starts[opens], reached[np.concatenate([opens[1:], [True]])]
+        starts, ends = joined(starts[kept], ends[kept])
         before = np.concatenate([[0.0], np.cumsum(ends - starts)])
         return cls(starts, ends, begin, end, before)
 

@@ -16,7 +16,7 @@ from cotenant.schema import TABLES
 
 Ask = Callable[[str], Any]  # SQL to a pyarrow.Table, over the same window.
 
-_HEADER: Final = re.compile(r"--\s*(view|table|from):\s*(.*)")
+_HEADER: Final = re.compile(r"--\s*(view|table|from|before):\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Derived:
     sql: str | None = None
     module: str | None = None
     also: tuple[str, ...] = ()  # Optional sources; their losses do not make it incomplete.
+    before: tuple[str, ...] = ()  # What tells of times before the rows that are left.
     whose: str | None = None  # Column of the owner, if rows are computed from other tenants too.
     kept: bool = False  # Materialized, because many tables are made from it.
 
@@ -73,7 +74,7 @@ _COMPUTED: Final = (
 
 
 def _read(name: str, text: str) -> Derived:
-    fields = {"view": "", "table": "", "from": ""}
+    fields = {"view": "", "table": "", "from": "", "before": ""}
     lines = text.splitlines()
     key = "view"
     while lines[0].startswith("--"):
@@ -83,10 +84,14 @@ def _read(name: str, text: str) -> Derived:
             fields[key] = match[2].strip()
         else:
             fields[key] += " " + line.removeprefix("--").strip()
-    sources = tuple(source.strip() for source in fields["from"].split(","))
+    sources, before = (
+        tuple(name.strip() for name in fields[key].split(",") if name.strip())
+        for key in ("from", "before")
+    )
     kept = bool(fields["table"])
     doc = fields["table"] or fields["view"]
-    return Derived(name, doc, sources, sql="\n".join(lines).strip(), kept=kept)
+    sql = "\n".join(lines).strip()
+    return Derived(name, doc, sources, sql=sql, before=before, kept=kept)
 
 
 def _load() -> dict[str, Derived]:
@@ -110,7 +115,8 @@ def in_order(names: Iterable[str]) -> list[Derived]:
     def visit(name: str) -> None:
         if name in found or name not in DERIVED:
             return
-        for source in (*DERIVED[name].sources, *DERIVED[name].also):
+        table = DERIVED[name]
+        for source in (*table.sources, *table.also, *table.before):
             visit(source)
         found[name] = DERIVED[name]
 
@@ -129,3 +135,10 @@ def with_sources(names: Iterable[str]) -> frozenset[str]:
             found.add(name)
             waiting += DERIVED[name].sources if name in DERIVED else ()
     return frozenset(found)
+
+
+def with_before(names: Iterable[str]) -> frozenset[str]:
+    """The names, and what tells of times before their rows."""
+    found = frozenset(names)
+    older = (b for name in found if name in DERIVED for b in DERIVED[name].before)
+    return found | with_sources(older)

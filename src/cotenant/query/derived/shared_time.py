@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from cotenant.query.derived.busy_intervals import BusyIntervals
+from cotenant.query.derived.busy_places import BusyPlace, places_of
 from cotenant.query.derived.registry import Ask
-from cotenant.query.derived.row_groups import groups_of
 
 SCHEMA: Final = pa.schema(
     [
@@ -21,30 +21,26 @@ SCHEMA: Final = pa.schema(
     ]
 )
 
-_SQL: Final = """
-select node, coalesce(gpu, '') as place, gpu, tenant, start_ns, end_ns
-from busy
-order by node, place, tenant, start_ns
-"""
-
 
 def compute(ask: Ask) -> Any:
     """Every pair that shared a GPU for any time at all."""
+    gpus: dict[tuple[str, str | None], list[BusyPlace]] = {}
+    for place in places_of(ask):
+        if len(place.starts):
+            gpus.setdefault((place.node, place.gpu), []).append(place)
     found: list[dict[str, Any]] = []
-    for (node, gpu), rows in groups_of(ask(_SQL), "node", "gpu"):
-        found += [{"node": node, "gpu": gpu} | pair for pair in _pairs(rows)]
+    for (node, gpu), places in gpus.items():
+        found += [{"node": node, "gpu": gpu} | pair for pair in _pairs(places)]
     return pa.Table.from_pylist(found, SCHEMA)
 
 
-def _pairs(rows: Any) -> list[dict[str, Any]]:
-    origin = int(rows["start_ns"].to_numpy().min())
-    end = float(rows["end_ns"].to_numpy().max() - origin)
+def _pairs(places: list[BusyPlace]) -> list[dict[str, Any]]:
+    origin = min(int(place.starts[0]) for place in places)
+    end = float(max(int(place.ends[-1]) for place in places) - origin)
     busy = {}
-    for (tenant,), own in groups_of(rows, "tenant"):
-        starts, ends = (own[name].to_numpy() - origin for name in ("start_ns", "end_ns"))
-        busy[tenant] = BusyIntervals.of(
-            starts.astype(np.float64), ends.astype(np.float64), 0.0, end
-        )
+    for place in places:
+        starts, ends = (times.astype(np.float64) for times in place.since(origin))
+        busy[place.tenant] = BusyIntervals.of(starts, ends, 0.0, end)
     pairs = []
     for tenant, mine in busy.items():
         for other, its in busy.items():

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cotenant.query.engine.answer import Hole, Interval
 from cotenant.query.engine.completeness import families_of
-from cotenant.query.engine.tables import Window
+from cotenant.query.engine.window import Window
 from cotenant.schema.families import FAMILIES, GPU_FAMILIES
 from cotenant.schema.holes import REASONS
 

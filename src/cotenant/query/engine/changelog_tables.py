@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.query.engine.tables import TIME, Window, view
+from cotenant.query.engine.tables import view
+from cotenant.query.engine.window import TIME, Window
 from cotenant.schema import TABLES
 from cotenant.store.manifest import Segment
 

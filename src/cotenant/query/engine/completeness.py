@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from cotenant.query.engine.answer import Interval, Loss
-from cotenant.query.engine.tables import Window
+from cotenant.query.engine.window import Window
 from cotenant.schema import TABLES
 from cotenant.schema.folding import ROLLUP_TABLES
 from cotenant.store.manifest import Segment

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.query.engine.snapshots import read_snapshot
-from cotenant.query.engine.tables import TIME, Window, view
+from cotenant.query.engine.tables import view
+from cotenant.query.engine.window import TIME, Window
 from cotenant.schema.dimensions import LOSSES, SESSIONS
 from cotenant.schema.holes import TOLD_WITHIN_NS
 from cotenant.store.manifest import Segment

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 import duckdb
 
 from cotenant.errors import QuestionError, StoreError, TooLarge
-from cotenant.query.derived.registry import with_sources
+from cotenant.query.derived.registry import with_before, with_sources
 from cotenant.query.engine.answer import Answer, Standing
 from cotenant.query.engine.batches import Batches, FileGone
 from cotenant.query.engine.blindness import holes_of
@@ -24,8 +24,9 @@ from cotenant.query.engine.connection import connect, memory_share
 from cotenant.query.engine.guard import check, own_names, without_paths
 from cotenant.query.engine.snapshots import RESTORE
 from cotenant.query.engine.statement import Statement, one_line, read_only
-from cotenant.query.engine.tables import Window, create_views
+from cotenant.query.engine.tables import create_views
 from cotenant.query.engine.tenant_filter import select_tenant
+from cotenant.query.engine.window import Window
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import Segment, Stamp
 from cotenant.store.nodes import Nodes
@@ -223,7 +224,7 @@ class Session:
         try:
             return Standing(
                 sql="",
-                interval=interval_of(self._segments, tables, self._window),
+                interval=interval_of(self._segments, with_before(tables), self._window),
                 losses=losses_of(cursor, tables, self._window),
                 missing_segments=self._missing,
                 unrecorded=unrecorded_of(cursor, tables, self._window),

@@ -1,25 +1,24 @@
 """One view per table of the schema over its current segments; snapshots are copied."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from cotenant.query.engine import row_choice, stored_spans
 from cotenant.query.engine.guard import blanked
 from cotenant.query.engine.sight import name_with_nodes, several
 from cotenant.query.engine.snapshots import read_snapshot
-from cotenant.query.engine.stored_spans import create_macro
+from cotenant.query.engine.window import Window
 from cotenant.query.text.sql import quoted
 from cotenant.schema import TABLES, Column, Table
 from cotenant.schema.dimensions import CONTAINERS
 from cotenant.store.manifest import Segment, schema_id
 
-TIME: Final = "timestamp_ns"
 STORED: Final = "stored"  # Where tables are that derived ones of the same name unite with others.
 _TIMED: Final = "cuda_events"
 _TIMINGS: Final = "gpu_timings"
 _WHOLE: Final = ("nccl_events", "losses", "spans")
-_EVER_NS: Final = 1 << 62
 _SQL_TYPES: Final = {
     "int64": "BIGINT",
     "int32": "INTEGER",
@@ -32,42 +31,6 @@ _SQL_TYPES: Final = {
 }
 # These list every process of the host, so a tenant's session has NULL in them.
 _HOST_ONLY: Final = frozenset({"libraries", "coverage", "notes"})
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The rows that a session sees: an interval of time, and whose they are."""
-
-    from_ns: int | None = None
-    to_ns: int | None = None
-    tenant_only: bool = False
-    whose: str = "tenant.cgroups"  # With ``tenant_only``: the table of cgroups whose rows count.
-    cgroups: tuple[int, ...] | None = None  # Rows of all others are blanked; see ``guard``.
-    derive_spans: bool = False  # From rows, whether they are stored or not.
-
-    def bounds(self) -> dict[str, int]:
-        """The interval, as parameters of a query."""
-        return {"from": self.from_ns or 0, "to": _EVER_NS if self.to_ns is None else self.to_ns}
-
-    def covers(self, segment: Segment) -> bool:
-        """Whether the segment may hold rows of the window."""
-        if segment.min_ns is None or segment.max_ns is None:
-            return True
-        after = self.to_ns is not None and segment.min_ns >= self.to_ns
-        before = self.from_ns is not None and segment.max_ns < self.from_ns
-        return not after and not before
-
-    def conditions(self, table: Table) -> list[str]:
-        """SQL conditions on the table's rows."""
-        names = {column.name for column in table.columns}
-        found = []
-        if TIME in names and self.from_ns is not None:
-            found.append(f"{TIME} >= {self.from_ns}")
-        if TIME in names and self.to_ns is not None:
-            found.append(f"{TIME} < {self.to_ns}")
-        if self.tenant_only and "cgroup_id" in names:
-            found.append(f"cgroup_id IN (SELECT cgroup_id FROM {self.whose})")
-        return found
 
 
 def has_node(table: Table) -> bool:
@@ -200,7 +163,8 @@ def create_views(connection: Any, root: Path, segments: Sequence[Segment], windo
             select = view(connection, table, root, by_table[name], within)
         where = f"{STORED}.{name}" if table.united else name
         connection.execute(f"CREATE OR REPLACE VIEW {where} AS {select}")
-    create_macro(connection, derive=window.derive_spans)
+    stored_spans.create_macro(connection, derive=window.derive_spans)
+    row_choice.create_macro(connection, segments, window)
     _create_whole(connection, root, by_table, window)
 
 

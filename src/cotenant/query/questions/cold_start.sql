@@ -35,6 +35,13 @@ started as (
     asof left join programs x on p.node = x.node and p.pid = x.pid and p.first_ns >= x.exec_ns
     qualify begun_ns is not null
 ),
+-- Few, of the many that there may be.
+early as (
+    select node, pid, timestamp_ns, op, duration_ns
+    from cuda_events
+    where timestamp_ns <= (select max(launch_ns) from started)
+      and pid in (select pid from started)
+),
 calls as (
     select
         s.node,
@@ -46,7 +53,7 @@ calls as (
         sum(e.duration_ns) filter (e.op = 'memcpy') as copy_ns,
         arg_max(e.duration_ns, e.op = 'launch') filter (e.timestamp_ns = s.launch_ns) as launch_call_ns
     from started s
-    join cuda_events e on e.node = s.node and e.pid = s.pid and e.timestamp_ns <= s.launch_ns
+    join early e on e.node = s.node and e.pid = s.pid and e.timestamp_ns <= s.launch_ns
     group by s.node, s.pid
 ),
 sampled as (

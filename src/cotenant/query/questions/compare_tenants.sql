@@ -6,10 +6,30 @@
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
 -- reading: Mean duration of a call on the host, for each tenant. If `image_a` and `image_b` differ, or
 -- one runs a kernel that the other does not, they do not run the same code.
-with busiest as (
-    select tenant, row_number() over (order by count(*) desc, tenant) as place
-    from cuda_events
-    join containers using (cgroup_id)
+with calls as (
+    select
+        c.tenant,
+        e.kernel_name,
+        any_value(c.image)                          as image,
+        sum(e.rows)                                 as rows,
+        sum(e.calls)                                as calls,
+        sum(e.total_ns)                             as total_ns
+    from (
+        select
+            cgroup_id,
+            kernel_name,
+            count(*)                                as rows,
+            sum(weight)                             as calls,
+            sum(duration_ns * weight)               as total_ns
+        from cuda_events
+        group by all
+    ) e
+    join containers c using (cgroup_id)
+    group by all
+),
+busiest as (
+    select tenant, row_number() over (order by sum(rows) desc, tenant) as place
+    from calls
     group by tenant
 ),
 one as (
@@ -24,35 +44,22 @@ pair as (
         select arg_min(tenant, place) from busiest where tenant is distinct from a
     ))                                              as b
     from one
-),
-calls as (
-    select
-        c.tenant,
-        c.tenant = p.a                              as is_a,
-        p.a                                         as tenant_a,
-        p.b                                         as tenant_b,
-        e.kernel_name,
-        c.image,
-        nullif(regexp_extract(e.kernel_name, '^unknown@([0-9a-f]+)', 1), '') as build_id,
-        e.duration_ns,
-        e.weight
-    from cuda_events e
-    join containers c using (cgroup_id)
-    join pair p on c.tenant in (p.a, p.b)
 )
 select
-    tenant_a                                        as tenant,
-    tenant_b                                        as other,
-    kernel_name,
-    any_value(image) filter (is_a)                  as image_a,
-    any_value(image) filter (not is_a)              as image_b,
-    any_value(build_id)                             as build_id,
-    coalesce(sum(weight) filter (is_a), 0)::bigint  as calls_a,
-    coalesce(sum(weight) filter (not is_a), 0)::bigint as calls_b,
-    (sum(duration_ns * weight) filter (is_a) / sum(weight) filter (is_a))::bigint as a_ns,
-    (sum(duration_ns * weight) filter (not is_a) / sum(weight) filter (not is_a))::bigint as b_ns,
+    p.a                                             as tenant,
+    p.b                                             as other,
+    c.kernel_name,
+    any_value(c.image) filter (c.tenant = p.a)      as image_a,
+    any_value(c.image) filter (c.tenant <> p.a)     as image_b,
+    nullif(regexp_extract(c.kernel_name, '^unknown@([0-9a-f]+)', 1), '') as build_id,
+    coalesce(sum(c.calls) filter (c.tenant = p.a), 0)::bigint as calls_a,
+    coalesce(sum(c.calls) filter (c.tenant <> p.a), 0)::bigint as calls_b,
+    (sum(c.total_ns) filter (c.tenant = p.a) / sum(c.calls) filter (c.tenant = p.a))::bigint as a_ns,
+    (sum(c.total_ns) filter (c.tenant <> p.a)
+        / sum(c.calls) filter (c.tenant <> p.a))::bigint as b_ns,
     (b_ns / nullif(a_ns, 0))::double                as ratio
-from calls
-group by tenant_a, tenant_b, kernel_name
-order by coalesce(sum(duration_ns * weight), 0) desc, tenant_a, tenant_b, kernel_name
+from calls c
+join pair p on c.tenant in (p.a, p.b)
+group by p.a, p.b, c.kernel_name
+order by coalesce(sum(c.total_ns), 0) desc, p.a, p.b, c.kernel_name
 limit $limit

@@ -12,32 +12,31 @@ with bounds as (
 ),
 calls as (
     select
-        c.tenant,
+        e.cgroup_id,
         e.kernel_name,
-        c.image,
-        nullif(regexp_extract(e.kernel_name, '^unknown@([0-9a-f]+)', 1), '') as build_id,
         e.timestamp_ns >= b.at_ns                   as later,
-        e.duration_ns,
-        e.weight
+        sum(e.weight)                               as calls,
+        sum(e.duration_ns * e.weight)               as total_ns
     from cuda_events e
-    join containers c using (cgroup_id)
     cross join bounds b
+    group by all
 )
 select
-    tenant,
-    kernel_name,
-    any_value(image) filter (not later)             as image_before,
-    any_value(image) filter (later)                 as image_after,
-    any_value(build_id)                             as build_id,
-    coalesce(sum(weight) filter (not later), 0)::bigint as calls_before,
-    coalesce(sum(weight) filter (later), 0)::bigint as calls_after,
-    (sum(duration_ns * weight) filter (not later)
-        / sum(weight) filter (not later))::bigint   as before_ns,
-    (sum(duration_ns * weight) filter (later) / sum(weight) filter (later))::bigint as after_ns,
+    c.tenant,
+    a.kernel_name,
+    any_value(c.image) filter (not a.later)         as image_before,
+    any_value(c.image) filter (a.later)             as image_after,
+    nullif(regexp_extract(a.kernel_name, '^unknown@([0-9a-f]+)', 1), '') as build_id,
+    coalesce(sum(a.calls) filter (not a.later), 0)::bigint as calls_before,
+    coalesce(sum(a.calls) filter (a.later), 0)::bigint as calls_after,
+    (sum(a.total_ns) filter (not a.later)
+        / sum(a.calls) filter (not a.later))::bigint as before_ns,
+    (sum(a.total_ns) filter (a.later) / sum(a.calls) filter (a.later))::bigint as after_ns,
     (after_ns / nullif(before_ns, 0))::double       as ratio,
-    (coalesce(sum(duration_ns * weight) filter (later), 0)
-        - coalesce(sum(duration_ns * weight) filter (not later), 0))::bigint as change_ns
-from calls
-group by tenant, kernel_name
-order by abs(change_ns) desc, tenant, kernel_name
+    (coalesce(sum(a.total_ns) filter (a.later), 0)
+        - coalesce(sum(a.total_ns) filter (not a.later), 0))::bigint as change_ns
+from calls a
+join containers c using (cgroup_id)
+group by c.tenant, a.kernel_name
+order by abs(change_ns) desc, c.tenant, a.kernel_name
 limit $limit

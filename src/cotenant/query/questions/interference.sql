@@ -4,7 +4,8 @@
 -- confidence interval is 95 %, and `p` is how often the aggressor's busy intervals, rotated at random,
 -- explain as much. `evidence` means that interval, p and dose-response agree on a slowdown; `maybe`,
 -- that p is at most 0.1 and they do not all agree; `none`, neither, or too little to tell.
--- `too few samples` means fewer than 30 pieces of work of one kind, alone or shared.
+-- `too few samples` means fewer than 30 pieces of work of one kind, alone or shared. `samples` is how
+-- many were compared, of at most 100,000 spans of each tenant on a GPU.
 select
     victim,
     aggressor,

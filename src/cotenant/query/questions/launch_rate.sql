@@ -4,6 +4,17 @@
 -- param: limit BIGINT = 200   how many rows to show
 -- reading: One row per tenant and window. A steady mean with a jumping peak is a full
 -- queue or a thread that lost its CPU; see around_slow_call for that moment.
+with recent as (
+    -- No more steps than rows are shown.
+    select min(step_ns) as from_ns
+    from (
+        select distinct (timestamp_ns // $step) * $step as step_ns
+        from cuda_events
+        where op in ('launch', 'graph_launch')
+        order by step_ns desc
+        limit $limit
+    )
+)
 select
     c.tenant,
     (e.timestamp_ns // $step) * $step               as start_at_ns,
@@ -14,7 +25,7 @@ select
     max(e.duration_ns)                              as peak_ns
 from cuda_events e
 join containers c using (cgroup_id)
-where e.op in ('launch', 'graph_launch')
+where e.op in ('launch', 'graph_launch') and e.timestamp_ns >= (select from_ns from recent)
 group by all
 order by start_at_ns desc, launches desc, c.tenant
 limit $limit

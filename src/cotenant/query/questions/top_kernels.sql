@@ -5,19 +5,10 @@
 -- reading: `host_ns` is the time inside the launching calls: exact, or estimated from the remaining
 -- rows where some were shed. `gpu_ns` is the time on the device, and `gpu_ns_source` its source:
 -- elapsed (the application timed it), solved (from many spans; `quality` is its relative standard
--- error) or span (a share of its span; all shares of a span together are an upper bound).
-with host as (
-    select
-        c.tenant,
-        e.kernel_name,
-        sum(e.weight)::bigint                       as launches,
-        sum(e.duration_ns * e.weight)::bigint       as host_ns,
-        max(e.duration_ns)                          as slowest_ns
-    from cuda_events e
-    join containers c using (cgroup_id)
-    group by c.tenant, e.kernel_name
-),
-device as (
+-- error) or span (a share of its span; all shares of a span together are an upper bound). In a window of
+-- more than an hour, or none, calls are counted from rollups: to the second in the last 6 hours, to the
+-- minute in the last 7 days, then to the hour. `gpu_ns` is known as long as spans are kept.
+with device as (
     select
         tenant,
         kernel_name,
@@ -30,14 +21,14 @@ device as (
 select
     h.tenant,
     h.kernel_name,
-    h.launches,
+    h.calls                                         as launches,
     d.gpu_ns,
     d.gpu_ns_source,
     d.quality,
-    h.host_ns,
-    h.slowest_ns
-from host h
+    h.total_ns                                      as host_ns,
+    h.longest_ns                                    as slowest_ns
+from kernel_calls h
 left join device d using (tenant, kernel_name)
 where ($tenants is null or list_contains($tenants, h.tenant))
-order by coalesce(d.gpu_ns, 0) desc, h.host_ns desc, tenant, kernel_name
+order by coalesce(d.gpu_ns, 0) desc, h.total_ns desc, tenant, kernel_name
 limit $limit

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cotenant.query.derived.busy_intervals import BusyIntervals
+from cotenant.query.derived.busy_places import NUMBERED, BusyPlace, places_of
 from cotenant.query.derived.interference.slowdown import FEWEST, SHARED, Samples
 from cotenant.query.derived.registry import Ask
-from cotenant.query.derived.row_groups import groups_of
-from cotenant.query.derived.solved_times.equations import equations, items_of
+from cotenant.query.derived.solved_times.equations import MixEntries, equations
 from cotenant.query.derived.solved_times.robust_fit import robust_fit
 from cotenant.query.derived.solved_times.table import FEWEST_SPANS, MOST_SPANS, OVERHEAD
 from cotenant.query.text.sql import quoted
@@ -18,13 +18,28 @@ from cotenant.query.text.sql import quoted
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_SPANS: Final = """
-select coalesce(gpu, '') as place, node, tenant, gpu, start_ns, end_ns,
-       proven and waited and streams = 1 as usable, copied_bytes, collectives, signature,
-       coalesce(mix, 0) as mix
-from spans
-where end_ns > start_ns
-order by node, place, tenant, start_ns
+MOST_LOOKED_AT: Final = 100_000  # Spans of a tenant on a GPU; of more, so many are drawn.
+_SPANS: Final = f"""
+with counted as (
+    select p.number, {MOST_LOOKED_AT} / count(*) as part
+    from {NUMBERED}
+    where s.end_ns > s.start_ns
+    group by p.number
+)
+select p.number::smallint as number, s.start_ns, s.end_ns,
+       s.proven and s.waited and s.streams = 1 as usable, s.copied_bytes, s.collectives,
+       s.signature, coalesce(s.mix, 0) as mix
+from {NUMBERED}
+join counted c on c.number = p.number
+where s.end_ns > s.start_ns
+  and (c.part >= 1 or hash(s.pid, s.stream, s.start_ns) <= c.part * 18446744073709551615)
+order by p.number, s.start_ns
+"""
+_MIXES: Final = """
+select mix, kernel_name, coalesce(size, 0) as size, count as launches
+from span_mixes
+where mix in (select mix from spans where tenant = {tenant} and node = {node})
+order by mix
 """
 
 
@@ -94,18 +109,26 @@ class Gpu:
 
 def gpus_of(ask: Ask) -> list[Gpu]:
     """Every GPU with spans."""
-    return [_gpu(node, rows) for (node, _), rows in groups_of(ask(_SPANS), "node", "place")]
+    places: dict[tuple[str, str | None], list[BusyPlace]] = {}
+    for place in places_of(ask):
+        if len(place.starts):
+            places.setdefault((place.node, place.gpu), []).append(place)
+    rows = ask(_SPANS) if places else None
+    return [_gpu(node, gpu, there, rows) for (node, gpu), there in places.items()]
 
 
-def _gpu(node: str, rows: Any) -> Gpu:
-    starts, ends = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-    origin = int(starts.min())
-    end = float(ends.max() - origin)
+def _gpu(node: str, gpu: str | None, places: list[BusyPlace], rows: Any) -> Gpu:
+    origin = min(int(place.starts[0]) for place in places)
+    end = float(max(int(place.ends[-1]) for place in places) - origin)
+    numbers = rows["number"].to_numpy()
     tenants = []
-    for (name,), own in groups_of(rows, "tenant"):
-        spans = Spans.of(own, origin)
-        tenants.append(Tenant(name, spans, BusyIntervals.of(spans.start, spans.end, 0.0, end)))
-    return Gpu(node, rows["gpu"][0].as_py(), origin, 0.0, end, tuple(tenants))
+    for place in places:
+        first, last = np.searchsorted(numbers, [place.number, place.number + 1])
+        spans = Spans.of(rows.slice(int(first), int(last - first)), origin)
+        starts, ends = (times.astype(np.float64) for times in place.since(origin))
+        busy = BusyIntervals.of(starts, ends, 0.0, end)
+        tenants.append(Tenant(place.tenant, spans, busy))
+    return Gpu(node, gpu, origin, 0.0, end, tuple(tenants))
 
 
 def samples_of(ask: Ask, gpu: Gpu, victim: Tenant, spans: Spans, part: Floats) -> Samples:
@@ -133,20 +156,12 @@ def _repeated(samples: Samples, part: Floats, shared: NDArray[np.bool_]) -> floa
 
 def _expected(ask: Ask, gpu: Gpu, victim: Tenant, spans: Spans, part: Floats) -> Floats | None:
     """What each span should take alone, by device times solved from those that were alone."""
-    rows = ask(
-        f"""select mix as span, 0 as span_ns, 0 as start_ns, kernel_name,
-                   coalesce(size, 0) as size, sum(count)::bigint as launches
-              from span_mixes
-             where mix in (select mix from spans where tenant = {quoted(victim.name)}
-                              and node = {quoted(gpu.node)})
-             group by all order by span"""
-    )
-    if not rows.num_rows:
+    sql = _MIXES.format(tenant=quoted(victim.name), node=quoted(gpu.node))
+    mixes = MixEntries.of(ask(sql))
+    if not len(mixes.mix):
         return None
-    mixes = np.unique(rows["span"].to_numpy())
-    place = np.minimum(np.searchsorted(mixes, spans.mix), len(mixes) - 1)
-    known = mixes[place] == spans.mix
-    matrix, _ = equations(items_of(rows))
+    place, known = mixes.place(spans.mix)
+    matrix, _ = equations(mixes.all_items())
     alone = _some(np.flatnonzero(known & (part <= 0)), MOST_SPANS)
     if len(alone) < max(FEWEST_SPANS, 3 * matrix.shape[1]):
         return None

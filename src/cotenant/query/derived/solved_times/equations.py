@@ -75,20 +75,65 @@ def equations(items: Items) -> tuple[Floats, list[Unknown]]:
     return np.column_stack(columns), unknowns
 
 
-def items_of(rows: Any) -> Items:
-    """The entries of one tenant on one GPU, from rows of the query."""
-    names = rows["kernel_name"].combine_chunks().dictionary_encode()
-    _, span = np.unique(rows["span"].to_numpy(), return_inverse=True)
-    span_ns = np.zeros(span.max() + 1 if len(span) else 0)
-    span_ns[span] = rows["span_ns"].to_numpy()
-    start = np.zeros(len(span_ns))
-    start[span] = rows["start_ns"].to_numpy()
-    return Items(
-        span=span.astype(np.int64),
-        kernel=names.indices.to_numpy().astype(np.int64),
-        size=rows["size"].to_numpy().astype(np.int64),
-        launches=rows["launches"].to_numpy().astype(np.float64),
-        span_ns=span_ns,
-        names=names.dictionary.to_pylist(),
-        start=start,
-    )
+@dataclass(frozen=True, slots=True)
+class MixEntries:
+    """What each mix of operations has, in order of the mix."""
+
+    mix: Ints  # Each once.
+    first: Ints  # Where its entries begin, and after the last where they end.
+    kernel: Ints  # Index into ``names``.
+    size: Ints
+    launches: Floats
+    names: list[str]
+
+    @classmethod
+    def of(cls, rows: Any) -> "MixEntries":
+        """From rows of ``span_mixes``, ordered by mix."""
+        names = rows["kernel_name"].combine_chunks().dictionary_encode()
+        mix, first = np.unique(rows["mix"].to_numpy(), return_index=True)
+        return cls(
+            mix=mix,
+            first=np.append(first, rows.num_rows),
+            kernel=names.indices.to_numpy().astype(np.int64),
+            size=rows["size"].to_numpy().astype(np.int64),
+            launches=rows["launches"].to_numpy().astype(np.float64),
+            names=names.dictionary.to_pylist(),
+        )
+
+    def entries(self, places: Ints) -> tuple[Ints, Ints]:
+        """The entries of the mixes at these places, and of which of them each is."""
+        counts = self.first[places + 1] - self.first[places]
+        whose = np.repeat(np.arange(len(places)), counts)
+        within = np.arange(len(whose)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.first[places][whose] + within, whose
+
+    def place(self, mix: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """Where each of these is, and whether it is known at all."""
+        if not len(self.mix):
+            return np.zeros(len(mix), np.int64), np.zeros(len(mix), bool)
+        place = np.minimum(np.searchsorted(self.mix, mix), len(self.mix) - 1)
+        return place, self.mix[place] == mix
+
+    def items_of(self, spans: Any) -> Items:
+        """The entries of one tenant's spans on one GPU; spans of unknown mixes are left out."""
+        mix = spans["mix"].combine_chunks().fill_null(0).to_numpy()
+        place, known = self.place(mix)
+        entry, span = self.entries(place[known])
+        kernels, kernel = np.unique(self.kernel[entry], return_inverse=True)
+        return Items(
+            span=span,
+            kernel=kernel.astype(np.int64),
+            size=self.size[entry],
+            launches=self.launches[entry],
+            span_ns=spans["span_ns"].to_numpy()[known].astype(np.float64),
+            names=[self.names[k] for k in kernels],
+            start=spans["start_ns"].to_numpy()[known].astype(np.float64),
+        )
+
+    def all_items(self) -> Items:
+        """Each mix once, as if it were a span."""
+        entry, span = self.entries(np.arange(len(self.mix)))
+        none = np.zeros(len(self.mix))
+        return Items(
+            span, self.kernel[entry], self.size[entry], self.launches[entry], none, self.names, none
+        )

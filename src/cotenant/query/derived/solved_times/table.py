@@ -19,14 +19,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cotenant.query.derived.busy_intervals import BusyIntervals
+from cotenant.query.derived.busy_places import BusyPlace, places_of
 from cotenant.query.derived.registry import Ask
 from cotenant.query.derived.row_groups import groups_of
 from cotenant.query.derived.solved_times.equations import (
     SIZE_SCALE,
     Items,
+    MixEntries,
     Unknown,
     equations,
-    items_of,
 )
 from cotenant.query.derived.solved_times.robust_fit import Fit, Prior, robust_fit
 from cotenant.query.derived.solved_times.sameness import Heap, blocks_of, distance, why_not_one
@@ -63,26 +64,31 @@ GOOD: Final = 0.10  # Largest relative standard error of a time that is reported
 QUIET: Final = 0.02  # A span may overlap so much with others' work.
 _HIDDEN: Final = 0.5  # Of the spread: by so much heaps may differ without being told apart.
 
-_SQL: Final = f"""
-with eligible as (
-    select *
+# A span's number is a hash of it: the smallest are a sample, and so few are not worth sorting all.
+_ELIGIBLE: Final = f"""
+with proven as (
+    select tenant, node, gpu, span, span_ns, start_ns, mix
     from spans
     where waited and streams = 1
-    qualify row_number() over (partition by tenant, node, gpu order by span) <= {MOST_SPANS}
+),
+counted as (
+    select tenant, node, gpu, 1.2 * {MOST_SPANS} / count(*) as part
+    from proven
+    group by all
 )
-select s.tenant, s.node, s.gpu, s.span, s.span_ns, s.start_ns, m.kernel_name,
-       coalesce(m.size, 0) as size, sum(m.count)::bigint as launches
-from eligible s
-join span_mixes m on m.mix = s.mix
-group by all
-order by s.tenant, s.node, s.gpu, s.span
+select p.*
+from proven p
+join counted c
+  on c.tenant = p.tenant and c.node = p.node and c.gpu is not distinct from p.gpu
+where c.part >= 1 or p.span <= c.part * 18446744073709551615
+qualify row_number() over (partition by p.tenant, p.node, p.gpu order by p.span) <= {MOST_SPANS}
+order by p.tenant, p.node, p.gpu, p.span
 """
-
-
-_BUSY: Final = """
-select node, coalesce(gpu, '') as place, tenant, start_ns, end_ns
-from busy
-order by node, place, tenant, start_ns
+_MIXES: Final = f"""
+select mix, kernel_name, coalesce(size, 0) as size, count as launches
+from span_mixes
+where mix in (select mix from ({_ELIGIBLE}))
+order by mix
 """
 
 
@@ -187,17 +193,17 @@ class _Judge:
 
 def _crowds(ask: Ask) -> Callable[[str, str | None, str, Floats, Floats], Floats]:
     """How much of some intervals of a tenant on a GPU others were busy there."""
-    places: dict[tuple[str, str], dict[str, tuple[Floats, Floats]]] = {}
-    for (node, place, tenant), rows in groups_of(ask(_BUSY), "node", "place", "tenant"):
-        times = (rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
-        places.setdefault((node, place), {})[tenant] = times
+    places: dict[tuple[str, str | None], list[BusyPlace]] = {}
+    for place in places_of(ask):
+        places.setdefault((place.node, place.gpu), []).append(place)
 
     def crowd(node: str, gpu: str | None, tenant: str, start: Floats, end: Floats) -> Floats:
-        others = [b for name, b in places.get((node, gpu or ""), {}).items() if name != tenant]
+        others = [place for place in places.get((node, gpu), []) if place.tenant != tenant]
         if not others or not len(start):
             return np.zeros(len(start))
         origin, last = float(start.min()), float(end.max())
-        starts, ends = (np.concatenate([b[i] for b in others]) - origin for i in (0, 1))
+        starts = np.concatenate([place.starts for place in others]) - origin
+        ends = np.concatenate([place.ends for place in others]) - origin
         busy = BusyIntervals.of(starts, ends, 0.0, last - origin)
         part: Floats = busy.overlap(start - origin, end - origin) / np.maximum(end - start, 1)
         return part
@@ -209,8 +215,11 @@ def compute(ask: Ask) -> Any:
     """The table ``solved_times``."""
     found = []
     crowd = _crowds(ask)
-    for (tenant, node, gpu), rows in groups_of(ask(_SQL), "tenant", "node", "gpu"):
-        items = items_of(rows)
+    mixes = MixEntries.of(ask(_MIXES))
+    for (tenant, node, gpu), rows in groups_of(ask(_ELIGIBLE), "tenant", "node", "gpu"):
+        items = mixes.items_of(rows)
+        if not len(items.span_ns):
+            continue
         solution = solve(items, crowd(node, gpu, tenant, items.start, items.start + items.span_ns))
         place = {"tenant": tenant, "node": node, "gpu": gpu, "spans": len(items.span_ns)}
         found += [place | _row(time, solution) for time in solution.times]

@@ -1,0 +1,57 @@
+"""When each tenant had work on each GPU, as arrays: what the view ``busy`` has as rows."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cotenant.query.derived.busy_intervals import joined
+from cotenant.query.derived.registry import Ask
+
+Ints = NDArray[np.int64]
+
+# Names are long, and spans are many: each place has a number.
+PLACES: Final = """
+select row_number() over (order by node, gpu nulls first, tenant) - 1 as number, node, gpu, tenant
+from (select distinct node, gpu, tenant from spans)
+"""
+NUMBERED: Final = f"""
+spans s join ({PLACES}) p
+  on p.node = s.node and p.tenant = s.tenant and p.gpu is not distinct from s.gpu
+"""
+_TIMES: Final = f"select p.number::smallint as number, s.start_ns, s.end_ns from {NUMBERED}"
+
+
+@dataclass(frozen=True, slots=True)
+class BusyPlace:
+    """A tenant on a GPU, or on a host whose GPUs cannot be told apart."""
+
+    number: int
+    node: str
+    gpu: str | None
+    tenant: str
+    starts: Ints
+    ends: Ints
+
+    def since(self, origin: int) -> tuple[Ints, Ints]:
+        """When each interval begins and ends, from then on."""
+        return self.starts - origin, self.ends - origin
+
+
+def places_of(ask: Ask) -> list[BusyPlace]:
+    """Every tenant on every GPU, in order of node, GPU and tenant; its spans joined."""
+    names: list[dict[str, Any]] = ask(f"{PLACES} order by number").to_pylist()
+    if not names:
+        return []
+    rows = ask(_TIMES)
+    numbers = rows["number"].to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    starts, ends = (rows[name].to_numpy()[order] for name in ("start_ns", "end_ns"))
+    edges = np.searchsorted(numbers[order], np.arange(len(names) + 1))
+    found = []
+    for name, first, last in zip(names, edges, edges[1:], strict=False):
+        there = ends[first:last] > starts[first:last]
+        begun, ended = joined(starts[first:last][there], ends[first:last][there])
+        found.append(BusyPlace(**name, starts=begun, ends=ended))
+    return found

@@ -1,0 +1,90 @@
+"""Calls are counted from rows, or from what was added up meanwhile: the counts are the same."""
+
+import pytest
+
+from cotenant.query.engine.session import Session
+from cotenant.query.questions.loader import find
+from cotenant.schema.folding import HOUR_NS, SECOND_NS
+from cotenant.store.folding import Folding
+from cotenant.store.retention import Retention, RetentionLimits
+from cotenant.store.writer import StoreWriter
+from tests.virtual.rings import OFFSET_NS, VirtualRecorder, call
+
+MS = 1_000_000
+BEGAN_NS = -(-OFFSET_NS // HOUR_NS) * HOUR_NS - OFFSET_NS  # With an hour.
+CALLS = 127
+OF_ROWS = """
+SELECT kernel_name, sum(weight)::bigint AS calls, sum(duration_ns * weight)::bigint AS total_ns,
+       max(duration_ns) AS longest_ns
+  FROM cuda_events GROUP BY kernel_name ORDER BY ALL"""
+COUNTED = "SELECT kernel_name, calls, total_ns, longest_ns FROM kernel_calls ORDER BY ALL"
+READ = "SELECT count(*) AS n FROM cuda_events WHERE by_rows(node, timestamp_ns)"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Two hours with calls, 80 ms apart, of one tenant."""
+    recorder = VirtualRecorder(tmp_path / "store")
+    recorder.cgroup(100, "/tenant")
+    recorder.began(0)
+    for hour in range(2):
+        for number in range(CALLS):
+            at = BEGAN_NS + hour * HOUR_NS + number * 80 * MS
+            about = {"pid": 7, "cgroup": 100, "stream": 5}
+            recorder.events.add(
+                call("cuLaunchKernel", at, 3_000 + number, threads=64, weight=3, **about),
+                call("cuStreamSynchronize", at + MS, 5 * MS, **about),
+            )
+        recorder.cycle(BEGAN_NS + hour * HOUR_NS + 20 * SECOND_NS)
+        recorder.seal()
+    recorder.finish()
+    return recorder.root
+
+
+def asked(root, sql, **window):
+    with Session(root, **window) as session:
+        return session.ask(sql).rows()
+
+
+def test_without_a_window_no_row_is_read_and_the_counts_are_theirs(root):
+    assert asked(root, READ) == [{"n": 0}]
+    assert asked(root, COUNTED) == asked(root, OF_ROWS)
+    launches = {row["launches"] for row in asked(root, find("top_kernels").render())}
+    assert launches == {2 * CALLS, 2 * 3 * CALLS}
+
+
+def test_a_window_of_an_hour_reads_rows(root):
+    began = OFFSET_NS + BEGAN_NS + 1_500 * MS
+    window = {"from_ns": began, "to_ns": began + 3 * SECOND_NS}
+    assert asked(root, READ, **window)[0]["n"] > 0
+    assert asked(root, COUNTED, **window) == asked(root, OF_ROWS, **window)
+
+
+def test_what_has_no_rollups_yet_is_read_from_rows(root):
+    later = OFFSET_NS + BEGAN_NS + 3 * HOUR_NS
+    with StoreWriter(root, node="node-a", boot_id="boot-1") as store:
+        with Session(root) as session:
+            rows = session.ask("SELECT * EXCLUDE (node) FROM cuda_events LIMIT 5").table
+        times = [later + number for number in range(5)]
+        store.append("cuda_events", rows.set_column(0, "timestamp_ns", [times]))
+        store.seal(later)
+    assert asked(root, READ) == [{"n": 5}]
+    assert asked(root, COUNTED) == asked(root, OF_ROWS)
+
+
+def test_what_has_no_rows_any_more_is_still_counted(root):
+    before = asked(root, COUNTED)
+    now = OFFSET_NS + BEGAN_NS + 9 * HOUR_NS
+    with StoreWriter(root, node="node-a", boot_id="boot-1") as store:
+        limits = RetentionLimits(keep_ns=HOUR_NS, keep_rollups_ns=100 * HOUR_NS)
+        assert Retention(store, limits).step(now)
+        folding = Folding(store, share=1e9)
+        while folding.step(now):
+            pass
+    assert asked(root, OF_ROWS) == []
+    assert asked(root, COUNTED) == before
+    assert asked(root, COUNTED, from_ns=OFFSET_NS, to_ns=now) == before
+    with Session(root) as session:
+        interval = session.ask(COUNTED).interval
+    assert interval is not None
+    assert interval.start_ns == OFFSET_NS + BEGAN_NS
