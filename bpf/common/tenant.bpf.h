@@ -4,7 +4,6 @@
  *
  *   tenants   outermost cgroup  ->  what the agent says of it
  *   told      cgroups within a tenant that go by their own id: at most TENANT_CGROUPS of each
- *   muted     tenants whose calls are trapped, and not looked at
  *   places    a cgroup's tenant and the id that it goes by, as looked up last
  *
  * The tenant of a cgroup is the nearest one above it, but nobody's below one that is closed: what
@@ -32,15 +31,6 @@ struct {
 	__type(key, __u64);
 	__type(value, __u8);
 } told SEC(".maps");
-
-/* Written by the recorder, which then lets `mutings` of the control page grow. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, __u8);
-} muted SEC(".maps");
 
 struct place {
 	__u64 tenant;
@@ -123,7 +113,7 @@ static __always_inline __u64 tenants_version(void)
 {
 	struct control *now = control();
 
-	return now ? now->tenants + now->mutings + now->delegations : 0;
+	return now ? now->tenants + now->delegations : 0;
 }
 
 /* Whose a cgroup is and which id it goes by: beyond the tenant's quota, that of its outermost. */

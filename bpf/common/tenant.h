@@ -54,6 +54,12 @@ enum quota {
 	QUOTA_names = 12,
 	QUOTA_unread = 13,
 	QUOTA_births = 14,
+	/* Of what the kernel raises. */
+	QUOTA_contention = 15,
+	QUOTA_dirtied = 16,
+	QUOTA_bios = 17,
+	QUOTA_requests = 18,
+	QUOTA_closed_flows = 19,
 	QUOTA_END,
 };
 

@@ -67,7 +67,6 @@ struct thread {
 	__u64 own_cgroup_id;
 	__u64 version;
 	__u64 migrations;
-	__u64 muted;
 	__u64 context;
 	__u64 not_ready;	/* what the last query found unfinished */
 	__u64 group_id;
@@ -157,7 +156,7 @@ static __always_inline bool_t is_over(const struct frame *frame)
 __noinline int thread_moved(struct thread *thread)
 {
 	struct task_struct *task = current_task();
-	__u64 *moved = migrations_of(task->tgid), tenant;
+	__u64 *moved = migrations_of(task->tgid);
 
 	if (!thread)
 		return 0;
@@ -165,9 +164,6 @@ __noinline int thread_moved(struct thread *thread)
 	thread->migrations = moved ? *moved : 0;
 	thread->own_cgroup_id = cgroup_id_of(task);
 	whose_task(&thread->whose, task);
-	/* Before v6.5 a map takes no key through a global function's pointer. */
-	tenant = thread->whose.tenant;
-	thread->muted = bpf_map_lookup_elem(&muted, &tenant) != NULL;
 	return 0;
 }
 
@@ -238,16 +234,6 @@ static __always_inline void refresh_tenant(struct thread *thread, struct task_st
 	if (thread->own_cgroup_id != cgroup_id_of(task) || thread->version != tenants_version() ||
 	    !moved || thread->migrations != *moved)
 		thread_moved(thread);
-}
-
-/* Whether its tenant's calls are to be left alone, by the last word of the recorder. */
-static __always_inline bool_t is_muted(struct thread *thread, struct task_struct *task)
-{
-	if (thread->muted)
-		refresh_tenant(thread, task);
-	else if (thread->version != tenants_version())
-		thread_moved(thread);
-	return thread->muted;
 }
 
 static __always_inline void head_fill(struct event_head *head, struct thread *thread,

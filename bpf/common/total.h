@@ -76,9 +76,8 @@ struct control {
 	/* The same for what the kernel raises: it comes after GPU calls. */
 	__u64 kernel_above;
 	__u64 kernel_share_bytes;
-	/* Each grows with news of tenants: by the helper, the recorder, and the programs themselves. */
+	/* Each grows with news of tenants: by the helper, and by the programs themselves. */
 	__u64 tenants;
-	__u64 mutings;
 	__u64 delegations;
 };
 

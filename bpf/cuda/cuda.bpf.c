@@ -65,7 +65,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 		return SESSION_SKIP;
 	task = current_task();
 	thread = thread_of(task);
-	if (!thread || is_muted(thread, task))
+	if (!thread)
 		return SESSION_SKIP;
 	if (over_budget(&thread->budget) && countable(thread, spec)) {
 		count_only(thread, task, spec, function);

@@ -192,8 +192,9 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 		return SESSION_SKIP;
 	task = current_task();
 	thread = thread_of(task);
-	if (!thread || is_muted(thread, task))
+	if (!thread)
 		return SESSION_SKIP;
+	refresh_tenant(thread, task);
 	frame = frame_push(&thread->names, ctx->sp, cookie);
 	if (!frame)
 		return SESSION_SKIP;

@@ -37,15 +37,29 @@ struct followed {
 	struct owners owners;
 };
 
-/* By request. Least used first: a device that vanishes leaves requests that never complete. */
+/*
+ * By request. One that is joined to another or whose device vanishes never completes: it goes when
+ * the kernel uses it again.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, __u64);
 	__type(value, struct followed);
 } requests SEC(".maps");
 
 static const struct followed no_request;
+
+/*
+ * Requests that were refused when they arrived: whoever issues one, perhaps twice, is not who handed
+ * it in.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, __u8);
+} refused_requests SEC(".maps");
 
 SEC("?tp_btf/writeback_dirty_folio")
 int BPF_PROG(io_dirty, struct folio *folio, struct address_space *mapping)
@@ -58,15 +72,14 @@ int BPF_PROG(io_dirty, struct folio *folio, struct address_space *mapping)
 	if (is_kthread(task)) {
 		known = bpf_map_lookup_elem(&dirtied, &key);
 		if (known && (known->mapping != (__u64)mapping || known->index != folio->index))
-			bpf_map_delete_elem(&dirtied, &key);
+			dirt_forget(key, known);
 		return 0;
 	}
 	dirt.mapping = (__u64)mapping;
 	dirt.index = folio->index;
 	owner_of_task(&dirt.owner, task);
 	dirt.owner.attribution = ATTRIBUTION_dirtier;
-	if (bpf_map_update_elem(&dirtied, &key, &dirt, BPF_ANY))
-		count(COUNTER_DIRTY_FULL);
+	dirt_note(key, &dirt);
 	return 0;
 }
 
@@ -74,21 +87,34 @@ SEC("?tp_btf/mm_filemap_delete_from_page_cache")
 int BPF_PROG(io_forget, struct folio *folio)
 {
 	__u64 key = (__u64)folio;
+	struct dirt *known = bpf_map_lookup_elem(&dirtied, &key);
 
-	if (bpf_map_lookup_elem(&dirtied, &key))
-		bpf_map_delete_elem(&dirtied, &key);
+	if (known)
+		dirt_forget(key, known);
 	return 0;
 }
 
-static __always_inline struct followed *follow(struct request *request)
+static __always_inline void request_forget(__u64 key, const struct followed *followed)
+{
+	__u64 tenant = followed->submitter.tenant;
+
+	if (!bpf_map_delete_elem(&requests, &key))
+		quota_give(tenant, QUOTA_requests);
+}
+
+static __always_inline struct followed *follow(struct request *request, bool_t arrives)
 {
 	unsigned int flags = request->cmd_flags;
 	__u64 key = (__u64)request;
 	struct followed *followed;
+	__u8 yes = 1;
 
 	if ((flags & REQ_OP_MASK) >= REQ_OP_DRV_IN)
 		return NULL;
-	if (bpf_map_update_elem(&requests, &key, &no_request, BPF_ANY)) {
+	followed = bpf_map_lookup_elem(&requests, &key);
+	if (followed)
+		request_forget(key, followed);
+	if (bpf_map_update_elem(&requests, &key, &no_request, BPF_NOEXIST)) {
 		count(COUNTER_REQUEST_FULL);
 		return NULL;
 	}
@@ -96,6 +122,17 @@ static __always_inline struct followed *follow(struct request *request)
 	if (!followed)
 		return NULL;
 	followed->op = flags & REQ_OP_MASK;
+	owner_submitter(&followed->submitter, request->bio);
+	/* A flush of the device's own. */
+	if (!arrives && followed->op == REQ_OP_FLUSH)
+		owner_kernel(&followed->submitter);
+	if (!quota_take(followed->submitter.tenant, QUOTA_requests, 0)) {
+		bpf_map_delete_elem(&requests, &key);
+		count(COUNTER_REQUEST_FULL);
+		if (arrives)
+			bpf_map_update_elem(&refused_requests, &key, &yes, BPF_ANY);
+		return NULL;
+	}
 	followed->preflush = flags >> bpf_core_enum_value(enum req_flag_bits, __REQ_PREFLUSH) & 1;
 	bpf_probe_read_kernel_str(followed->device, sizeof(followed->device),
 				  request->q->disk->disk_name);
@@ -105,29 +142,28 @@ static __always_inline struct followed *follow(struct request *request)
 SEC("?tp_btf/block_io_start")
 int BPF_PROG(io_start, struct request *request)
 {
-	struct followed *followed = follow(request);
+	struct followed *followed = follow(request, 1);
 	struct bio *bio = request->bio;
 
 	if (!followed)
 		return 0;
 	followed->arrived_ns = bpf_ktime_get_ns();
-	owner_submitter(&followed->submitter, bio);
 	if (bio)
-		bio_look(bio);
+		bio_look(bio, NULL);
 	return 0;
 }
 
 SEC("?tp_btf/block_bio_backmerge")
 int BPF_PROG(io_backmerge, struct bio *bio)
 {
-	bio_look(bio);
+	bio_look(bio, NULL);
 	return 0;
 }
 
 SEC("?tp_btf/block_bio_frontmerge")
 int BPF_PROG(io_frontmerge, struct bio *bio)
 {
-	bio_look(bio);
+	bio_look(bio, NULL);
 	return 0;
 }
 
@@ -143,15 +179,18 @@ static long request_step(__u32 index, void *context)
 	followed->next = (__u64)BPF_CORE_READ((struct bio *)key, bi_next);
 	carried = bpf_map_lookup_elem(&bios, &key);
 	if (!carried)
-		carried = bio_look((struct bio *)key);
-	if (!carried)
+		carried = bio_look((struct bio *)key, &followed->submitter);
+	if (!carried) {
+		owners_add(&followed->owners, &followed->submitter,
+			   BPF_CORE_READ((struct bio *)key, bi_iter.bi_size));
 		return 0;
+	}
 	for (int i = 0; i < OWNERS_MAX; i++)
 		if (i < carried->owners.count)
 			owners_add(&followed->owners, &carried->owners.list[i],
 				   carried->owners.list[i].bytes);
 	followed->owners.untold += carried->owners.untold;
-	bpf_map_delete_elem(&bios, &key);
+	bio_forget(key);
 	return 0;
 }
 
@@ -161,15 +200,13 @@ int BPF_PROG(io_issue, struct request *request)
 	__u64 key = (__u64)request, now = bpf_ktime_get_ns();
 	struct followed *followed = bpf_map_lookup_elem(&requests, &key);
 
+	if (!followed && bpf_map_lookup_elem(&refused_requests, &key))
+		return 0;
 	/* A flush of the device's own, or a request that was there before us. */
-	if (!followed || followed->done) {
-		followed = follow(request);
-		if (!followed)
-			return 0;
-		owner_submitter(&followed->submitter, request->bio);
-		if (followed->op == REQ_OP_FLUSH)
-			owner_kernel(&followed->submitter);
-	}
+	if (!followed || followed->done)
+		followed = follow(request, 0);
+	if (!followed)
+		return 0;
 	if (followed->issued_ns)
 		return 0;
 	followed->issued_ns = now;
@@ -278,8 +315,10 @@ int BPF_PROG(io_complete, struct request *request, __u8 status, unsigned int byt
 	__u64 key = (__u64)request, now = bpf_ktime_get_ns();
 	struct followed *followed = bpf_map_lookup_elem(&requests, &key);
 
-	if (!followed)
+	if (!followed) {
+		bpf_map_delete_elem(&refused_requests, &key);
 		return 0;
+	}
 	followed->done += bytes;
 	/* A part of it; the rest follows. */
 	if (!status && followed->done < followed->bytes)
@@ -295,6 +334,6 @@ int BPF_PROG(io_complete, struct request *request, __u8 status, unsigned int byt
 
 		row(followed, &nobody, followed->owners.untold, now, status);
 	}
-	bpf_map_delete_elem(&requests, &key);
+	request_forget(key, followed);
 	return 0;
 }

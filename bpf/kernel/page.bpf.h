@@ -32,6 +32,34 @@ struct {
 	__type(value, struct dirt);
 } dirtied SEC(".maps");
 
+static __always_inline void dirt_forget(__u64 key, const struct dirt *dirt)
+{
+	__u64 tenant = dirt->owner.tenant;
+
+	if (!bpf_map_delete_elem(&dirtied, &key))
+		quota_give(tenant, QUOTA_dirtied);
+}
+
+/* The last one who dirties a folio is who writes it. */
+static __always_inline void dirt_note(__u64 key, const struct dirt *dirt)
+{
+	struct dirt *known = bpf_map_lookup_elem(&dirtied, &key);
+	__u64 tenant = dirt->owner.tenant;
+
+	if (known && known->owner.tenant == tenant) {
+		*known = *dirt;
+		return;
+	}
+	if (known)
+		dirt_forget(key, known);
+	if (!quota_take(tenant, QUOTA_dirtied, 0)) {
+		count(COUNTER_DIRTY_FULL);
+	} else if (bpf_map_update_elem(&dirtied, &key, dirt, BPF_NOEXIST)) {
+		quota_give(tenant, QUOTA_dirtied);
+		count(COUNTER_DIRTY_FULL);
+	}
+}
+
 struct owners {
 	__u32 count;
 	__u32 untold;		/* bytes of more tenants than fit */
@@ -47,19 +75,35 @@ struct carried {
 	__u32 skip;
 	__u32 left;
 	__u32 held;		/* the device belongs to a file system */
-	__u32 swap;
+	__u16 swap;
+	__u16 noted;		/* it is one of its submitter's quota */
 	struct owner submitter;
 	struct owners owners;
 };
 
+/* From when it is handed in until its request is issued. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, __u64);
 	__type(value, struct carried);
 } bios SEC(".maps");
 
 static const struct carried no_bio;
+
+static __always_inline void bio_forget(__u64 key)
+{
+	struct carried *carried = bpf_map_lookup_elem(&bios, &key);
+	__u64 tenant;
+	__u16 noted;
+
+	if (!carried)
+		return;
+	tenant = carried->submitter.tenant;
+	noted = carried->noted;
+	if (!bpf_map_delete_elem(&bios, &key) && noted)
+		quota_give(tenant, QUOTA_bios);
+}
 
 static __always_inline bool_t same_tenant(const struct owner *one, const struct owner *other)
 {
@@ -184,7 +228,7 @@ static __always_inline void folio_owner(struct carried *bio, struct folio *folio
 	if (dirt && dirt->mapping == (__u64)mapping && dirt->index == BPF_CORE_READ(folio, index)) {
 		owners_add(&bio->owners, &dirt->owner, bytes);
 		if (__sync_fetch_and_add(&dirt->owner.bytes, bytes) + bytes >= size)
-			bpf_map_delete_elem(&dirtied, &key);
+			dirt_forget(key, dirt);
 		return;
 	}
 	if (owner_memcg(&owner, folio))
@@ -258,19 +302,30 @@ static long bio_step(__u32 index, void *context)
 	return 0;
 }
 
-/* Note whose bytes the bio carries, while it is still known who hands it in. */
-static __always_inline struct carried *bio_look(struct bio *bio)
+/* Whose bytes the bio carries; of one that is not noted, the request tells who handed it in. */
+static __always_inline struct carried *bio_look(struct bio *bio, const struct owner *submitter)
 {
 	unsigned int flags = BPF_CORE_READ(bio, bi_opf), op = flags & REQ_OP_MASK;
 	__u64 key = (__u64)bio;
 	struct carried *carried;
 
-	if (bpf_map_update_elem(&bios, &key, &no_bio, BPF_ANY))
+	/* The one that was here before was never issued. */
+	bio_forget(key);
+	if (bpf_map_update_elem(&bios, &key, &no_bio, BPF_NOEXIST))
 		return NULL;
 	carried = bpf_map_lookup_elem(&bios, &key);
 	if (!carried)
 		return NULL;
-	owner_submitter(&carried->submitter, bio);
+	if (submitter) {
+		carried->submitter = *submitter;
+	} else {
+		owner_submitter(&carried->submitter, bio);
+		if (!quota_take(carried->submitter.tenant, QUOTA_bios, 0)) {
+			bpf_map_delete_elem(&bios, &key);
+			return NULL;
+		}
+		carried->noted = 1;
+	}
 	carried->left = BPF_CORE_READ(bio, bi_iter.bi_size);
 	if (!carried->left)
 		return carried;

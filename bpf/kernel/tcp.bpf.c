@@ -61,12 +61,36 @@ struct flow {
 	__u32 reserved;
 };
 
+/* Those of each tenant that were closed last. */
+#define FLOWS_EACH 512
+#define FLOWS_MAX (16 * FLOWS_EACH)
+/* As long as a closed connection still answers. */
+#define TIME_WAIT_NS (60ULL * 1000000000)
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
+	__uint(max_entries, FLOWS_MAX);
 	__type(key, struct flow);
 	__type(value, struct owner);
 } closed_flows SEC(".maps");
+
+/* A tenant's places go round: who takes one again forgets what was closed there before. */
+struct flow_place {
+	__u64 tenant;
+	__u64 number;
+};
+
+struct closing {
+	struct flow flow;
+	__u64 closed_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, FLOWS_MAX);
+	__type(key, struct flow_place);
+	__type(value, struct closing);
+} flow_places SEC(".maps");
 
 static __always_inline void flow_of_sock(struct flow *flow, const struct sock *sock)
 {
@@ -102,6 +126,38 @@ static __always_inline void flow_of_skb(struct flow *flow, const struct sk_buff 
 	flow->local_port = bpf_ntohs(ports[1]);
 	flow->remote_port = bpf_ntohs(ports[0]);
 	flow->reserved = 0;
+}
+
+static __always_inline void flow_forget(struct closing *oldest, __u64 tenant, __u64 now)
+{
+	struct owner *had = bpf_map_lookup_elem(&closed_flows, &oldest->flow);
+
+	/* The same addresses may be another's by now. */
+	if (!had || had->tenant != tenant)
+		return;
+	bpf_map_delete_elem(&closed_flows, &oldest->flow);
+	if (now - oldest->closed_ns < TIME_WAIT_NS)
+		quota_refuse(tenant, QUOTA_closed_flows);
+}
+
+static __noinline int flow_closed(const struct flow *flow, const struct owner *owner)
+{
+	struct usage *mine = owner ? usage_of(owner->tenant) : NULL;
+	struct closing closing = {}, *oldest;
+	struct flow_place place = {};
+
+	if (!flow || !mine)
+		return 0;
+	place.tenant = owner->tenant;
+	place.number = (__u64)__sync_fetch_and_add(&mine->used[QUOTA_closed_flows], 1) % FLOWS_EACH;
+	closing.flow = *flow;
+	closing.closed_ns = bpf_ktime_get_ns();
+	oldest = bpf_map_lookup_elem(&flow_places, &place);
+	if (oldest)
+		flow_forget(oldest, place.tenant, closing.closed_ns);
+	bpf_map_update_elem(&flow_places, &place, &closing, BPF_ANY);
+	bpf_map_update_elem(&closed_flows, flow, owner, BPF_ANY);
+	return 0;
 }
 
 static __always_inline void owner_of_flow(struct owner *owner, const struct flow *flow)
@@ -285,6 +341,6 @@ int BPF_PROG(tcp_state, struct sock *sock, int old, int new)
 	row(&owner, &flow, TCP_OP_state, new,
 	    new == TCP_STATE_LISTEN ? 0 : BPF_CORE_READ((struct tcp_sock *)sock, srtt_us));
 	if (new == TCP_STATE_CLOSE && flow.remote_port)
-		bpf_map_update_elem(&closed_flows, &flow, &owner, BPF_ANY);
+		flow_closed(&flow, &owner);
 	return 0;
 }

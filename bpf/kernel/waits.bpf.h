@@ -29,8 +29,7 @@ struct run {
 
 /* Up to where a tenant's waits were counted: an interval, and a time before which nothing is. */
 struct counted {
-	__u64 cgroup_id;
-	__u64 v1_id;
+	__u64 tenant;
 	__u64 from;
 	__u64 until;
 	__u64 floor;
@@ -42,6 +41,11 @@ struct contention_key {
 	__u64 cgroup_v1_id;
 	__u64 peer_cgroup_id;
 	__u64 peer_v1_id;
+};
+
+struct contention {
+	__u64 waited_ns;
+	__u64 tenant;	/* that waited: its quota */
 };
 
 /*
@@ -59,6 +63,7 @@ struct wait {
 	__u64 thief_cgroup_id;
 	__u64 thief_v1_id;
 	__u64 thief_ns;
+	__u64 tenant;
 	struct contention_key key;
 };
 
@@ -82,10 +87,11 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, struct contention_key);
-	__type(value, __u64); /* ns */
+	__type(value, struct contention);
 } contention SEC(".maps");
 
 LAYOUT(contention_key);
+LAYOUT(contention);
 
 /*
  * Without a branch: the verifier would follow both ways of each, in every turn of a loop.
@@ -113,17 +119,19 @@ static __always_inline __u64 overlap(__u64 a, __u64 a_end, __u64 b, __u64 b_end)
 	return positive(sooner(a_end, b_end) - later(a, b));
 }
 
-static __always_inline bool_t contention_add(const struct contention_key *key, __u64 ns)
+static __always_inline bool_t contention_add(const struct contention_key *key, __u64 tenant,
+					     __u64 ns)
 {
-	__u64 *value = bpf_map_lookup_elem(&contention, key);
-	__u64 zero = 0;
+	struct contention *value = bpf_map_lookup_elem(&contention, key);
+	struct contention none = { .tenant = tenant };
 
-	if (!value) {
-		bpf_map_update_elem(&contention, key, &zero, BPF_NOEXIST);
+	if (!value && quota_take(tenant, QUOTA_contention, 0)) {
+		if (bpf_map_update_elem(&contention, key, &none, BPF_NOEXIST))
+			quota_give(tenant, QUOTA_contention);
 		value = bpf_map_lookup_elem(&contention, key);
 	}
 	if (value)
-		__sync_fetch_and_add(value, ns);
+		__sync_fetch_and_add(&value->waited_ns, ns);
 	else
 		count(COUNTER_CONTENTION_FULL);
 	return value != NULL;
@@ -137,7 +145,7 @@ static __always_inline void say_nobody(struct sched_task *sched)
 		.cgroup_v1_id = sched->whose.v1_id,
 	};
 
-	if (sched->nobody_ns && contention_add(&key, sched->nobody_ns))
+	if (sched->nobody_ns && contention_add(&key, sched->whose.tenant, sched->nobody_ns))
 		sched->nobody_ns = 0;
 }
 
@@ -173,14 +181,17 @@ static __noinline int run_ends(struct cpu_runs *cpu, const struct sched_task *ra
 static __always_inline struct counted *counted_of(struct cpu_runs *cpu,
 						  const struct sched_task *waiter)
 {
+	__u64 tenant = waiter->whose.tenant;
 	struct counted *counted;
 
-	cpu->wait.slot = (waiter->whose.cgroup_id + waiter->whose.v1_id) % WAITERS;
+	/* What nobody was told about is the host's, cgroup by cgroup. */
+	if (!has_outermost(tenant))
+		tenant = waiter->whose.cgroup_id + waiter->whose.v1_id;
+	cpu->wait.slot = tenant % WAITERS;
 	counted = &cpu->counted[cpu->wait.slot % WAITERS];
-	if (counted->cgroup_id != waiter->whose.cgroup_id || counted->v1_id != waiter->whose.v1_id) {
+	if (counted->tenant != tenant) {
 		counted->floor = later(counted->floor, counted->until);
-		counted->cgroup_id = waiter->whose.cgroup_id;
-		counted->v1_id = waiter->whose.v1_id;
+		counted->tenant = tenant;
 		counted->from = 0;
 		counted->until = 0;
 	}
@@ -228,7 +239,7 @@ __noinline int share_run(__u32 at, __u64 number)
 		return 1;
 	wait->key.peer_cgroup_id = run->cgroup_id;
 	wait->key.peer_v1_id = run->v1_id;
-	if (contention_add(&wait->key, uncounted))
+	if (contention_add(&wait->key, wait->tenant, uncounted))
 		wait->rest -= uncounted;
 	return 1;
 }
@@ -257,6 +268,7 @@ __noinline int wait_ends(__u32 at, struct sched_task *waiter, __u64 began, __u64
 	wait->thief_cgroup_id = 0;
 	wait->thief_v1_id = 0;
 	wait->thief_ns = 0;
+	wait->tenant = waiter->whose.tenant;
 	wait->key.cgroup_id = waiter->whose.cgroup_id;
 	wait->key.cgroup_v1_id = waiter->whose.v1_id;
 	for (__u64 i = 1; i <= RUNS; i++)

@@ -189,8 +189,9 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 		return SESSION_SKIP;
 	task = current_task();
 	thread = thread_of(task);
-	if (!thread || is_muted(thread, task))
+	if (!thread)
 		return SESSION_SKIP;
+	pop_jumped(&thread->nccl, ctx->sp, function);
 	frame = frame_below(&thread->nccl);
 	if (frame && !seen_twice(frame, ctx->sp, cookie) && is_left(frame, ctx->sp))
 		abandon_all(abandon_one, thread, ctx->sp);

@@ -1,5 +1,6 @@
 """NCCL calls on the running kernel, compared with what the stand-in library says happened."""
 
+import json
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from cotenant.schema.events import ENUMS
-from tests.kernel.compiler import build_client, build_library
+from tests.kernel.compiler import build_client, build_library, compile_c
 from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment, truth
 
 TIMES = 11
@@ -154,6 +155,38 @@ SINCE_2_27 = {
     "ncclDevCommCreate": ("DevCommCreate", None, None),
     "ncclDevCommDestroy": ("DevCommDestroy", None, None),
 }
+
+
+# A function that goes on as another, as compilers make one whose last act is a call.
+GOES_ON = """
+#include "stub_function.h"
+STUB(ncclAllReduce)
+STUB(ncclBroadcast)
+__asm__(".text\\n.globl ncclBcast\\n.type ncclBcast,@function\\nncclBcast:\\n"
+	"push %rbp\\npop %rbp\\njmp ncclBroadcast@PLT\\n.size ncclBcast,.-ncclBcast\\n");
+"""
+
+
+def test_a_function_that_goes_on_as_another_is_one_row(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    client, source = build_client(tmp_path / "caller", "caller"), tmp_path / "nccl.c"
+    source.write_text(GOES_ON)
+    library = compile_c(tmp_path / "libnccl.so.2", source, "-shared", "-fPIC")
+    with record(store) as recording:
+        process = cgroup.popen([client, library], stdin=subprocess.PIPE)
+        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        process.communicate("ncclBcast 101 0\nncclAllReduce 23 0\n", timeout=60)
+    rows = recording.sql(
+        "select api, result, count(*) as n from nccl_events "
+        f"where pid = {process.pid} group by all order by api"
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        ("ncclAllReduce", 0, 23),
+        ("ncclBroadcast", 0, 101),
+    ]
+    (notes,) = recording.sql("select notes from sessions")
+    assert json.loads(notes["notes"])["stale_frame"] == 101
 
 
 def test_what_newer_versions_added_is_a_row_with_its_arguments(

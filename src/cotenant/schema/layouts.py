@@ -34,6 +34,15 @@ CALL_SPEC: Final = np.dtype(
     }
 )
 
+CONTENTION: Final = np.dtype(
+    {
+        "names": ['waited_ns', 'tenant'],
+        "formats": ['<u8', '<u8'],
+        "offsets": [0, 8],
+        "itemsize": 16,
+    }
+)
+
 CONTENTION_KEY: Final = np.dtype(
     {
         "names": ['cgroup_id', 'cgroup_v1_id', 'peer_cgroup_id', 'peer_v1_id'],
@@ -45,10 +54,10 @@ CONTENTION_KEY: Final = np.dtype(
 
 CONTROL: Final = np.dtype(
     {
-        "names": ['window', 'excludes', 'paused', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes', 'tenants', 'mutings', 'delegations'],
-        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
-        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88],
-        "itemsize": 96,
+        "names": ['window', 'excludes', 'paused', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes', 'tenants', 'delegations'],
+        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80],
+        "itemsize": 88,
     }
 )
 

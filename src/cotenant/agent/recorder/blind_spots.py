@@ -38,6 +38,8 @@ _OF_TOTALS: Final = frozenset({"totals", "spare_totals"})
 _REFUSED_OF: Final = {
     "totals_full": _OF_TOTALS,
     "orphan_rows": _OF_TOTALS,
+    "dirty_full": frozenset({"dirtied"}),
+    "request_full": frozenset({"requests"}),
     "memory_full": frozenset({"allocations", "holdings", "primaries"}),
 }
 _FACTS: Final = frozenset({"names", "unread", "facts", "identities"})

@@ -70,7 +70,9 @@ class Sampling:
         if host:
             on_host.append(Throttle(ledger, exclude=settings.config.exclude))
         if host and "contention" in maps:
-            on_host.append(CpuContention(maps["contention"], ledger, self._gone))
+            on_host.append(
+                CpuContention(maps["contention"], ledger, self._gone, self._quotas.freed)
+            )
         self._samplers: list[Sampler] = [
             self._totals,
             self.losses,

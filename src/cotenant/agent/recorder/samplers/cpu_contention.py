@@ -10,9 +10,10 @@ import pyarrow as pa
 from cotenant.identity.ledger import Ledger
 from cotenant.probes import syscalls
 from cotenant.schema.constants import MAPS
-from cotenant.schema.layouts import CONTENTION_KEY
+from cotenant.schema.layouts import CONTENTION, CONTENTION_KEY
 
 Gone = Callable[[int, int], bool]  # Whether the cgroup with these two ids was removed.
+Freed = Callable[[str, int], None]  # An entry of a map that a tenant had was removed.
 
 _IDLE_SAMPLES: Final = 30  # Without a change, after which a pair of a removed cgroup is deleted.
 
@@ -22,10 +23,11 @@ class CpuContention:
 
     table: Final = "cpu_contention"
 
-    def __init__(self, fd: int, ledger: Ledger, gone: Gone) -> None:
+    def __init__(self, fd: int, ledger: Ledger, gone: Gone, freed: Freed) -> None:
         self._fd = fd
         self._ledger = ledger
         self._gone = gone
+        self._freed = freed
         self._before: dict[bytes, int] = {}
         self._idle: dict[bytes, int] = {}
 
@@ -34,12 +36,14 @@ class CpuContention:
         keys, values = syscalls.map_items(self._fd, *MAPS["contention"])
         width = MAPS["contention"][0]
         names = [keys[at : at + width] for at in range(0, len(keys), width)]
-        sums = np.frombuffer(values, np.uint64).astype(np.int64)
+        entries = np.frombuffer(values, CONTENTION)
+        sums = entries["waited_ns"].astype(np.int64)
         before = np.array([self._before.get(name, 0) for name in names], np.int64)
         self._before = dict(zip(names, sums.tolist(), strict=True))
         added = sums - before
         changed = np.flatnonzero(added > 0)
-        self._forget(names, set(changed.tolist()))
+        tenants = dict(zip(names, entries["tenant"].tolist(), strict=True))
+        self._forget(tenants, set(changed.tolist()))
         if not len(changed):
             return None
         pairs = np.frombuffer(keys, CONTENTION_KEY)[changed]
@@ -58,15 +62,16 @@ class CpuContention:
             }
         )
 
-    def _forget(self, names: list[bytes], busy: set[int]) -> None:
+    def _forget(self, tenants: dict[bytes, int], busy: set[int]) -> None:
         """Delete pairs of removed cgroups from the kernel's map."""
         idle = {
-            name: self._idle.get(name, 0) + 1 for at, name in enumerate(names) if at not in busy
+            name: self._idle.get(name, 0) + 1 for at, name in enumerate(tenants) if at not in busy
         }
         for name in [name for name, samples in idle.items() if samples >= _IDLE_SAMPLES]:
             own, own_v1, peer, peer_v1 = np.frombuffer(name, np.uint64).tolist()
             if self._gone(own, own_v1) or ((peer or peer_v1) and self._gone(peer, peer_v1)):
                 syscalls.map_delete(self._fd, name)
+                self._freed("contention", tenants[name])
                 del idle[name], self._before[name]
             else:
                 idle[name] = 0

@@ -7,6 +7,8 @@ import pytest
 from cotenant.agent.recorder.samplers import cpu_contention
 from cotenant.agent.recorder.samplers.cpu_contention import CpuContention
 
+TENANT = 5
+
 
 class _Ledger:
     def translate(self, ids, _v1_ids):
@@ -23,7 +25,7 @@ def pairs(monkeypatch):
     there = {}
 
     def items(*_):
-        return b"".join(there), b"".join(struct.pack("<Q", ns) for ns in there.values())
+        return b"".join(there), b"".join(struct.pack("<2Q", ns, TENANT) for ns in there.values())
 
     monkeypatch.setattr(cpu_contention.syscalls, "map_items", items)
     monkeypatch.setattr(cpu_contention.syscalls, "map_delete", lambda _, key: there.pop(key))
@@ -31,7 +33,7 @@ def pairs(monkeypatch):
 
 
 def test_a_row_is_what_was_added_since_the_last_sample(pairs):
-    sampler = CpuContention(3, _Ledger(), lambda *_: False)
+    sampler = CpuContention(3, _Ledger(), lambda *_: False, lambda *_: None)
     pairs[_key(7, 8)] = 100
     pairs[_key(7, 0)] = 11
     first = sampler.sample(5).to_pylist()
@@ -45,9 +47,11 @@ def test_a_row_is_what_was_added_since_the_last_sample(pairs):
 
 
 def test_pairs_of_a_removed_cgroup_are_deleted_when_nothing_is_added_any_more(pairs):
-    sampler = CpuContention(3, _Ledger(), lambda own, _: own == 8)
+    freed = []
+    sampler = CpuContention(3, _Ledger(), lambda own, _: own == 8, lambda *one: freed.append(one))
     pairs[_key(7, 8)] = 100
     pairs[_key(7, 9)] = 100
     for second in range(40):
         sampler.sample(second)
     assert list(pairs) == [_key(7, 9)]
+    assert freed == [("contention", TENANT)]
