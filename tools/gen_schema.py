@@ -66,6 +66,9 @@ MAKER_TYPES = {
 
 
 # Enums whose values are not named after the whole enum.
+# BPF_MAP_TYPE_PERCPU_HASH, _PERCPU_ARRAY and _LRU_PERCPU_HASH of linux/bpf.h.
+PER_CPU = {5, 6, 10}
+
 PREFIXES = {
     "event_kind": "EVENT_",
     "fact_kind": "FACT_",
@@ -231,16 +234,17 @@ def size(btf: Btf, type_id: int) -> int:
     return int(entry["size"])
 
 
-def maps(btf: Btf) -> dict[str, tuple[int, int]]:
-    """The bytes of a key and of a value, of each map that has both."""
+def maps(btf: Btf) -> dict[str, tuple[int, int, bool]]:
+    """Of each map that has both, the bytes of a key and of a value; whether it is per CPU."""
     found = {}
     sections = (e for e in btf.values() if e["kind"] == "DATASEC" and e["name"] == ".maps")
     for variable in (btf[each["type_id"]] for section in sections for each in section["vars"]):
-        about = {m["name"]: m["type_id"] for m in btf[variable["type_id"]]["members"]}
+        # Each is declared as a pointer to its type; a number as one to an array of so many.
+        members = btf[variable["type_id"]]["members"]
+        about = {m["name"]: btf[m["type_id"]]["type_id"] for m in members}
         if {"key", "value"} <= about.keys():
-            # Each is declared as a pointer to its type.
-            key, value = (size(btf, btf[about[part]]["type_id"]) for part in ("key", "value"))
-            found[variable["name"]] = (key, value)
+            per_cpu = btf[about["type"]]["nr_elems"] in PER_CPU
+            found[variable["name"]] = (size(btf, about["key"]), size(btf, about["value"]), per_cpu)
     return found
 
 
@@ -271,7 +275,7 @@ class Declarations:
         self.numbers: dict[str, dict[str, int]] = {}
         self.flags: dict[str, dict[str, int]] = {}
         self.layouts: dict[str, str] = {}
-        self.maps: dict[str, tuple[int, int]] = {}
+        self.maps: dict[str, tuple[int, int, bool]] = {}
 
     def add(self, path: str) -> None:
         """One object more."""
@@ -312,8 +316,11 @@ class Declarations:
         for _, values in sorted(self.numbers.items()):
             source += "".join(f"{name}: Final = {value}\n" for name, value in values.items()) + "\n"
         source += "# Bytes of a key and of a value.\nMAPS: Final = {\n"
-        source += "".join(f'    "{name}": {sizes},\n' for name, sizes in sorted(self.maps.items()))
-        return source + "}\n"
+        found = sorted(self.maps.items())
+        source += "".join(f'    "{name}": {sizes[:2]},\n' for name, sizes in found)
+        per_cpu = {f'"{name}"' for name, sizes in found if sizes[2]}
+        source += "}\n\n# Those with a value for each CPU.\n"
+        return source + f"PER_CPU_MAPS: Final = frozenset({{{', '.join(sorted(per_cpu))}}})\n"
 
 
 def main() -> None:

@@ -1,6 +1,9 @@
 """Which CPUs the host has."""
 
+from functools import cache
 
+
+@cache
 def possible_cpus() -> int:
     """How many CPUs the kernel keeps values for: those that may come later included."""
     with open("/sys/devices/system/cpu/possible") as file:

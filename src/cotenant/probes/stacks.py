@@ -35,9 +35,7 @@ def why_unsafe(method: Method, path: str, here: Placed) -> str | None:
             probe_here()
         finally:
             attachment.close()
-        return _judge(
-            syscalls.map_lookup(programs.maps["stack_places"], bytes(4), STACK_PLACE.itemsize)
-        )
+        return _judge(syscalls.map_lookup(programs.maps["stack_places"], "stack_places", bytes(4)))
     except Unsupported as error:
         return str(error)
     finally:

@@ -10,6 +10,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from cotenant.probes.cpus import possible_cpus
+from cotenant.schema.constants import MAPS, PER_CPU_MAPS
+
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 _SYS_BPF: Final = 321
@@ -169,10 +172,16 @@ def map_delete(fd: int, key: bytes) -> None:
             raise
 
 
-def map_lookup(fd: int, key: bytes, size: int) -> bytes | None:
-    """One entry of a map; None if it has none."""
+def map_lookup(fd: int, name: str, key: bytes) -> bytes | None:
+    """One entry of one of our maps, of all CPUs where it has one for each; None if it has none."""
+    key_bytes, value_bytes = MAPS[name]
+    if len(key) != key_bytes:
+        raise ValueError(f"a key of {name} has {key_bytes} bytes, not {len(key)}")
+    if name in PER_CPU_MAPS:
+        value_bytes = -(-value_bytes // 8) * 8 * possible_cpus()
     keys = ctypes.create_string_buffer(key, len(key))
-    values = ctypes.create_string_buffer(size)
+    # The kernel writes a whole value, whatever the room.
+    values = ctypes.create_string_buffer(value_bytes)
     attributes = struct.pack("IxxxxQQQ", fd, _address(keys), _address(values), 0)
     try:
         bpf(_MAP_LOOKUP, attributes, "look up a map")

@@ -101,3 +101,6 @@ MAPS: Final = {
     "totals": (24, 264),
     "usage": (8, 912),
 }
+
+# Those with a value for each CPU.
+PER_CPU_MAPS: Final = frozenset({"counters", "paths", "totals"})

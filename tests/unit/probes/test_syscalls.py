@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cotenant.probes import perf, syscalls
+from cotenant.schema.constants import MAPS
 from tests.unit.probes.c_values import evaluate
 
 HEADERS = """
@@ -77,3 +78,11 @@ def test_a_call_that_fails_says_what_it_was_for() -> None:
         syscalls.attach_uprobes(
             CLOSED, "/lib", [(0, 1), (16, 2)], attach_type=syscalls.ATTACH_UPROBE_MULTI
         )
+
+
+def test_an_entry_is_looked_up_by_the_sizes_that_its_map_declares():
+    assert MAPS["counters"][0] == 4
+    with pytest.raises(ValueError, match="a key of counters has 4 bytes, not 8"):
+        syscalls.map_lookup(CLOSED, "counters", bytes(8))
+    with pytest.raises(OSError, match="look up a map"):
+        syscalls.map_lookup(CLOSED, "counters", bytes(4))

@@ -9,7 +9,7 @@ from cotenant.agent.process import Process
 from cotenant.probes import syscalls
 from cotenant.schema.constants import MAPS
 
-_PID_BYTES, _ENTRY_BYTES = MAPS["processes"]
+_PID_BYTES: Final = MAPS["processes"][0]
 _START_BYTES: Final = 8  # What an entry begins with.
 
 
@@ -23,7 +23,7 @@ class Reported:
         if not isinstance(process, Process):
             return False
         key = process.pid.to_bytes(_PID_BYTES, "little")
-        entry = syscalls.map_lookup(self._fd, key, _ENTRY_BYTES)
+        entry = syscalls.map_lookup(self._fd, "processes", key)
         if entry is None:
             return False
         return int.from_bytes(entry[:_START_BYTES], "little") == process.start_ns

@@ -81,7 +81,7 @@ class Tenants:
     def gone(self, hierarchy: int, kernel_id: int) -> None:
         """A cgroup is no more."""
         key = key_of(hierarchy, kernel_id)
-        if syscalls.map_lookup(self._maps["tenants"], key, TENANT.itemsize) is not None:
+        if syscalls.map_lookup(self._maps["tenants"], "tenants", key) is not None:
             with self._lock:
                 self._gone.append((time.monotonic() + _REMEMBERED_S, key))
 
@@ -99,7 +99,7 @@ class Tenants:
             self._claim(hierarchy, kernel_id, path)
             return
         key = key_of(hierarchy, kernel_id)
-        known = syscalls.map_lookup(self._maps["tenants"], key, TENANT.itemsize)
+        known = syscalls.map_lookup(self._maps["tenants"], "tenants", key)
         # A delegated cgroup is closed by the programs, which see who makes others in it.
         before = TenantFlags(struct.unpack_from("I", known)[0]) if known else None
         if before is not None and flags in before:

@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 
 from cotenant.probes import syscalls
-from cotenant.probes.cpus import possible_cpus
 from cotenant.schema.constants import MAPS
 from cotenant.schema.events import ENUMS
 
@@ -18,7 +17,6 @@ class ProgramCounters:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._cpus = possible_cpus()
 
     def read(self) -> dict[str, int]:
         """Totals by name, without those that are zero."""
@@ -26,9 +24,8 @@ class ProgramCounters:
         return {name: total for name, total in found.items() if total}
 
     def _total(self, number: int) -> int:
-        key_bytes, value_bytes = MAPS["counters"]
-        key = number.to_bytes(key_bytes, "little")
-        raw = syscalls.map_lookup(self._fd, key, value_bytes * self._cpus)
+        key = number.to_bytes(MAPS["counters"][0], "little")
+        raw = syscalls.map_lookup(self._fd, "counters", key)
         return int(np.frombuffer(raw or b"", np.uint64).sum())
 
 

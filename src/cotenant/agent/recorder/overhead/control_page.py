@@ -24,7 +24,7 @@ _NEWCOMERS: Final = 3
 def capabilities_to_read(fd: int) -> tuple[Capability, ...]:
     """What reading an open map of the helper takes: nothing, or CAP_BPF before v5.19."""
     key = bytes(4)
-    if works_with((), lambda: syscalls.map_lookup(fd, key, CONTROL.itemsize)):
+    if works_with((), lambda: syscalls.map_lookup(fd, "controls", key)):
         return ()
     return (Capability.BPF,)
 
