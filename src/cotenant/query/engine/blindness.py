@@ -38,6 +38,12 @@ SELECT reason, families, min(from_ns), max(to_ns), max(blind_ns)::BIGINT,
  GROUP BY reason, families ORDER BY max(blind_ns) DESC, reason, families"""
 
 
+def touches_losses(tables: Iterable[str]) -> bool:
+    """Whether rows of these tables can have been lost, or gone unseen."""
+    named = set(tables)
+    return bool(families_of(named) or named & _OF_CALLS.keys())
+
+
 def holes_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[Hole, ...]:
     """What went unseen of these tables in the session's window, by reason."""
     named = set(tables)

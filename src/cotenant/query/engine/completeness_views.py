@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.query.engine.snapshots import read_snapshot
 from cotenant.query.engine.tables import view
 from cotenant.query.engine.window import TIME, Window
-from cotenant.schema.dimensions import LOSSES, SESSIONS
+from cotenant.schema.dimensions import LOSSES
 from cotenant.schema.holes import TOLD_WITHIN_NS
 from cotenant.store.manifest import Segment
 from cotenant.store.plain_file import parse_json
@@ -25,18 +24,16 @@ _NO_RECORDINGS: Final = (
 )
 
 
-def create_completeness_views(
-    connection: Any, root: Path, segments: Sequence[Segment], window: Window
+def create_loss_views(
+    connection: Any, root: Path, losses: Sequence[Segment], window: Window
 ) -> None:
-    """Create or replace them; ``whole`` is there already."""
-    losses = [segment for segment in segments if segment.table == LOSSES.name]
+    """Create or replace those of what was lost; ``whole`` is there already."""
     holes = view(connection, LOSSES, root, losses, _wide(connection, window))
     connection.execute(f"CREATE OR REPLACE VIEW whole.holes AS {holes}")
-    anybody = view(connection, LOSSES, root, losses, Window())
-    connection.execute(
-        f"CREATE OR REPLACE VIEW whole.beats AS SELECT node, {TIME} FROM ({anybody})"
-    )
-    _create_recordings(connection, root, [s for s in segments if s.table == SESSIONS.name])
+    anybody = "whole.losses"
+    if window.tenant_only:
+        anybody = f"({view(connection, LOSSES, root, losses, Window())})"
+    connection.execute(f"CREATE OR REPLACE VIEW whole.beats AS SELECT node, {TIME} FROM {anybody}")
 
 
 def _wide(connection: Any, window: Window) -> Window:
@@ -49,9 +46,9 @@ def _wide(connection: Any, window: Window) -> Window:
     return replace(wide, cgroups=tuple(cgroup_id for (cgroup_id,) in rows))
 
 
-def _create_recordings(connection: Any, root: Path, segments: Sequence[Segment]) -> None:
+def create_recordings(connection: Any, rows: Any | None) -> None:
+    """Create or replace the table of recordings, of the rows of ``sessions``."""
     connection.execute(_NO_RECORDINGS)
-    rows = read_snapshot(root, segments)
     if rows is None:
         return
     wanted = rows.select(["node", "started_ns", "ended_ns", "notes"]).to_pylist()
@@ -60,7 +57,20 @@ def _create_recordings(connection: Any, root: Path, segments: Sequence[Segment])
         (row["node"], row["started_ns"], row["ended_ns"], _hooks_refused(row["notes"]))
         for row in wanted
     ]
-    connection.executemany("INSERT INTO whole.recordings VALUES (?, ?, ?, ?)", told)
+    connection.register("told_now", _columns(told))
+    try:
+        connection.execute("INSERT INTO whole.recordings FROM told_now")
+    finally:
+        connection.unregister("told_now")
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> Any:
+    import pyarrow as pa
+
+    names = ("node", "started_ns", "ended_ns", "hooks_refused")
+    kinds = (pa.string(), pa.int64(), pa.int64(), pa.string())
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
 
 
 def _hooks_refused(notes: str | None) -> str:

@@ -12,25 +12,22 @@ from typing import Any, Final, Self
 import duckdb
 
 from cotenant.errors import QuestionError, StoreError, TooLarge
-from cotenant.query.derived.registry import with_before, with_sources
+from cotenant.query.derived.registry import DERIVED, with_before, with_sources
 from cotenant.query.engine.answer import Answer, Standing
 from cotenant.query.engine.batches import Batches, FileGone
-from cotenant.query.engine.blindness import holes_of
+from cotenant.query.engine.blindness import holes_of, touches_losses
 from cotenant.query.engine.catalog import Catalog
-from cotenant.query.engine.changelog_tables import create_changelog_views
 from cotenant.query.engine.completeness import interval_of, losses_of, unrecorded_of
-from cotenant.query.engine.completeness_views import create_completeness_views
 from cotenant.query.engine.connection import connect, memory_share
 from cotenant.query.engine.guard import check, own_names, without_paths
 from cotenant.query.engine.snapshots import RESTORE
 from cotenant.query.engine.statement import Statement, one_line, read_only
-from cotenant.query.engine.tables import create_views
-from cotenant.query.engine.tenant_filter import select_tenant
+from cotenant.query.engine.stored_tables import StoredTables, stored_behind
 from cotenant.query.engine.window import Window
+from cotenant.schema import TABLES
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import Segment, Stamp
 from cotenant.store.nodes import Nodes
-from cotenant.store.plain_file import is_plain
 
 _TRIES: Final = 7
 # Lists tables, so derived ones must exist.
@@ -79,9 +76,8 @@ class Session:
         if since_ns is not None:
             from_ns = (to_ns if to_ns is not None else time.time_ns()) - since_ns
         derive = self.limits.derive_spans
-        self._window = Window(from_ns, to_ns, tenant is not None, derive_spans=derive)
+        window = Window(from_ns, to_ns, tenant is not None, derive_spans=derive)
         self._segments: list[Segment] = []
-        self._missing = 0
         self._standings: dict[frozenset[str], Standing] = {}  # Of the manifest that was read.
         self._stamp: Stamp | None = None
         self._lock = threading.Lock()
@@ -92,15 +88,20 @@ class Session:
         )
         self._own = own_names(self._connection) if self._guarded else None
         self._catalog = Catalog(self._connection, self._ask_all, tenant is not None)
+        self._tables = StoredTables(
+            self._connection, self.store, window, tenant, guarded=self._guarded
+        )
         try:
             self._refresh()
+            if tenant is not None:
+                self._make(("containers",))
         except BaseException:
             self.close()
             raise
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments that the last question read."""
+        """The segments that were current when the last question was asked."""
         return tuple(self._segments)
 
     def ask(
@@ -160,19 +161,25 @@ class Session:
                     cursor.close()
 
     def _derive(self, statement: Statement) -> None:
+        listed = not statement.tables and _CATALOG.search(statement.sql)
+        # Of a name that is none of ours, DuckDB says which of those that are there is meant.
+        strangers = statement.tables - statement.queries - TABLES.keys() - DERIVED.keys()
+        named = TABLES if listed or strangers else statement.tables
         try:
-            if not statement.tables and _CATALOG.search(statement.sql):
+            self._make(named)
+            if listed:
                 self._catalog.describe()
             self._catalog.make(statement.tables)
         except duckdb.IOException:
             # Merged or expired since the manifest was read.
             self._refresh()
+            self._make(named)
             self._catalog.make(statement.tables)
         except duckdb.Error as error:
             raise self._translated(error) from error
 
     def _ask_all(self, sql: str) -> Any:
-        window = self._window
+        window = self._tables.window
         everyone = Session(
             self.store,
             from_ns=window.from_ns,
@@ -191,6 +198,7 @@ class Session:
         except FileGone:
             # Merged or expired since the manifest was read.
             self._refresh()
+            self._derive(read_only(cursor, sql))
         try:
             return Batches(cursor, sql, params, self._translated)
         except FileGone as error:
@@ -220,70 +228,59 @@ class Session:
         return replace(standings[tables], sql=sql)
 
     def _new_standing(self, tables: frozenset[str]) -> Standing:
-        cursor = self._connection.cursor()
+        if touches_losses(tables):
+            self._make(("losses",))
+        cursor, window = self._connection.cursor(), self._tables.window
         try:
             return Standing(
                 sql="",
-                interval=interval_of(self._segments, with_before(tables), self._window),
-                losses=losses_of(cursor, tables, self._window),
-                missing_segments=self._missing,
-                unrecorded=unrecorded_of(cursor, tables, self._window),
-                holes=holes_of(cursor, tables, self._window),
+                interval=interval_of(self._segments, with_before(tables), window),
+                losses=losses_of(cursor, tables, window),
+                missing_segments=self._tables.missing(stored_behind(tables)),
+                unrecorded=unrecorded_of(cursor, tables, window),
+                holes=holes_of(cursor, tables, window),
             )
         finally:
             cursor.close()
 
     def _refresh_if_changed(self) -> None:
-        if self._nodes.stamp() != self._stamp:
+        if self._is_replaced():
             self._refresh()
 
     def _refresh(self) -> None:
-        """Read the manifest again, and create the views over its segments."""
+        """Read the manifests again; tables are made anew when they are named."""
         with self._lock:
-            named, there = self._read_manifest()
-            self._catalog.forget()
-            self._segments, self._missing = there, len(named) - len(there)
-            self._standings = {}
+            self._read_manifests()
 
-    def _read_manifest(self) -> tuple[list[Segment], list[Segment]]:
-        """Create the views; the segments that the manifest names, and those of them that exist."""
-        for _ in range(_TRIES):
-            now = self._nodes.stamp()
-            named = self._nodes.segments()
-            there = [s for s in named if is_plain(self.store / s.path)]
-            if len(there) < len(named) and self._nodes.stamp() != now:
-                continue  # A missing segment may have been merged into another meanwhile.
-            try:
-                self._create(there)
-            except FileNotFoundError:
-                continue
-            self._stamp = now
-            return named, there
+    def _read_manifests(self) -> None:
+        self._stamp = self._nodes.stamp()
+        self._segments = self._nodes.segments()
+        self._tables.renew(self._segments)
+        self._catalog.forget()
+        self._standings = {}
+
+    def _make(self, names: Iterable[str]) -> None:
+        """Create the stored tables behind these names, if they are not made yet."""
+        with self._lock:
+            for _ in range(_TRIES):
+                try:
+                    self._tables.make(names, self._is_replaced)
+                except FileNotFoundError:
+                    self._read_manifests()
+                except duckdb.Error as error:
+                    raise self._unreadable(error) from error
+                else:
+                    return
         what = f"cannot read {self.store}: files were removed during the query; try again"
         raise StoreError(self._words(what))
 
-    def _create(self, segments: list[Segment]) -> None:
-        connection = self._connection
-        connection.execute("BEGIN")
-        try:
-            if self._tenant is not None:
-                create_views(connection, self.store, segments, Window())
-                cgroups = select_tenant(connection, self._tenant)
-                if self._guarded:
-                    self._window = replace(self._window, cgroups=cgroups)
-            create_views(connection, self.store, segments, self._window)
-            create_changelog_views(connection, self.store, segments, self._window)
-            create_completeness_views(connection, self.store, segments, self._window)
-            connection.execute("COMMIT")
-        except duckdb.Error as error:
-            connection.execute("ROLLBACK")
-            what = f"cannot read {self.store}: {one_line(error)}"
-            if ".parquet" in what:
-                what += f"; {RESTORE}"
-            raise StoreError(self._words(what)) from error
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
+    def _is_replaced(self) -> bool:
+        """Whether a manifest is another than the one that was read."""
+        return self._nodes.stamp() != self._stamp
+
+    def _unreadable(self, error: Exception) -> StoreError:
+        what = f"cannot read {self.store}: {one_line(error)}"
+        return StoreError(self._words(f"{what}; {RESTORE}" if ".parquet" in what else what))
 
     def close(self) -> None:
         """Let go of the store."""

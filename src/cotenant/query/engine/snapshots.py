@@ -9,22 +9,41 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.errors import StoreError
-from cotenant.store.manifest import Segment
+from cotenant.store.manifest import Segment, Version, versions
 from cotenant.store.plain_file import check_plain
 
 RESTORE: Final = "restore that file, or move it away and do without its rows"
 
 
-def read_snapshot(root: Path, segments: Sequence[Segment]) -> Any | None:
-    """The rows of all these files, with every column that any has; None without files.
+class SnapshotReader:
+    """Reads snapshots; a file that was not replaced since is not read again."""
 
-    FileNotFoundError if one is not there any more.
-    """
-    # `--help` must not wait for Arrow.
-    import pyarrow as pa
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._read: dict[Path, tuple[Version, Any]] = {}
 
-    read = [_read(root / segment.path) for segment in segments]
-    return pa.concat_tables(read, promote_options="permissive") if read else None
+    def read(self, segments: Sequence[Segment]) -> Any | None:
+        """The rows of all these files, with every column that any has; None without files.
+
+        FileNotFoundError if one is not there any more.
+        """
+        # `--help` must not wait for Arrow.
+        import pyarrow as pa
+
+        files = [self._root / segment.path for segment in segments]
+        found = [self._one(file, version) for file, version in versions(files).items()]
+        if len(found) < len(files):
+            raise FileNotFoundError(self._root)
+        if not found:
+            return None
+        # DuckDB takes long over many small chunks.
+        return pa.concat_tables(found, promote_options="permissive").combine_chunks()
+
+    def _one(self, file: Path, version: Version) -> Any:
+        known = self._read.get(file)
+        if known is None or known[0] != version:
+            known = self._read[file] = version, _read(file)
+        return known[1]
 
 
 def _read(file: Path) -> Any:

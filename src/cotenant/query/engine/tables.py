@@ -1,24 +1,20 @@
-"""One view per table of the schema over its current segments; snapshots are copied."""
+"""The view of a table over its current segments; a snapshot is copied."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.query.engine import row_choice, stored_spans
 from cotenant.query.engine.guard import blanked
-from cotenant.query.engine.sight import name_with_nodes, several
-from cotenant.query.engine.snapshots import read_snapshot
 from cotenant.query.engine.window import Window
 from cotenant.query.text.sql import quoted
 from cotenant.schema import TABLES, Column, Table
-from cotenant.schema.dimensions import CONTAINERS
 from cotenant.store.manifest import Segment, schema_id
 
 STORED: Final = "stored"  # Where tables are that derived ones of the same name unite with others.
 _TIMED: Final = "cuda_events"
 _TIMINGS: Final = "gpu_timings"
-_WHOLE: Final = ("nccl_events", "losses", "spans")
+WHOLE: Final = ("nccl_events", "losses", "spans")
 _SQL_TYPES: Final = {
     "int64": "BIGINT",
     "int32": "INTEGER",
@@ -144,34 +140,31 @@ def _intervals(segments: Sequence[Segment]) -> dict[str, Window]:
     return found
 
 
-def create_views(connection: Any, root: Path, segments: Sequence[Segment], window: Window) -> None:
-    """Create or replace every table's view."""
-    by_table: dict[str, list[Segment]] = {name: [] for name in TABLES}
-    for segment in segments:
-        by_table[segment.table].append(segment)
-    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {STORED}")
-    for name, table in TABLES.items():
-        if table.snapshot:
-            _copy_snapshot(connection, table, root, by_table[name], window)
-            if table is CONTAINERS and several(segments):
-                name_with_nodes(connection)
-            continue
-        if name == _TIMED:
-            select = _timed_view(connection, root, by_table, window)
-        else:
-            within = replace(window, from_ns=None, to_ns=None) if table.holds else window
-            select = view(connection, table, root, by_table[name], within)
-        where = f"{STORED}.{name}" if table.united else name
-        connection.execute(f"CREATE OR REPLACE VIEW {where} AS {select}")
-    stored_spans.create_macro(connection, derive=window.derive_spans)
-    row_choice.create_macro(connection, segments, window)
-    _create_whole(connection, root, by_table, window)
-
-
-def _copy_snapshot(
-    connection: Any, table: Table, root: Path, segments: Sequence[Segment], window: Window
+def create_view(
+    connection: Any,
+    root: Path,
+    by_table: Mapping[str, Sequence[Segment]],
+    name: str,
+    window: Window,
 ) -> None:
-    rows = read_snapshot(root, segments)
+    """Create or replace the view of a table that is no snapshot, and the one without a window."""
+    table = TABLES[name]
+    if name == _TIMED:
+        select = _timed_view(connection, root, by_table, window)
+    else:
+        within = replace(window, from_ns=None, to_ns=None) if table.holds else window
+        select = view(connection, table, root, by_table[name], within)
+    where = f"{STORED}.{name}" if table.united else name
+    connection.execute(f"CREATE OR REPLACE VIEW {where} AS {select}")
+    if name in WHOLE:
+        # For what must be counted from its beginning.
+        always = replace(window, from_ns=None, to_ns=None)
+        select = view(connection, table, root, by_table[name], always)
+        connection.execute(f"CREATE OR REPLACE VIEW whole.{name} AS {select}")
+
+
+def copy_snapshot(connection: Any, table: Table, rows: Any | None, window: Window) -> None:
+    """Create or replace a snapshot's table."""
     if rows is None:
         connection.execute(f"CREATE OR REPLACE TABLE {table.name} AS {_empty(table)}")
         return
@@ -184,14 +177,3 @@ def _copy_snapshot(
         )
     finally:
         connection.unregister("read_now")
-
-
-def _create_whole(
-    connection: Any, root: Path, by_table: Mapping[str, Sequence[Segment]], window: Window
-) -> None:
-    """Views without a window, for what must be counted from its beginning."""
-    connection.execute("CREATE SCHEMA IF NOT EXISTS whole")
-    always = replace(window, from_ns=None, to_ns=None)
-    for name in _WHOLE:
-        select = view(connection, TABLES[name], root, by_table[name], always)
-        connection.execute(f"CREATE OR REPLACE VIEW whole.{name} AS {select}")

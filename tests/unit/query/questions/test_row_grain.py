@@ -51,7 +51,7 @@ def test_a_disk_of_one_host_is_not_the_disk_of_that_name_of_another(tmp_path):
             row |= {"device": "vda", "bytes": 4096, "attribution": "task", "sector": 1, "error": 0}
             store.add("io_events", tenant, row)
         store.write()
-    rows = [row for row in answer(store, "io_delays") if row["tenant"] == "train"]
+    rows = [row for row in answer(store, "io_delays") if row["tenant"].startswith("train@")]
     shown = ("node", "device", "requests_beside", "alone_ns", "beside_ns", "slowdown")
     assert [tuple(row[name] for name in shown) for row in rows] == [
         ("node-b", "vda", 1, 10 * MS, 20 * MS, 2.0),
