@@ -72,7 +72,7 @@ struct control {
 	__u64 share_bytes;	/* of the ring above that mark, for each tenant's GPU calls */
 	__u64 divided_bytes;	/* all shares together are at most this */
 	__u64 budget_calls;	/* calls of a thread recorded in full each second; 0 is all */
-	__u64 blind;		/* odd while a function has no probes; another each time */
+	__u64 blind;		/* odd while probes go for good */
 	/* The same for what the kernel raises: it comes after GPU calls. */
 	__u64 kernel_above;
 	__u64 kernel_share_bytes;

@@ -48,8 +48,9 @@ static __always_inline void moment_operation(struct moment *moment, const struct
 }
 
 static __always_inline bool_t moment_place(struct moment *moment, const struct frame *frame,
-					   struct timing *timing)
+					   struct timing *timing, __u64 tenant)
 {
+	__u64 *rests = bpf_map_lookup_elem(&resting, &tenant);
 	struct control *now = control();
 
 	place(timing, moment->stream, &moment->own, &moment->others);
@@ -59,7 +60,8 @@ static __always_inline bool_t moment_place(struct moment *moment, const struct f
 		return 0;
 	moment_operation(moment, lane_of_stream(timing, moment->stream));
 	moment->blind = now ? now->blind : 1;
-	return !(moment->blind & 1);
+	moment->rests = rests ? *rests : 0;
+	return !((moment->blind | moment->rests) & 1);
 }
 
 __noinline int record_leave(struct thread *thread, struct frame *frame,
@@ -91,7 +93,8 @@ __noinline int record_leave(struct thread *thread, struct frame *frame,
 		moment->context = thread->context;
 		moment->tid = (__u32)bpf_get_current_pid_tgid();
 		if (timing && !moment->untimed && moment->busy == 1)
-			moment->certain = moment_place(moment, frame, timing);
+			moment->certain = moment_place(moment, frame, timing,
+						       thread->whose.tenant);
 		moment->ended_ns = bpf_ktime_get_ns();
 	}
 	if (moment->busy)
@@ -116,6 +119,7 @@ static __always_inline bool_t times_one(const struct moment *start, const struct
 	return start->certain && end->certain && !start->busy && !end->busy &&
 	       start->ended_ns <= asked_ns && end->ended_ns <= asked_ns &&
 	       start->stream == end->stream && start->blind == end->blind &&
+	       start->rests == end->rests &&
 	       end->own - start->own == LANE_ONE && end->others == start->others &&
 	       end->operation_ns >= start->ended_ns && same_context(start, end);
 }

@@ -75,6 +75,7 @@ struct moment {
 	__u64 own;
 	__u64 others;
 	__u64 blind;
+	__u64 rests;
 	/* The last operation before it. */
 	__u64 operation_ns;
 	__u64 operation_context;
@@ -90,6 +91,18 @@ struct {
 	__type(key, struct moment_key);
 	__type(value, struct moment);
 } moments SEC(".maps");
+
+/*
+ * Tenants of whose functions some have no probes for a while, as the recorder says: an odd number
+ * meanwhile, another one each time.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u64);
+} resting SEC(".maps");
 
 /* How many processes were found to time anything: while none is, a launch costs a look at it. */
 static __u64 armings;

@@ -103,10 +103,26 @@ def test_a_storm_on_a_driver_that_others_map_costs_them_nothing_and_is_counted(
     assert "have no row of their own" in complaints
 
 
+# Times each of its launches by two events; the first record says that it will.
+TIMES = """
+from ctypes import c_float
+context, module = start()
+kernel, stream = out("cuModuleGetFunction", module, b"timed"), out("cuStreamCreate", 1)
+call("cuEventRecord", out("cuEventCreate", 0), c_void_p(stream))
+for _ in range(13):
+    before, after, ms = out("cuEventCreate", 0), out("cuEventCreate", 0), c_float()
+    call("cuEventRecord", before, c_void_p(stream))
+    launch(kernel, stream)
+    call("cuEventRecord", after, c_void_p(stream))
+    call("cuEventSynchronize", after)
+    call("cuEventElapsedTime", byref(ms), before, after)
+"""
+
+
 def test_a_storm_on_its_own_driver_loses_its_probes_for_a_while(
     cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
 ) -> None:
-    storm, neighbour, later, before = cgroups(), cgroups(), cgroups(), cgroups()
+    storm, neighbour, later, before, timer = (cgroups() for _ in range(5))
     place, log = tmp_path / "place", tmp_path / "log"
     place.mkdir()
     shutil.copy(SIM / "libcuda.so.1", place)
@@ -118,6 +134,7 @@ def test_a_storm_on_its_own_driver_loses_its_probes_for_a_while(
         wait_for_storm(recording, storm)
         recording.wait_for(f"{_HOLE} where cgroup_path = '/{storm.name}'")
         finish(start(neighbour, "--steps", "5003", "--rate", "5000", log=log))
+        Script(timer, TIMES).end()
         # Somebody else maps the very file: its probes come back at once.
         finish(later.popen([*words, "211"], env=sim_environment(**own), stderr=subprocess.PIPE))
         end(loud)
@@ -125,6 +142,11 @@ def test_a_storm_on_its_own_driver_loses_its_probes_for_a_while(
     assert counted(recording, neighbour) == 5003
     assert holes(recording, neighbour) == []
     assert rows_of(recording, later) == {"rows": 211, "weight": 211}
+    (timed,) = recording.sql(
+        "select count(gpu_ns)::int as n from cuda_events join containers using (cgroup_id) "
+        f"where op = 'launch' and cgroup_path = '/{timer.name}'"
+    )
+    assert timed == {"n": 13}
     blind = holes(recording, storm)
     assert sum(hole["to_ns"] - hole["from_ns"] for hole in blind) > 500_000_000
     last, complaints = footer(recording, storm)

@@ -51,7 +51,7 @@ FILLED = {
 # Written by the agent, or one entry for each number that there is.
 BY_NOBODY = {
     "captures_open", "controls", "counters", "ended", "freed", "functions",
-    "migrations", "no_programs", "paths", "rooms", "tenants", "usage",
+    "migrations", "no_programs", "paths", "resting", "rooms", "tenants", "usage",
     # The operator says who is excluded, and none has more cgroups that go by their own id than
     # its quota.
     "excluded",

@@ -106,7 +106,7 @@ class Resting:
             key = rest.tenant, rest.families
             since[key] = min(rest.since_ns, since.get(key, rest.since_ns))
         blind = tuple(Blind(*key, since_ns) for key, since_ns in since.items())
-        return Rested(self.number, done and not blind, blind, time.monotonic_ns())
+        return Rested(self.number, done, blind, time.monotonic_ns())
 
 
 def mappers(code_program: int, inode: Inode) -> set[str]:

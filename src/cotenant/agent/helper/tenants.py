@@ -91,7 +91,7 @@ class Tenants:
             now = time.monotonic()
             while self._gone and self._gone[0][0] <= now:
                 _, key = self._gone.pop(0)
-                for name in ("tenants", "usage", "freed"):
+                for name in ("tenants", "usage", "freed", "resting"):
                     syscalls.map_delete(self._maps[name], key)
 
     def _say(self, hierarchy: int, kernel_id: int, path: str, flags: TenantFlags | None) -> None:

@@ -145,7 +145,7 @@ class Rested:
     """A request to rest is done, for these tenants; all others had all of their probes by then."""
 
     number: HalfWord
-    whole: bool  # No function lacks its probes.
+    done: bool  # Every probe went or came back as it was to.
     blind: Annotated[tuple[Blind, ...], _Several] = ()
     done_ns: _Count = 0
 

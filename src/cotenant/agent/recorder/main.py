@@ -223,7 +223,7 @@ class Recorder:
         return report_handlers(
             self._session,
             self._notices,
-            self._control,
+            self._sampling.resting,
             self._gpus,
             self._ledger,
             self._blind_spots,

@@ -21,7 +21,7 @@ from cotenant.agent.protocol.reports import (
     WorkPassedOver,
 )
 from cotenant.agent.recorder.blind_spots import BlindSpots
-from cotenant.agent.recorder.overhead.control_page import ControlPage
+from cotenant.agent.recorder.overhead.resting_tenants import RestingTenants
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.refusals import Notices
@@ -33,7 +33,7 @@ Handlers = Mapping[type, tuple[Callable[[Any], None], ...]]
 def report_handlers(
     session: SessionRow,
     notices: Notices,
-    control: ControlPage,
+    resting: RestingTenants,
     gpus: GpuProcesses,
     ledger: Ledger,
     blind_spots: BlindSpots,
@@ -47,7 +47,7 @@ def report_handlers(
         PointerReport: (session.pointer,),
         WorkPassedOver: (session.passed_over, blind_spots.passed_over),
         Trouble: (session.helper_trouble,),
-        Rested: (control.rested, blind_spots.rested),
+        Rested: (resting.rested, blind_spots.rested),
         Unprobed: (blind_spots.unprobed,),
         Named: (lambda report: ledger.named(report.key, report.names, report.named_ns),),
         DevicesFound: (gpus.devices.found,),

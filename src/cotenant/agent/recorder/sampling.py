@@ -10,6 +10,7 @@ from cotenant.agent.recorder.ingest.columns.owner import owners
 from cotenant.agent.recorder.ingest.rollups import Rollups
 from cotenant.agent.recorder.overhead.control_page import ControlPage
 from cotenant.agent.recorder.overhead.cost_control import CallCost, CostControl
+from cotenant.agent.recorder.overhead.resting_tenants import RestingTenants
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.program_counters import ProgramCounters, orphans
 from cotenant.agent.recorder.quotas import Quotas, cgroup_of, told_apart
@@ -57,7 +58,10 @@ class Sampling:
         self._span_rows = SpanRows(gpus.spans, self.losses.gpu_windows)
         gpu_seconds = GpuSeconds(gpus.spans, self._span_rows, ledger, gpus.held)
         self.control = ControlPage(maps["controls"], ring_bytes=settings.events_bytes)
-        self._cost_control = CostControl(self.control, settings, cost, ask, self._path)
+        self.resting = RestingTenants(maps["resting"])
+        self._cost_control = CostControl(
+            self.control, self.resting, settings, cost, ask, self._path
+        )
         self.counters = ProgramCounters(maps["counters"])
         self._maps = maps
         self._identities_lost = 0

@@ -27,11 +27,11 @@ def test_the_storms_own_file_rests_until_it_is_told_otherwise() -> None:
     assert not resting.settle(FILE, plan(LAUNCH, COPY))
     assert resting.of(FILE) == {LAUNCH}
     report = resting.report(done=True)
-    assert (report.number, report.whole) == (3, False)
+    assert (report.number, report.done) == (3, True)
     assert [blind[:2] for blind in report.blind] == [(STORM, ("cuda",))]
     resting.ask({}, 4)
     assert resting.settle(FILE, plan(LAUNCH, COPY))
-    assert (resting.of(FILE), resting.report(done=True).whole) == (frozenset(), True)
+    assert (resting.of(FILE), resting.report(done=True).blind) == (frozenset(), ())
     assert not resting
 
 
@@ -40,7 +40,7 @@ def test_a_file_that_others_map_does_not_rest() -> None:
     resting = Resting(lambda _: mapped)
     resting.ask({STORM: (LAUNCH,)}, 1)
     assert not resting.settle(FILE, plan(LAUNCH))
-    assert resting.report(done=True).whole
+    assert resting.report(done=True).blind == ()
     mapped.remove(OTHER)
     assert resting.settle(FILE, plan(LAUNCH))
     mapped.add(OTHER)

@@ -86,7 +86,7 @@ SENT_BY_HELPER = [
     LibraryReport("/tmp/\udcff", 3, {"*": "\udcff"}, ("cuda",), "aa", 1, True, -5),
     LibraryReport("/tmp/lib.so", 0),
     AttachGap("/docker/a", "/tmp/\udcff", 0, (1 << 63) - 1, probed=True),
-    Rested(7, whole=True),
+    Rested(7, done=True),
     Rested(7, False, (Blind("/docker/a", ("cuda", "nccl"), 11),), 13),
     Unprobed((Blind("/docker/a", ("cuda",), 11),), 13),
     PointerReport(101, "cuInit", None),

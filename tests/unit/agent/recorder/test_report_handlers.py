@@ -55,7 +55,7 @@ def test_reports_reach_those_who_want_them(session: SessionRow) -> None:
     notices, control, gpus, ledger = Notices(), Mock(), Mock(), Ledger("n", "b")
     ledger.born(0, 23, f"/docker/{'a' * 64}", 1)
     handlers = report_handlers(session, notices, control, gpus, ledger, Mock())
-    unsure, rested = MemoryUnsure((Process(7, 1),)), Rested(3, whole=True)
+    unsure, rested = MemoryUnsure((Process(7, 1),)), Rested(3, done=True)
     dispatch(
         handlers,
         [

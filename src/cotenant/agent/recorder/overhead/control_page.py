@@ -1,13 +1,10 @@
 """The page that the recorder shares with running programs, without a system call."""
 
 import mmap
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
-from cotenant.agent.protocol.reports import Rested
-from cotenant.agent.protocol.requests import Rest
 from cotenant.confine.capabilities import Capability, works_with
 from cotenant.probes import syscalls
 from cotenant.schema.layouts import CONTROL
@@ -36,7 +33,6 @@ class ControlPage:
         self._page = mmap.mmap(fd, mmap.PAGESIZE)
         self._control = np.frombuffer(self._page, CONTROL, count=1)
         self._ring_bytes = ring_bytes
-        self._rests = 0
         self.divide(1, 1)
 
     def next_window(self) -> int:
@@ -63,16 +59,5 @@ class ControlPage:
         self._control["budget_calls"] = calls
 
     def blind(self) -> None:
-        """Probes go or come: until all are there, nobody knows what events time."""
-        self._rests += 1
+        """All probes go: from now on nobody knows what events time."""
         self._control["blind"] |= 1
-
-    def rest(self, tenants: Mapping[str, tuple[int, ...]]) -> Rest:
-        """What to tell the helper, so that these tenants' functions are without probes."""
-        self.blind()
-        return Rest(tenants, self._rests)
-
-    def rested(self, report: Rested) -> None:
-        """The helper did what it was told."""
-        if report.number == self._rests and report.whole:
-            self._control["blind"] += self._control["blind"] & 1

@@ -1,12 +1,13 @@
 """Keeps what probes cost within the budget, and the ring fairly divided."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from cotenant.agent.protocol.requests import Request
 from cotenant.agent.recorder.overhead.budget import Budget, Calls, Storm
 from cotenant.agent.recorder.overhead.control_page import ControlPage
+from cotenant.agent.recorder.overhead.resting_tenants import RestingTenants
 from cotenant.agent.recorder.samplers.losses import Tally
 from cotenant.agent.settings import Settings
 
@@ -34,6 +35,10 @@ class WindowTotals(Protocol):
         """Per tenant and function: calls, and those that were counted at entry only."""
 
     @property
+    def tenants(self) -> Mapping[Tally, int]:
+        """Whose they are, by the programs' number of the tenant."""
+
+    @property
     def calling(self) -> int:
         """Tenants that called a GPU."""
 
@@ -48,17 +53,20 @@ class CostControl:
     def __init__(
         self,
         page: ControlPage,
+        tenants: RestingTenants,
         settings: Settings,
         cost: CallCost,
         ask: Callable[[Request], None],
         place: Callable[[Tally], str | None],
     ) -> None:
         self._page = page
+        self._tenants = tenants
         self._budget = Budget(settings.budget, cost.emulated_ns, settings.budget_rest_s)
         self._cost = cost
         self._ask = ask
         self._place = place
-        self._resting: dict[Storm, str] = {}  # And the path of its tenant's cgroup.
+        # And its tenant: the path of the cgroup, and the programs' number.
+        self._resting: dict[Storm, tuple[str, int]] = {}
         page.budget(self._budget.calls)
 
     @property
@@ -82,13 +90,14 @@ class CostControl:
             self._resting.pop(storm, None)
         for storm in gone:
             if path := self._place(storm.owner):
-                self._resting[storm] = path
+                self._resting[storm] = path, totals.tenants[storm.owner]
         if self._resting != before:
-            self._ask(self._page.rest(self._by_tenant()))
+            tenants = frozenset(tenant for _, tenant in self._resting.values())
+            self._ask(self._tenants.ask(self._by_path(), tenants))
         return gone
 
-    def _by_tenant(self) -> dict[str, tuple[int, ...]]:
+    def _by_path(self) -> dict[str, tuple[int, ...]]:
         found: dict[str, set[int]] = {}
-        for storm, path in self._resting.items():
+        for storm, (path, _) in self._resting.items():
             found.setdefault(path, set()).add(storm.function)
         return {path: tuple(sorted(functions)) for path, functions in found.items()}

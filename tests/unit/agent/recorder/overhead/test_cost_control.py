@@ -26,18 +26,29 @@ class Page:
     def divide(self, calling: int, raising: int) -> None:
         self.divided.append((calling, raising))
 
-    def rest(self, tenants: dict[str, tuple[int, ...]]) -> Any:
-        return tenants
+
+class Resting:
+    """Who would rest, as the programs are told."""
+
+    def ask(self, functions: dict[str, tuple[int, ...]], tenants: frozenset[int]) -> Any:
+        return functions, tenants
 
 
 def totals(calls: int, unmeasured: int) -> Any:
     counts = {(TENANT, LAUNCH): (calls, unmeasured)}
-    return SimpleNamespace(calls=counts, calling=2, raising=3)
+    return SimpleNamespace(calls=counts, tenants={TENANT: 77}, calling=2, raising=3)
 
 
 def control(page: Page, asked: list[Any]) -> CostControl:
     settings = Settings(Path("store"), budget=0.05, budget_rest_s=30)
-    return CostControl(page, settings, COST, asked.append, lambda owner: f"/{owner.cgroup_id}")  # type: ignore[arg-type]
+    return CostControl(
+        page,  # type: ignore[arg-type]
+        Resting(),  # type: ignore[arg-type]
+        settings,
+        COST,
+        asked.append,
+        lambda owner: f"/{owner.cgroup_id}",
+    )
 
 
 def test_the_ring_is_divided_among_those_who_called() -> None:
@@ -59,7 +70,7 @@ def test_probes_that_cost_too_much_go_and_come_back() -> None:
     costs = control(Page(), asked)
     storms = [costs.step(totals(60_000, 59_000), float(n), stepped=False) for n in range(5)]
     assert storms == [[], [], [], [], [(TENANT, LAUNCH)]]
-    assert asked == [{"/7": (LAUNCH,)}]
+    assert asked == [({"/7": (LAUNCH,)}, {77})]
     for now in (33.0, 34.0):
         assert costs.step(totals(0, 0), now, stepped=False) == []
-    assert asked == [{"/7": (LAUNCH,)}, {}]
+    assert asked == [({"/7": (LAUNCH,)}, {77}), ({}, frozenset())]
