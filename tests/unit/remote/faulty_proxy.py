@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 FAULTS = ("503", "reset", "lost reply", "truncated body")
 _SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>slow</Message></Error>"
+_DENIED = b"<?xml version='1.0'?><Error><Code>InvalidAccessKeyId</Code></Error>"
 _HOP = frozenset({"connection", "transfer-encoding", "content-length", "date", "server"})
 
 
@@ -22,6 +23,7 @@ class FaultyProxy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.behind = port
         self.fails = fails
+        self.denies = False  # Every request, as for a wrong key.
         self.seen = []  # Of each request the method, the path, and the fault or None.
         self._chance = random.Random(seed)
         self._lock = threading.Lock()
@@ -51,7 +53,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self):
         body = self._body()
         fault = self.server.fault(self.command, self.path)
-        if fault == "503":
+        if self.server.denies:
+            self._reply(403, {}, _DENIED)
+        elif fault == "503":
             self._reply(503, {}, _SLOW_DOWN)
         elif fault == "reset":
             self._cut_off()

@@ -1,10 +1,6 @@
 """Shipping into a bucket: an S3 server of moto, behind a proxy that fails one request in ten."""
 
-import logging
-
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from cotenant.errors import StoreError, UsageError
 from cotenant.remote.bucket import Bucket
@@ -13,58 +9,14 @@ from cotenant.remote.plan import Closing
 from cotenant.remote.ship import Shipper
 from cotenant.remote.shipped import ALL_ROWS
 from cotenant.store.nodes import all_nodes
-from tests.unit.remote.faulty_proxy import FAULTS, FaultyProxy
+from tests.unit.remote.faulty_proxy import FAULTS
 from tests.unit.remote.fleet import MINUTE_NS, NOW_NS, TO_NS, all_rows
+from tests.unit.remote.s3_server import download, empty
 from tests.unit.remote.test_ship import Crash
 
 NODES = 20
 EVERY = 3  # Puts to a crash.
 SOME = ("rollups", "totals")
-
-
-@pytest.fixture(scope="module")
-def server():
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    yield server.get_host_and_port()[1]
-    server.stop()
-
-
-@pytest.fixture
-def proxy(server, monkeypatch):
-    with FaultyProxy(server, fails=0, seed=23) as proxy:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.server_port}")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        yield proxy
-
-
-@pytest.fixture
-def s3(server, proxy):
-    direct = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{server}", region_name="us-east-1")
-    yield direct
-    for bucket in direct.list_buckets()["Buckets"]:
-        for found in direct.list_objects_v2(Bucket=bucket["Name"]).get("Contents", ()):
-            direct.delete_object(Bucket=bucket["Name"], Key=found["Key"])
-        direct.delete_bucket(Bucket=bucket["Name"])
-
-
-@pytest.fixture
-def bucket(s3):
-    s3.create_bucket(Bucket="fleet")
-    return "fleet"
-
-
-def download(s3, bucket, prefix, to):
-    """The far store as a directory."""
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-        for found in page.get("Contents", ()):
-            if not found["Key"].endswith("/"):
-                file = to / found["Key"].removeprefix(f"{prefix}/")
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(s3.get_object(Bucket=bucket, Key=found["Key"])["Body"].read())
 
 
 class Crashing(Bucket):
@@ -132,8 +84,7 @@ def test_a_bucket_that_vanishes_is_one_line_and_loses_nothing(fleet, s3, bucket,
     def write(path, content, pace):
         puts.append(path)
         if len(puts) == 7:
-            for found in s3.list_objects_v2(Bucket=bucket)["Contents"]:
-                s3.delete_object(Bucket=bucket, Key=found["Key"])
+            empty(s3, bucket)
             s3.delete_bucket(Bucket=bucket)
         real(path, content, pace)
 
@@ -160,3 +111,14 @@ def test_a_server_that_is_away_is_one_line(fleet, monkeypatch, proxy):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(StoreError, match=r"no answer from http://127.0.0.1:1; is it reachable"):
         fleet.ship(Bucket("s3://fleet/all"))
+
+
+def test_a_refused_credential_is_one_line_and_loses_nothing(fleet, proxy, s3, bucket, tmp_path):
+    fleet.record("node-a", 1, tables=("rollups",))
+    proxy.denies = True
+    with pytest.raises(StoreError, match=r"^cannot read .*: refused; check AWS_ACCESS_KEY_ID"):
+        fleet.ship(Bucket("s3://fleet/all"), ALL_ROWS)
+    proxy.denies = False
+    fleet.ship(Bucket("s3://fleet/all"), ALL_ROWS)
+    download(s3, bucket, "all", tmp_path / "copy")
+    assert all_rows(tmp_path / "copy") == all_rows(fleet.root)

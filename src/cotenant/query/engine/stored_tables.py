@@ -13,11 +13,11 @@ from cotenant.query.derived.registry import in_order
 from cotenant.query.engine import row_choice, stored_spans
 from cotenant.query.engine.changelog_tables import CHANGELOGS, create_changelog_view
 from cotenant.query.engine.completeness_views import create_loss_views, create_recordings
+from cotenant.query.engine.needs import needed
 from cotenant.query.engine.sight import name_with_nodes, several
 from cotenant.query.engine.snapshots import SnapshotReader
 from cotenant.query.engine.tables import (
     STORED,
-    WHOLE,
     copy_snapshot,
     create_view,
 )
@@ -93,10 +93,7 @@ class StoredTables:
 
     def _wanted(self, name: str) -> list[Segment]:
         """What may hold rows of the window; of some tables, also what came before it."""
-        table = TABLES[name]
-        if table.holds or name in CHANGELOGS or name in WHOLE:
-            return self._named[name]
-        return [segment for segment in self._named[name] if self.window.covers(segment)]
+        return [segment for segment in self._named[name] if needed(segment, self.window)]
 
     def _look(self, names: Iterable[str], changed: Callable[[], bool]) -> None:
         """Which of their files are there: others may have been merged into one meanwhile."""

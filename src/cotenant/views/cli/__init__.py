@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 from cotenant.errors import CotenantError, UsageError
 from cotenant.query.text.time_syntax import period_ns
 from cotenant.views.cli.ending import ends_after
+from cotenant.views.cli.fetched import fetched
 from cotenant.views.cli.output import OutputError, discard_output
 from cotenant.views.cli.version import ShowVersion
 
@@ -87,7 +88,7 @@ def store_argument(parser: argparse.ArgumentParser, otherwise: str | None = None
         type=_directory,
         default=_store_of_environment() if otherwise else default_store(),
         metavar="DIR",
-        help="directory of the store "
+        help="directory of the store; readers take s3://BUCKET/PREFIX, too "
         f"(default: $COTENANT_STORE, else {otherwise or DEFAULT_STORE})",
     )
 
@@ -207,7 +208,7 @@ def _run(words: list[str], within: AbstractContextManager[None]) -> int:
     _check(args.verb, strangers, words)
     timeout = None if getattr(args, "follow", False) else getattr(args, "timeout", None)
     limit = ends_after(period_ns(timeout) / 1e9) if timeout else nullcontext()
-    with within, limit:
+    with within, limit, fetched(args):
         code = int(args.run(args))
         sys.stdout.flush()
     return code

@@ -102,7 +102,8 @@ def run(args: argparse.Namespace) -> int:
     listening = activation.passed_socket() or server.bound_socket(settings)
     rest = f" with the token in {told_by}" if token else f"#token={settings.token}"
     place = _place(listening, args.address, settings.root_path or "")
-    print(f"serving {args.store} {place}{rest}", flush=True)
+    shown = getattr(args, "named_store", args.store)
+    print(f"serving {shown} {place}{rest}", flush=True)
     try:
         check_readable(settings.store)
     except CotenantError as error:

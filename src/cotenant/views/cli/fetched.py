@@ -1,0 +1,93 @@
+"""``--store s3://…``: what a reader needs is fetched before it reads, and read like any store."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from cotenant.errors import UsageError
+from cotenant.views.cli.amounts import size_bytes
+
+S3: Final = "s3://"
+READERS: Final = frozenset({"tenants", "sql", "ask", "explain", "export", "top", "serve"})
+
+
+@contextmanager
+def fetched(args: argparse.Namespace) -> Iterator[None]:
+    """Have ``args`` name directories, with what the far stores of this command have for it."""
+    with ExitStack() as stack:
+        for name in ("store", "against"):
+            where = getattr(args, name, None)
+            if where is not None and where.startswith(S3):
+                _check(args)
+                # A store to compare with is taken whole.
+                chosen = args if name == "store" else None
+                setattr(args, f"named_{name}", where)
+                setattr(args, name, stack.enter_context(_local(where, chosen)))
+        yield
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.verb not in READERS:
+        raise UsageError(f"{args.verb} needs a directory as its --store; {S3} is for readers")
+    if getattr(args, "follow", False):
+        raise UsageError(f"--follow needs a directory; what is in {S3} comes by the window")
+
+
+@contextmanager
+def _local(where: str, args: argparse.Namespace | None) -> Iterator[str]:
+    from cotenant.query.engine.needs import needed
+    from cotenant.remote.cache import Cache
+    from cotenant.remote.fetch import FarStore
+    from cotenant.remote.place import place_of
+
+    cache = Cache(_directory(), where, _most_bytes())
+    far = FarStore(place_of(where), cache, getattr(args, "node", ()))
+    with far.view() as view:
+        window = _window(args, view)
+        far.fill(view, partial(needed, window=window), _told)
+        yield str(view)
+
+
+def _window(args: argparse.Namespace | None, view: Path) -> Any:
+    """The time that is asked about; the manifests tell when the newest recording ended."""
+    import time
+
+    from cotenant.query.engine.window import Window
+    from cotenant.views.window import window
+
+    if args is None or not hasattr(args, "since"):
+        return Window()
+    chosen = window(argparse.Namespace(**(vars(args) | {"store": str(view)})))
+    from_ns, to_ns, since_ns = chosen["from_ns"], chosen["to_ns"], chosen["since_ns"]
+    if since_ns is not None:
+        from_ns = (time.time_ns() if to_ns is None else to_ns) - since_ns
+    return Window(from_ns, to_ns)
+
+
+def _told(done: int, of: int) -> None:
+    if sys.stderr.isatty():
+        ended = done + 1 == of
+        sys.stderr.write("\r\x1b[K" if ended else f"\r\x1b[Kfetching {done + 1} of {of} objects")
+        sys.stderr.flush()
+
+
+def _directory() -> Path:
+    given = os.environ.get("COTENANT_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cotenant"
+
+
+def _most_bytes() -> int:
+    from cotenant.remote.cache import DEFAULT_BYTES
+
+    given = os.environ.get("COTENANT_CACHE_BYTES")
+    try:
+        return size_bytes(given) if given else DEFAULT_BYTES
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"COTENANT_CACHE_BYTES: {error}") from error
