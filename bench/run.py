@@ -13,13 +13,12 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import svg
+from targets import TARGETS, at
 
 HERE = Path(__file__).parent
 OUT = HERE.parent / "docs" / "bench"
@@ -53,6 +52,8 @@ SCRIPTS = (
     Script("busy", (), ("--demos", "1")),
     Script("torch_names"),
     Script("confidence", (), ("100", "20")),
+    Script("scale", (), ("--rows", "1000000", "--larger", "10000000")),
+    Script("week", (), ("--days", "1")),
 )
 
 
@@ -84,204 +85,6 @@ def measure(script: Script, *, quick: bool) -> Any:
     return json.JSONDecoder().raw_decode(text[min(starts) :])[0]
 
 
-def _at(results: dict[str, Any], *path: Any) -> Any:
-    for key in path:
-        try:
-            results = results[key]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return results
-
-
-def _block(results: dict[str, Any], layer: str) -> dict[str, Any]:
-    """The blocks with 200 us of work before each launch."""
-    found = _at(results, "blocks", "result")
-    for each in found if isinstance(found, list) else []:
-        if each["layer"] == layer and each["spin_us"] == 200:
-            return dict(each)
-    return dict.fromkeys(("cpu_ratio", "agent_share_of_machine"))
-
-
-def _grown(results: dict[str, Any], *what: str) -> float | None:
-    """By how much these grew over the soak, the worst of them.
-
-    Single moments differ by what was freed and not given back yet: the middle one of the second
-    sixth, when caches are warm, is compared with that of the last.
-    """
-    sizes = _at(results, "soak", "result", "sizes")
-    if not sizes:
-        return None
-    sixth = len(sizes) // 6
-    early, late = sizes[sixth : 2 * sixth], sizes[-sixth:]
-    return max(
-        round(median(s[each] for s in late) - median(s[each] for s in early), 1) for each in what
-    )
-
-
-def _unseen(results: dict[str, Any]) -> float | None:
-    """The share of calls in brief containers that are no rows, and were neither lost nor shed."""
-    made = _at(results, "soak", "result", "calls_made_in_containers")
-    stored = _at(results, "soak", "result", "calls_stored_of_them")
-    return None if made is None else 1 - stored / made
-
-
-def _incomplete(results: dict[str, Any]) -> int | None:
-    """Rounds in which a call is missing."""
-    made = _at(results, "rounds", "result", "rounds")
-    return None if made is None else made - _at(results, "rounds", "result", "complete")
-
-
-Check = tuple[str, str, Callable[[dict[str, Any]], Any], Callable[[Any], bool]]
-
-# What is promised, what it must be, where the figure is, and whether it holds.
-TARGETS: tuple[Check, ...] = (
-    (
-        "a recorded driver call, over an empty session probe",
-        "<= 1.6",
-        lambda r: _at(r, "probe", "result", "driver_over_empty"),
-        lambda v: v <= 1.6,
-    ),
-    (
-        "both layers recorded, over an empty session probe",
-        "<= 3",
-        lambda r: _at(r, "probe", "result", "both_layers_over_empty"),
-        lambda v: v <= 3,
-    ),
-    (
-        "lost of one thread flat out, budget off",
-        "0",
-        lambda r: _at(r, "storm", "result", "lost"),
-        lambda v: v == 0,
-    ),
-    (
-        "events a second meanwhile",
-        "printed",
-        lambda r: _at(r, "storm", "result", "calls_per_s"),
-        lambda v: True,
-    ),
-    (
-        "agent, CPU-s per million events, GPU events alone",
-        "<= 0.6",
-        lambda r: _at(r, "storm", "result", "agent_cpu_s_per_million"),
-        lambda v: v <= 0.6,
-    ),
-    (
-        "agent, MB of PSS at most",
-        "<= 256",
-        lambda r: _at(r, "storm", "result", "agent_peak_pss_mb"),
-        lambda v: v <= 256,
-    ),
-    (
-        "bytes per event on disk, mixed rows",
-        "<= 16",
-        lambda r: _at(r, "query", "result", "store", "bytes_per_row"),
-        lambda v: v <= 16,
-    ),
-    (
-        "slowdown of a launching thread, 200 us per launch, probed over plain blocks",
-        "< 1.01",
-        lambda r: _block(r, "driver")["cpu_ratio"],
-        lambda v: v < 1.01,
-    ),
-    (
-        "the same with both layers",
-        "< 1.02",
-        lambda r: _block(r, "both")["cpu_ratio"],
-        lambda v: v < 1.02,
-    ),
-    (
-        "the agent's share of the machine meanwhile",
-        "printed",
-        lambda r: _block(r, "driver")["agent_share_of_machine"],
-        lambda v: True,
-    ),
-    (
-        "slowdown by processor time, 200 us per launch, median of pairs",
-        "< 1.01",
-        lambda r: _at(r, "slowdown", "result", 1, "cpu_ratio"),
-        lambda v: v < 1.01,
-    ),
-    (
-        "slowdown by wall time, 200 us per launch, median of pairs",
-        "< 1.01",
-        lambda r: _at(r, "slowdown", "result", 1, "wall_ratio"),
-        lambda v: v < 1.01,
-    ),
-    (
-        "first query, over bare DuckDB",
-        "<= 1.3",
-        lambda r: _at(r, "query", "result", "query", "session_over_bare"),
-        lambda v: v <= 1.3,
-    ),
-    (
-        "first query, SQLite over ours",
-        ">= 20",
-        lambda r: _at(r, "query", "result", "query", "sqlite_over_session"),
-        lambda v: v >= 20,
-    ),
-    (
-        "age of the newest row that four readers see, seconds at most",
-        "<= 2",
-        lambda r: _at(r, "fresh", "result", 1, "max_s"),
-        lambda v: v <= 2,
-    ),
-    (
-        "seconds of rows missing after kill -9, at most",
-        "<= 1",
-        lambda r: _at(r, "kills", "result", "most_seconds_missing"),
-        lambda v: v <= 1,
-    ),
-    (
-        "BPF objects left after kill -9",
-        "0",
-        lambda r: _at(r, "kills", "result", "bpf_objects_left"),
-        lambda v: v == 0,
-    ),
-    (
-        "recordings of a real runtime's 17 calls that lack one, half of them on a busy machine",
-        "0",
-        _incomplete,
-        lambda v: v == 0,
-    ),
-    (
-        "calls of the demo beside 12 busy loops that are neither a row nor in a hole that is told",
-        "0",
-        lambda r: _at(r, "busy", "result", "untold"),
-        lambda v: v == 0,
-    ),
-    (
-        "the same: seconds from the mapping of a library to its probes, at most",
-        "< 1",
-        lambda r: _at(r, "busy", "result", "worst_hole_s"),
-        lambda v: v < 1,
-    ),
-    (
-        "the same: the median of them",
-        "printed",
-        lambda r: _at(r, "busy", "result", "median_hole_s"),
-        lambda v: True,
-    ),
-    (
-        "soak, a new container each second: BPF links, maps, descriptors, more at the end",
-        "<= 0",
-        lambda r: _grown(r, "links", "maps", "fds"),
-        lambda v: v <= 0,
-    ),
-    (
-        "the same: MB of its own memory (no file's), more at the end",
-        "<= 16",
-        lambda r: _grown(r, "own_mb"),
-        lambda v: v <= 16,
-    ),
-    (
-        "the same: share of the new containers' calls that came before the probes",
-        "printed",
-        _unseen,
-        bool,
-    ),
-)
-
-
 # Pairs that differ by more than this among themselves cannot tell a slowdown of 1 %.
 RESOLVES = 0.02
 
@@ -291,7 +94,7 @@ def unresolved(results: dict[str, Any], what: str) -> str | None:
     if not what.endswith("median of pairs"):
         return None
     sort = "cpu" if "processor" in what else "wall"
-    spread = _at(results, "slowdown", "result", 1, f"{sort}_ratio_range")
+    spread = at(results, "slowdown", "result", 1, f"{sort}_ratio_range")
     if spread is None or spread[1] - spread[0] <= RESOLVES:
         return None
     return f"**not shown**: pairs range from {spread[0]} to {spread[1]}"
@@ -313,7 +116,7 @@ def table(results: dict[str, Any]) -> str:
 def plots(results: dict[str, Any]) -> list[str]:
     """Draw what there is; the names of the pictures."""
     drawn = []
-    blocks = _at(results, "blocks", "result")
+    blocks = at(results, "blocks", "result")
     if isinstance(blocks, list):
         values = [
             (f"{b['spin_us']} us, {b['layer']}", max(0, 100 * (b["cpu_ratio"] - 1))) for b in blocks
@@ -321,14 +124,14 @@ def plots(results: dict[str, Any]) -> list[str]:
         title = "slowdown of a launching thread, %, by CPU time between launches"
         svg.bars(OUT / "slowdown.svg", title, values, 1)
         drawn.append("slowdown")
-    tenants = _at(results, "tenants", "result")
+    tenants = at(results, "tenants", "result")
     if isinstance(tenants, list):
         shares = [(f"{t['tenants']} tenants", 100 * t["agent_cpu_share"]) for t in tenants]
         svg.bars(OUT / "tenants.svg", "agent, % of one CPU, same rate of events in all", shares)
         memory = [(f"{t['tenants']} tenants", t["agent_peak_pss_mb"]) for t in tenants]
         svg.bars(OUT / "memory.svg", "agent, MB of PSS", memory, 256)
         drawn += ["tenants", "memory"]
-    sizes = _at(results, "soak", "result", "sizes")
+    sizes = at(results, "soak", "result", "sizes")
     if sizes:
         points = [(s["seconds"], s["own_mb"]) for s in sizes]
         svg.line(OUT / "soak.svg", "agent, MB of its own, a new container each second", points)
@@ -341,7 +144,7 @@ def page(results: dict[str, Any]) -> str:
     there = results["machine"]
     pictures = "\n".join(f"![{name}]({name}.svg)" for name in plots(results))
     when = sorted({each["when"] for key, each in results.items() if key != "machine"})
-    minutes = _at(results, "soak", "result", "minutes")
+    minutes = at(results, "soak", "result", "minutes")
     soak = f" The soak took {minutes:g} minutes." if minutes else ""
     return (
         "# What it costs\n\n"

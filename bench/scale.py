@@ -83,7 +83,7 @@ def main() -> None:
             result.append({"bench": "scale", "rows": made, "questions": measured(place / "store")})
         finally:
             shutil.rmtree(place)
-    print(json.dumps(result))
+    print(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 -- view: How much time of each host is looked at: what was recorded of it within the window. Shares of
 -- time have it as their base. The time between two recordings does not count.
--- from: totals, sessions, busy
+-- from: totals, sessions, busy_time
 with samples as (
     select distinct node, timestamp_ns
     from totals
@@ -15,8 +15,8 @@ recordings as (
 ),
 -- Without totals: as long as there was work.
 worked as (
-    select node, max(end_ns) - min(start_ns) as time_ns
-    from busy
+    select node, max(last_ns) - min(first_ns) as time_ns
+    from busy_time
     group by node
 ),
 added as (

@@ -4,48 +4,62 @@ Rows are read where they are asked for: in a window of up to an hour. A longer o
 added up while it was recorded; so does a time of which no rows are left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Final
 
 from cotenant.query.engine import stored_spans
 from cotenant.query.engine.window import Window
 from cotenant.query.text.sql import quoted
+from cotenant.schema import EVENTS
 from cotenant.schema.folding import HOUR_NS, SECOND_NS
 from cotenant.store.manifest import Segment
 
-MACRO: Final = "by_rows"
-_ROWS: Final = "cuda_events"
+# What goes when it is older than rows are kept, of whichever family there is most.
+_ROWS: Final = frozenset({*(table.name for table in EVENTS), "spans"})
 _SECONDS: Final = "rollups"
-_ALL: Final = frozenset({_SECONDS, "rollup_minutes", "rollup_hours"})
+_ROLLUPS: Final = frozenset({_SECONDS, "rollup_minutes", "rollup_hours"})
+_GPU: Final = frozenset({"gpu_seconds", "gpu_minutes", "gpu_hours"})
 
 
-def create_macro(connection: Any, segments: Sequence[Segment], window: Window) -> None:
-    """``by_rows(node, time)``: whether CUDA calls that began then are counted from rows."""
+def create_macros(connection: Any, segments: Sequence[Segment], window: Window) -> None:
+    """``by_rows(node, time)``: whether CUDA calls that began then are counted from rows;
+    ``by_spans(node, time)``: whether work that began then is known by spans.
+    """
     of_node: dict[str, list[Segment]] = {}
     for segment in segments:
-        if segment.table == _ROWS or segment.table in _ALL:
+        if segment.table in _ROWS | _ROLLUPS | _GPU:
             of_node.setdefault(segment.node, []).append(segment)
     short = window.length_ns(segments) <= HOUR_NS
-    chosen = [_chosen(node, own, short=short) for node, own in of_node.items()]
-    answer = " OR ".join(f"({one})" for one in chosen) or "true"
-    connection.execute(f"CREATE OR REPLACE MACRO {MACRO}(node_, time_) AS {answer}")
+    rows = [_counted_by_rows(node, own, short=short) for node, own in of_node.items()]
+    spans = [_left(node, own, _GPU) for node, own in of_node.items()]
+    for macro, chosen in (("by_rows", rows), ("by_spans", spans)):
+        # A constant, so that nothing is read only to be left out.
+        answer = "true" if _all_whole(chosen) else " OR ".join(f"({one})" for one in chosen)
+        connection.execute(f"CREATE OR REPLACE MACRO {macro}(node_, time_) AS {answer}")
 
 
-def _chosen(node: str, segments: Sequence[Segment], *, short: bool) -> str:
-    """SQL condition: a time of this node of which rows are read."""
+def _all_whole(conditions: list[str]) -> bool:
+    return all(" AND " not in one and one != "false" for one in conditions)
+
+
+def _left(node: str, segments: Sequence[Segment], sums: Set[str]) -> str:
+    """SQL condition: a time of this node of which rows are left."""
     here = f"node_ = {quoted(node)}"
-    rows = [s.min_ns for s in segments if s.table == _ROWS and s.min_ns is not None]
-    sums = [s for s in segments if s.table in _ALL and s.min_ns is not None]
-    if not rows:
-        return "false"
-    if not sums:
-        return here
-    first = min(rows)
-    if min(s.min_ns or 0 for s in sums) // SECOND_NS < first // SECOND_NS:
+    left = [s.min_ns for s in segments if s.table in _ROWS and s.min_ns is not None]
+    told = [s.min_ns for s in segments if s.table in sums and s.min_ns is not None]
+    if not left:
+        return "false" if told else here
+    if told and min(told) // SECOND_NS < min(left) // SECOND_NS:
         # Rows before were deleted. No rollup reaches from one hour into the next.
-        here += f" AND time_ >= {-(-first // HOUR_NS) * HOUR_NS}"
-    if short:
+        here += f" AND time_ >= {-(-min(left) // HOUR_NS) * HOUR_NS}"
+    return here
+
+
+def _counted_by_rows(node: str, segments: Sequence[Segment], *, short: bool) -> str:
+    here = _left(node, segments, _ROLLUPS)
+    told = [s.max_ns or 0 for s in segments if s.table in _ROLLUPS]
+    if short or not told or here == "false":
         return here
     # Of the last seconds there are rows, and no rollups yet.
-    told = max((s.max_ns or 0 for s in sums if s.table == _SECONDS), default=0) + SECOND_NS
-    return f"{here} AND (time_ >= {told} OR {stored_spans.MACRO}(node_, time_))"
+    last = max((s.max_ns or 0 for s in segments if s.table == _SECONDS), default=0) + SECOND_NS
+    return f"{here} AND (time_ >= {last} OR {stored_spans.MACRO}(node_, time_))"

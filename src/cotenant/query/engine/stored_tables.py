@@ -124,7 +124,7 @@ class StoredTables:
         copy_snapshot(connection, SESSIONS, sessions, self.window)
         create_recordings(connection, sessions)
         stored_spans.create_macro(connection, derive=self.window.derive_spans)
-        row_choice.create_macro(connection, self._segments, self.window)
+        row_choice.create_macros(connection, self._segments, self.window)
 
     def _make(self, name: str) -> None:
         connection, root, window = self._connection, self._root, self.window

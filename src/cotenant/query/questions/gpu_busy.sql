@@ -2,21 +2,12 @@
 -- question: For how much of the time did each tenant have work on each GPU?
 -- reading: Busy time is the union of the tenant's spans, each from the first launch to the wait that
 -- saw it done. `share` is its part of `time_ns`, the time looked at; who_uses_what, `top` and the page
--- show the same share. `unproven` is the part of `busy` in spans that no wait ended.
-with whole as (
-    select
-        tenant,
-        node,
-        gpu,
-        sum(busy_ns)::bigint                        as busy_ns,
-        count(*)                                    as periods,
-        max(busy_ns)                                as longest_ns
-    from busy
-    group by tenant, node, gpu
-),
-open as (
+-- show the same share. `unproven` is the part of `busy` in spans that no wait ended. Before the oldest
+-- spans that are kept, busy time is added up from `gpu_seconds`; `periods` and `longest` are of spans.
+with open as (
     select tenant, node, gpu, sum(span_ns) filter (not proven)::bigint as unproven_ns
     from spans
+    where by_spans(node, start_ns)
     group by tenant, node, gpu
 )
 select
@@ -27,10 +18,10 @@ select
     w.periods,
     w.longest_ns,
     -- Spans that overlap are added up there, and joined here.
-    least(coalesce(o.unproven_ns, 0), w.busy_ns)    as unproven_ns,
+    least(coalesce(o.unproven_ns, 0) + w.older_unproven_ns, w.busy_ns) as unproven_ns,
     l.time_ns
-from whole w
-join open o
+from busy_time w
+left join open o
   on o.tenant = w.tenant and o.node = w.node and o.gpu is not distinct from w.gpu
 left join looked_at l on l.node = w.node
 order by w.busy_ns desc, w.tenant, w.gpu

@@ -29,7 +29,7 @@ gpu as (
         tenant,
         sum(busy_ns)                                as gpu_busy_ns,
         avg(busy_ns / nullif(s.seconds, 0) / 1e9)   as share
-    from (select tenant, node, gpu, sum(busy_ns) as busy_ns from busy group by all)
+    from busy_time
     left join seconds s using (node)
     group by tenant
 )

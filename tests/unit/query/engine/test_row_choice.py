@@ -88,3 +88,24 @@ def test_what_has_no_rows_any_more_is_still_counted(root):
         interval = session.ask(COUNTED).interval
     assert interval is not None
     assert interval.start_ns == OFFSET_NS + BEGAN_NS
+
+
+def test_busy_time_is_told_where_spans_are_not_kept(root):
+    question = find("gpu_busy").render()
+    (before,) = asked(root, question)
+    assert before["periods"] == 2 * CALLS
+    now = OFFSET_NS + BEGAN_NS + 3 * HOUR_NS
+    with StoreWriter(root, node="node-a", boot_id="boot-1") as store:
+        limits = RetentionLimits(keep_ns=2 * HOUR_NS, keep_rollups_ns=100 * HOUR_NS)
+        assert Retention(store, limits).step(now)
+    (after,) = asked(root, question)
+    assert after["periods"] == CALLS
+    assert after["busy_ns"] == before["busy_ns"]
+    assert after["time_ns"] >= HOUR_NS
+    with StoreWriter(root, node="node-a", boot_id="boot-1") as store:
+        assert Retention(store, RetentionLimits(1, keep_rollups_ns=100 * HOUR_NS)).step(now)
+    (after,) = asked(root, question)
+    assert after["periods"] is None
+    assert after["busy_ns"] == before["busy_ns"]
+    (used,) = asked(root, find("who_uses_what").render())
+    assert used["gpu_busy_ns"] == before["busy_ns"]
