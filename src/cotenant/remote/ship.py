@@ -32,7 +32,7 @@ class Shipper:
     tables: tuple[Shipped, ...]
     pace: Pace = field(default_factory=Pace)
     takes_over: bool = False  # A node of this name that was another machine's.
-    window_wanted: Callable[[int], bool] | None = None  # By its start; None is every one.
+    window_wanted: Callable[[str, int], bool] | None = None  # By table and start; None is all.
     _resumes: bool = True
     _nothing: set[str] = field(default_factory=set)  # Paths of objects that would have no rows.
 
@@ -83,10 +83,11 @@ class Shipper:
         for table in shipped.made_from:
             counts.update(self.near.counts(table))
         told = [(s.min_ns, s.max_ns) for table in shipped.same for s in far.segments(table)]
-        return Counter({s: n for s, n in counts.items() if self._wants(s) and not _within(s, told)})
-
-    def _wants(self, start_ns: int) -> bool:
-        return self.window_wanted is None or self.window_wanted(start_ns)
+        wants = self.window_wanted or (lambda _, __: True)
+        table = shipped.table
+        return Counter(
+            {s: n for s, n in counts.items() if wants(table, s) and not _within(s, told)}
+        )
 
     def _bytes_per_row(self, shipped: Shipped) -> float:
         segments = [s for table in shipped.made_from for s in self.near.segments(table)]

@@ -17,8 +17,8 @@ from cotenant.store.snapshot import written_at
 from cotenant.store.writer import StoreWriter
 
 LONGER: Final = 10
-_USED_LATER: Final = frozenset({"graph_kernels", "span_mixes"})
-_LONG_LIVED: Final = _USED_LATER | ROLLUP_TABLES
+USED_LATER: Final = frozenset({"graph_kernels", "span_mixes"})
+_LONG_LIVED: Final = USED_LATER | ROLLUP_TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class RetentionLimits:
             return None if None in limits else max(limit or 0 for limit in limits)
         if self.keep_ns is None:
             return None
-        return self.keep_ns * (LONGER if table in _USED_LATER else 1)
+        return self.keep_ns * (LONGER if table in USED_LATER else 1)
 
 
 def expired(segments: tuple[Segment, ...], limits: RetentionLimits, now_ns: int) -> list[Segment]:

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from cotenant.errors import UsageError
 from cotenant.views.cli.amounts import size_bytes
 
 S3: Final = "s3://"
-READERS: Final = frozenset({"tenants", "sql", "ask", "explain", "export", "top", "serve"})
+READERS: Final = frozenset({"tenants", "sql", "ask", "explain", "export", "top", "serve", "pull"})
 
 
 @contextmanager
@@ -40,7 +40,6 @@ def _check(args: argparse.Namespace) -> None:
 
 @contextmanager
 def _local(where: str, args: argparse.Namespace | None) -> Iterator[str]:
-    from cotenant.query.engine.needs import needed
     from cotenant.remote.cache import Cache
     from cotenant.remote.fetch import FarStore
     from cotenant.remote.place import place_of
@@ -48,9 +47,19 @@ def _local(where: str, args: argparse.Namespace | None) -> Iterator[str]:
     cache = Cache(_directory(), where, _most_bytes())
     far = FarStore(place_of(where), cache, getattr(args, "node", ()))
     with far.view() as view:
-        window = _window(args, view)
-        far.fill(view, partial(needed, window=window), _told)
+        far.fill(view, _needed(args, view), _told)
         yield str(view)
+
+
+def _needed(args: argparse.Namespace | None, view: Path) -> Callable[[Any], bool]:
+    """Which objects are to be fetched."""
+    if args is not None and args.verb == "pull":
+        from cotenant.views.cli.pull import needs
+
+        return partial(needs, args)
+    from cotenant.query.engine.needs import needed
+
+    return partial(needed, window=_window(args, view))
 
 
 def _window(args: argparse.Namespace | None, view: Path) -> Any:
