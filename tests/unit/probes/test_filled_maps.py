@@ -45,12 +45,11 @@ FILLED = {
     "closed_flows": CONNECTIONS,
     "flow_places": CONNECTIONS,
     "contention": CROWD,
-    "cpu_runs": CROWD,
     "spare_totals": NO_MEMORY,
 }
 # Written by the agent, or one entry for each number that there is.
 BY_NOBODY = {
-    "captures_open", "controls", "counters", "ended", "freed", "functions",
+    "captures_open", "controls", "counters", "cpu_runs", "ended", "freed", "functions",
     "migrations", "no_programs", "paths", "resting", "rooms", "tenants", "usage",
     # The operator says who is excluded, and none has more cgroups that go by their own id than
     # its quota.
