@@ -107,7 +107,10 @@ select
     t.bytes,
     t.timestamp_ns,
     t.duration_ns,
-    t.turn
+    t.turn,
+    t.node,
+    t.pid,
+    t.stream
 from turns t
 join containers c using (cgroup_id)
 -- A collective is in the time that is asked about if it began there, and then as a whole.

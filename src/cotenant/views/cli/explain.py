@@ -107,8 +107,8 @@ def _standing(found: Explanation) -> str:
 def _paragraph(number: int, finding: Finding) -> list[str]:
     sure = "high" if finding.confidence >= 0.9 else "fair" if finding.confidence >= 0.7 else "low"
     facts = (
-        f"victim {finding.victim}{_where(finding)}; "
-        f"culprit {finding.culprit or 'no other tenant'}; costs it "
+        f"victim {finding.victim}; culprit {finding.culprit or 'no other tenant'}; "
+        f"{_where(finding)}costs it "
         f"{_cost(finding)}; confidence {sure} ({finding.confidence:.2f})"
     )
     lines = _wrapped(f"{number}. {finding.title}", "", _INDENT)
@@ -123,7 +123,7 @@ def _where(finding: Finding) -> str:
     if not finding.nodes or finding.victim.endswith(f"@{finding.nodes[0]}"):
         return ""
     more = f" and {len(finding.nodes) - _NAMED} more nodes" if len(finding.nodes) > _NAMED else ""
-    return f" on {', '.join(finding.nodes[:_NAMED])}{more}"
+    return f"on {', '.join(finding.nodes[:_NAMED])}{more}; "
 
 
 def _cost(finding: Finding) -> str:
