@@ -108,6 +108,23 @@ def test_by_default_it_may_ask_the_api_server_for_nothing() -> None:
     assert pod(rendered())["automountServiceAccountToken"] is False
 
 
+def test_nothing_is_shipped_by_default_and_then_by_a_user_who_can_only_read() -> None:
+    assert [c["name"] for c in pod(rendered())["containers"]] == ["record", "serve"]
+    documents = rendered("gpu-nodes-values")
+    (ship,) = [c for c in pod(documents)["containers"] if c["name"] == "ship"]
+    assert "--to=s3://fleet/cotenant" in ship["args"]
+    assert ship["envFrom"] == [{"secretRef": {"name": "cotenant-ship"}}]
+    context = ship["securityContext"]
+    assert context["runAsNonRoot"]
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    mounts = {mount["mountPath"]: mount for mount in ship["volumeMounts"]}
+    assert mounts["/var/lib/cotenant"]["readOnly"]
+    assert one("NetworkPolicy", documents)["spec"]["egress"]
+    assert "egress" not in one("NetworkPolicy", rendered())["spec"]
+    refused = template("--set=ship.enabled=true")
+    assert "ship.to names the bucket" in refused.stderr
+
+
 def test_the_page_is_served_by_a_user_who_can_only_read() -> None:
     record, serve = pod(rendered())["containers"]
     context = serve["securityContext"]
