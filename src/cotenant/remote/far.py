@@ -13,7 +13,7 @@ from cotenant.remote.pace import Pace
 from cotenant.remote.periods import told_by
 from cotenant.remote.place import FarPlace, Listed
 from cotenant.store.layout import MANIFESTS, node_name
-from cotenant.store.manifest import Machine, Manifest, Segment, manifest_content, parse_manifest
+from cotenant.store.manifest import Machine, Manifest, Segment, packed_manifest, parse_manifest
 
 _NAMED_AFTER: Final = 64  # Objects: a reader sees them before a long pass has ended.
 _CHECKED_DAYS: Final = 2
@@ -132,7 +132,7 @@ class FarNode:
         """Put the manifest, if it has changed; then remove what it does not name any more."""
         if self._unnamed:
             segments = tuple(self._segments[path] for path in sorted(self._segments))
-            content = manifest_content(replace(near, next=1, segments=segments))
+            content = packed_manifest(replace(near, next=1, segments=segments))
             self._place.write(manifest_of(self._node), io.BytesIO(content), self._pace)
             self._count(len(content))
             self._unnamed = 0

@@ -4,10 +4,12 @@ A reader that has read a manifest sees one moment of the store, every table of i
 no manifest, as in a store that was copied in part, the segments found by a walk are taken.
 """
 
+import gzip
 import hashlib
 import json
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -19,11 +21,13 @@ from cotenant.release import VERSION
 from cotenant.schema import TABLES, Table
 from cotenant.store.durable import replace_file, store_error
 from cotenant.store.layout import FORMAT, MANIFESTS, is_segment, node_name, node_of
-from cotenant.store.plain_file import is_plain, parse_json, read_plain
+from cotenant.store.plain_file import MOST_BYTES, is_plain, parse_json, read_plain
 
 Version = tuple[int, int, int]  # Inode, size and time of change.
 Stamp = tuple[tuple[Path, Version], ...]
 _UNREADABLE: Final = (0, 0, 0)
+
+_PACKED: Final = b"\x1f\x8b"  # How gzip begins.
 
 
 @cache
@@ -107,6 +111,25 @@ def manifest_content(manifest: Manifest) -> bytes:
     return f"{head}{lines}\n]}}\n".encode()
 
 
+def packed_manifest(manifest: Manifest) -> bytes:
+    """The same in a twentieth of the bytes, for stores to which every byte travels."""
+    return gzip.compress(manifest_content(manifest), mtime=0)
+
+
+def _unpacked(text: bytes) -> bytes:
+    """What is packed, up to the size that a manifest may have."""
+    if not text.startswith(_PACKED):
+        return text
+    try:
+        packed = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        content = packed.decompress(text, MOST_BYTES)
+    except zlib.error as error:
+        raise ValueError("damaged") from error
+    if not packed.eof:
+        raise ValueError("cut short, or too large")
+    return content
+
+
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Replace the manifest; OSError leaves the one before in place."""
     replace_file(path, manifest_content(manifest))
@@ -155,7 +178,7 @@ def read_manifest(path: Path) -> Manifest | None:
 def parse_manifest(text: bytes, path: Path | str) -> Manifest:
     """A manifest's content; ``path`` is where it was found."""
     try:
-        content = parse_json(text)
+        content = parse_json(_unpacked(text))
         if content["format"] > FORMAT:
             raise NewerStore(f"{path} was written by a newer cotenant; upgrade this one")
         following, entries = _number(content["next"]), content["segments"]

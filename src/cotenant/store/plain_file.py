@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any, Final
 
-_MOST_BYTES: Final = 64 << 20  # Of a manifest: that of 300,000 segments.
+MOST_BYTES: Final = 64 << 20  # Of a manifest: that of 300,000 segments.
 _CHUNK: Final = 1 << 20
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
@@ -38,7 +38,7 @@ def _check(status: os.stat_result) -> None:
         raise OSError(errno.ENOTSUP, "it is no plain file; move it away")
 
 
-def read_plain(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
+def read_plain(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """The content of a plain file; OSError if it has more than this."""
     check_plain(path)
     fd = os.open(path, _FLAGS)

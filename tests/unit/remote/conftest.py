@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tests.unit.remote.fleet import Fleet
-from tests.unit.remote.s3_server import direct_client, moto_server, proxied
+from tests.unit.remote.s3_server import direct_client, proxied, s3_server
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def fleet(tmp_path):
 
 @pytest.fixture(scope="session")
 def server():
-    with moto_server() as port:
+    with s3_server() as port:
         yield port
 
 

@@ -1,4 +1,4 @@
-"""Shipping into a bucket: an S3 server of moto, behind a proxy that fails one request in ten."""
+"""Shipping into a bucket, behind a proxy that fails one request in ten."""
 
 import pytest
 

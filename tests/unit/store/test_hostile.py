@@ -1,6 +1,7 @@
 """A store that somebody prepared for its reader: whatever lies there, one line and no waiting."""
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -9,8 +10,14 @@ import socket
 import pyarrow as pa
 import pytest
 
+from cotenant.errors import StoreError
 from cotenant.schema import TABLES
-from cotenant.store.manifest import current_segments
+from cotenant.store.manifest import (
+    Manifest,
+    current_segments,
+    packed_manifest,
+    parse_manifest,
+)
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import main
 from tests.unit.store.conftest import NODE
@@ -247,3 +254,11 @@ def test_sql_may_be_nested_however_deep(filled):
         code, _, err = read(filled, sql)
         assert code in (0, 1)
         assert err.count("\n") <= 1
+
+
+def test_a_packed_manifest_that_is_cut_or_huge_is_damaged():
+    packed = packed_manifest(Manifest(1, ()))
+    assert parse_manifest(packed, "m") == Manifest(1, ())
+    for content in (packed[:-9], packed[:4], gzip.compress(b" " * (65 << 20))):
+        with pytest.raises(StoreError, match="m is damaged"):
+            parse_manifest(content, "m")
