@@ -54,6 +54,7 @@ SCRIPTS = (
     Script("confidence", (), ("100", "20")),
     Script("scale", (), ("--rows", "1000000", "--larger", "10000000")),
     Script("week", (), ("--days", "1")),
+    Script("ship"),
 )
 
 

@@ -185,6 +185,18 @@ TARGETS: tuple[Check, ...] = (
         for name in ("top_kernels", "gpu_busy", "rightsize", "overview")
     ),
     (
+        "minute rollups that a node with 3 tenants sends in a day, MB",
+        "<= 2",
+        lambda r: at(r, "ship", "result", "minute_rollups_sent_mb"),
+        lambda v: v <= 2,
+    ),
+    (
+        "the same, and all else that is sent by default, MB",
+        "printed",
+        lambda r: at(r, "ship", "result", "sent_mb"),
+        lambda _: True,
+    ),
+    (
         "age of the newest row that four readers see, seconds at most",
         "<= 2",
         lambda r: at(r, "fresh", "result", 1, "max_s"),
