@@ -149,6 +149,14 @@ def test_equal_names_are_one_tenant_only_where_a_cluster_gave_them(said: Any) ->
     assert len(found) == 4 + 4 + 1
 
 
+def test_the_list_of_tenants_has_a_column_of_nodes_where_there_are_several(said: Any) -> None:
+    several, one = (said("tenants", *words).splitlines() for words in ([], ["--node", "gpu-2"]))
+    assert several[0].split()[-1] == "node"
+    job = [line.split()[-1] for line in several if line.startswith("slurm/71")]
+    assert sorted(job) == sorted(LAUNCHES)
+    assert one[0].split()[-1] == "where"
+
+
 def test_one_node_in_sight_needs_no_nodes_in_names(said: Any) -> None:
     n = LAUNCHES["gpu-2"]
     assert tenants(said, "--node", "gpu-2") == {"train": n, "ml/web-2": n, "slurm/71": n}

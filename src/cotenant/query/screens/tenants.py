@@ -22,7 +22,7 @@ def _sql(*, everyone: bool) -> str:
     return f"""with seen as (
   {seen}
 )
-select tenant, container_id, name, pod, namespace, unit, slurm_job, cgroup_id,
+select tenant, container_id, name, pod, namespace, unit, slurm_job, cgroup_id, node,
        coalesce(min(first_ns), any_value(created_ns)) as first_seen_ns,
        coalesce(max(last_ns), any_value(removed_ns)) as last_seen_ns,
 {counts}

@@ -44,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
         silent = silent_cgroups(session, len(found))
         empty = not session.segments
     if args.json:
-        print(text.as_json([_plain(row) for row in found]))
+        several = _several(found)
+        print(text.as_json([_plain(row, several=several) for row in found]))
     elif found:
         print(*_lines(found, chosen_layout(args), ids=args.wide or args.vertical), sep="\n")
         print(text.summary(len(found), answer.standing))
@@ -58,16 +59,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _several(found: list[dict[str, Any]]) -> bool:
+    """Whether more than one node is in sight."""
+    return len({row["node"] for row in found}) > 1
+
+
+def _plain(row: dict[str, Any], *, several: bool) -> dict[str, Any]:
     counts = {family: row.pop(family) for family in FAMILIES}
-    return {**row, "events": counts}
+    node = {"node": row.pop("node")}
+    return {**row, **(node if several else {}), "events": counts}
 
 
 def _lines(found: list[dict[str, Any]], layout: Layout, *, ids: bool) -> list[str]:
     active = [family for family in FAMILIES if any(row[family] for row in found)]
     latest = max((row["last_seen_ns"] or 0 for row in found), default=0)
+    several = _several(found)
     names = ["tenant", "container", *active, "first", f"last ({zone(latest)})", "where"]
-    names += ["cgroup_id"] * ids
+    names += ["node"] * several + ["cgroup_id"] * ids
     rows = [
         [
             row["tenant"],
@@ -76,11 +84,13 @@ def _lines(found: list[dict[str, Any]], layout: Layout, *, ids: bool) -> list[st
             _when(row["first_seen_ns"], latest),
             _when(row["last_seen_ns"], latest),
             _where(row),
+            *([row["node"]] if several else []),
             *([row["cgroup_id"]] if ids else []),
         ]
         for row in found
     ]
-    return table(names, rows, layout, _WHO, frozenset(names[-3 - ids : -1 - ids]))
+    times = len(names) - several - ids - 1
+    return table(names, rows, layout, _WHO, frozenset(names[times - 2 : times]))
 
 
 def _short(container_id: str) -> str:
