@@ -83,6 +83,7 @@ class StoreWriter:
         self._rows: dict[str, list[Any]] = {}
         self._snapshots: dict[tuple[str, str], Any] = {}
         self._wholes: dict[tuple[str, str], Callable[[], Any] | None] = {}
+        self._anew: set[tuple[str, str]] = set()
         self._folders: set[Path] = set()  # Those that were looked at: ours, and no links.
         self._buffered = 0
         self._buffer_lock = threading.Lock()  # Held for moments: appending never waits for a disk.
@@ -150,10 +151,12 @@ class StoreWriter:
         *,
         key: str | None = None,
         whole: Callable[[], Any] | None = None,
+        anew: bool = False,
     ) -> None:
         """Set some rows of a snapshot table, for this boot or for the recording that they name.
 
-        ``whole`` gives all rows, for when those that were written before cannot be read.
+        ``whole`` gives all rows, for when those that were written before cannot be read. ``anew``:
+        in a file of its own, so that it is seen only together with all else of the same seal.
         """
         table = _table(table_name)
         if not table.snapshot:
@@ -164,6 +167,8 @@ class StoreWriter:
             waiting = self._snapshots.get(whose)
             self._snapshots[whose] = rows if waiting is None else with_others(waiting, rows)
             self._wholes[whose] = whole
+            if anew:
+                self._anew.add(whose)
 
     def seal(self, now_ns: int) -> dict[str, int]:
         """Make everything appended so far visible; how many rows of each table that was."""
@@ -240,7 +245,8 @@ class StoreWriter:
         paths = [f"{folder}/{now_ns}-{number + more}.parquet" for more in range(2)]
         gone, rest = split_off(rows, now_ns)
         if gone is None:
-            return [(before.path if before else paths[0], rest, key)]
+            stays = before is not None and (name, key) not in self._anew
+            return [(before.path if before and stays else paths[0], rest, key)]
         # The rest under a new name too, so that no reader meets it without the page.
         return [(paths[0], gone, page_key(key, number)), (paths[1], rest, key)]
 

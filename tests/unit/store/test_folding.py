@@ -1,10 +1,7 @@
 """Seconds become minutes and hours: nothing is counted twice, and nothing is lost."""
 
-import os
 import random
 import shutil
-from contextlib import ExitStack, contextmanager
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +15,7 @@ from cotenant.store.graveyard import GRACE_NS
 from cotenant.store.manifest import current_segments, walk
 from cotenant.store.retention import Retention, RetentionLimits
 from cotenant.store.writer import StoreWriter
+from tests.virtual.killing import Killed, killed_before
 
 DAY_NS = 24 * HOUR_NS
 BEGAN_NS = 1_790_000_000_000_000_000 // DAY_NS * DAY_NS
@@ -174,33 +172,6 @@ def test_hours_go_when_they_are_older_than_their_limit(root, store):
     assert not retention.step(BEGAN_NS + 30 * DAY_NS)
     retention.step(BEGAN_NS + 31 * DAY_NS)
     assert store.segments == ()
-
-
-class Killed(BaseException):
-    """Nothing after this is done, as in a process that was killed."""
-
-
-CALLS = ("fsync", "link", "mkdir", "rename", "unlink")
-
-
-@contextmanager
-def killed_before(allowed):
-    """Of the calls that change the disk only so many are made."""
-    made = []
-
-    def instead(real):
-        def call(*args, **more):
-            if len(made) >= allowed:
-                raise Killed
-            made.append(args)
-            return real(*args, **more)
-
-        return call
-
-    with ExitStack() as stack:
-        for name in CALLS:
-            stack.enter_context(mock.patch.object(os, name, instead(getattr(os, name))))
-        yield
 
 
 def test_killed_at_any_moment_nothing_is_lost_or_counted_twice(root, tmp_path, open_writer):

@@ -44,6 +44,7 @@ class Standing:
     missing_segments: int = 0  # Named by a manifest, but not found.
     unrecorded: tuple[str, ...] = ()  # What the kernel could not record, in a few words each.
     holes: tuple[Hole, ...] = ()
+    underived: int = 0  # Recordings whose spans were derived from many rows for this answer.
 
     @property
     def complete(self) -> bool:

@@ -22,6 +22,7 @@ from cotenant.query.engine.connection import connect, memory_share
 from cotenant.query.engine.guard import check, own_names, without_paths
 from cotenant.query.engine.snapshots import RESTORE
 from cotenant.query.engine.statement import Statement, one_line, read_only
+from cotenant.query.engine.stored_spans import underived
 from cotenant.query.engine.stored_tables import StoredTables, stored_behind
 from cotenant.query.engine.window import Window
 from cotenant.schema import TABLES
@@ -239,6 +240,7 @@ class Session:
                 missing_segments=self._tables.missing(stored_behind(tables)),
                 unrecorded=unrecorded_of(cursor, tables, window),
                 holes=holes_of(cursor, tables, window),
+                underived=underived(cursor, self._segments) if "spans" in tables else 0,
             )
         finally:
             cursor.close()

@@ -5,12 +5,25 @@ from itertools import groupby
 from typing import Any, Final
 
 from cotenant.query.text.sql import quoted
+from cotenant.store.manifest import Segment
 
 MACRO: Final = "without_spans"
 _RECORDINGS: Final = (
     "SELECT node, coalesce(spans_from_ns, started_ns) AS began_ns, spans_from_ns IS NOT NULL "
     "FROM sessions ORDER BY node, began_ns"
 )
+
+_MANY: Final = 1_000_000  # Rows that it takes long to derive spans from.
+
+
+def underived(connection: Any, segments: Iterable[Segment]) -> int:
+    """Recordings whose spans are derived each time; none if that is quick."""
+    if sum(s.rows for s in segments if s.table == "cuda_events") < _MANY:
+        return 0
+    rows = connection.execute(
+        "SELECT count(*) FROM sessions WHERE spans_from_ns IS NULL"
+    ).fetchall()
+    return int(rows[0][0])
 
 
 def create_macro(connection: Any, *, derive: bool) -> None:
