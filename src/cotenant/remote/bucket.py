@@ -38,7 +38,10 @@ def _endpoint() -> dict[str, Any]:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise UsageError(f"AWS_ENDPOINT_URL={url} is no address; write https://HOST:PORT")
-    # Without one, the client would ask Amazon's network for it.
+    # By default the client sends its own checksum behind the content, which other servers than
+    # Amazon's refuse for want of a length (radosgw of Ceph 16: 411).
+    os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+    # Without a region, it would ask Amazon's network for it.
     given = {"scheme": parts.scheme, "endpoint_override": parts.netloc}
     return given | {"region": region or "us-east-1"}
 
