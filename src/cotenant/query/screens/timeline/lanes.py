@@ -123,8 +123,8 @@ class Lanes:
             family, began, ended = row["family"], row["first_ns"], row["last_ns"]
             mine = events.setdefault(tenant, {})
             mine[family] = mine.get(family, 0) + row["events"]
-            # Tenants with GPU events first; the host and the kernel last.
-            rank = (tenant in HOST, not FAMILIES[family].gpu, began)
+            # Tenants with GPU events first; the hosts and their kernels last.
+            rank = (tenant.partition("@")[0] in HOST, not FAMILIES[family].gpu, began)
             first[tenant] = min(first.get(tenant, rank), rank)
             longest[family] = max(longest.get(family, 0), row["longest_ns"])
             start = began if start is None else min(start, began)

@@ -30,7 +30,7 @@ function arranged(status, view, factor, known) {
   for (const tenant of shown) {
     const lanes = gpu.filter((lane) => lane.tenant === tenant);
     if (!lanes.length) continue;
-    const folded = view.folded.has(tenant) !== (lanes.length > FEW || (NOBODY.has(tenant) && lanes.length > 2));
+    const folded = view.folded.has(tenant) !== (lanes.length > FEW || (NOBODY.has(tenant.split("@")[0]) && lanes.length > 2));
     const all = new Set(lanes.map((lane) => lane.id));
     add(folded ? Math.round(HEAD * factor) : HEAD, { kind: "tenant", tenant, label: tenant, folded, lanes: folded ? all : new Set() });
     if (!folded) for (const row of streams(lanes, families)) add(Math.round(LANE * factor), { kind: "lane", tenant, ...row });
