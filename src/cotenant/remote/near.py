@@ -4,6 +4,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -65,6 +66,7 @@ class NearNode:
 
     def at_rest(self) -> bool:
         """Whether nobody records it now: what is here is all there is."""
+        self.refresh()
         try:
             changed_ns = os.stat(manifest_path(self.root, self.node)).st_mtime_ns
         except FileNotFoundError:
@@ -72,7 +74,11 @@ class NearNode:
         return time.time_ns() - changed_ns > STILL_NS or self._ended()
 
     def _ended(self) -> bool:
-        recordings = [row for s in self.segments("sessions") for row in self.content(s).to_pylist()]
+        try:
+            found = [self.content(segment) for segment in self.segments("sessions")]
+        except Changed:
+            return False  # By a recorder.
+        recordings = [row for rows in found for row in rows.to_pylist()]
         newest = max(recordings, key=lambda row: row["started_ns"], default=None)
         return newest is not None and newest["ended_ns"] is not None
 
@@ -133,11 +139,13 @@ class NearNode:
         with self._opened(segment) as file:
             return self._plain(segment.table, file.read())
 
-    def _opened(self, segment: Segment) -> Any:
+    @contextmanager
+    def _opened(self, segment: Segment) -> Iterator[Any]:
         file = self.root / segment.path
         try:
             check_plain(file)
-            return pq.ParquetFile(file)
+            with pq.ParquetFile(file) as content:
+                yield content
         except FileNotFoundError as error:
             raise Changed(segment.path) from error
         except (OSError, pa.ArrowException) as error:

@@ -336,3 +336,28 @@ def test_only_communicators_that_span_nodes_travel():
         }
     )
     assert change(rows).column("comm_hash").to_pylist() == [2, 2, None, 3]
+
+
+def test_a_damaged_segment_is_one_line(fleet):
+    fleet.record("node-a", 1, tables=("limits",))
+    segment = next(s for s in current_segments(fleet.root) if s.table == "limits")
+    content = (fleet.root / segment.path).read_bytes()
+    for damaged in (b"no parquet", content[:40] + b"\xff" * 200 + content[240:]):
+        (fleet.root / segment.path).write_bytes(damaged)
+        with pytest.raises(StoreError, match=r"^cannot read .*limits.*; restore that file"):
+            fleet.ship()
+
+
+def test_a_recording_that_replaces_its_files_is_not_at_rest(fleet, monkeypatch):
+    fleet.record("node-a", 1, tables=("limits",))
+    near = NearNode(fleet.root, "node-a")
+    assert near.at_rest()
+    gone = next(s for s in current_segments(fleet.root) if s.table == "sessions")
+    real = near.refresh
+
+    def refresh():
+        real()
+        (fleet.root / gone.path).unlink(missing_ok=True)
+
+    monkeypatch.setattr(near, "refresh", refresh)
+    assert not near.at_rest()

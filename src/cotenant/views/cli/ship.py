@@ -123,7 +123,6 @@ class _Fleet:
 
     def _shipper(self, node: str) -> Shipper:
         near = NearNode(Path(self.args.store), node)
-        near.refresh()
         tables = ALL_ROWS if self.args.rows else BY_MINUTE
         return Shipper(near, self.place, tables, self.pace, self.args.adopt)
 
