@@ -108,10 +108,11 @@ print(refused(os.open, "/etc/hostname", os.O_RDONLY), refused(os.open, "/etc/hos
     assert outside.read_text() == "precious"
 
 
-def test_a_store_is_written_and_merged_with_what_a_recorder_may(tmp_path):
+def test_a_store_is_written_merged_and_folded_with_what_a_recorder_may(tmp_path):
     script = """
 import pyarrow as pa
 from cotenant.store.compaction import Compactor
+from cotenant.store.folding import Folding
 from cotenant.store.graveyard import GRACE_NS
 from cotenant.store.writer import StoreWriter
 import cotenant.agent.recorder.sandbox
@@ -127,6 +128,10 @@ for number in range(101):
     rows = pa.Table.from_pylist([row | {"timestamp_ns": now + number}])
     writer.append("cuda_events", rows)
     writer.seal(now)
+summed = {"cgroup_id": 7, "family": "cuda", "op": "launch", "name": "k", "count": 1}
+writer.append("rollups", pa.Table.from_pylist(2 * [summed | {"timestamp_ns": now}]))
+writer.seal(now)
+print(int(Folding(writer).step(now + 86_400_000_000_000)))
 compactor = Compactor(writer, share=1e9)
 while compactor.step(now + 2 * 86_400_000_000_000):
     pass
@@ -134,7 +139,7 @@ print(sum(s.rows for s in writer.segments), len(writer.segments))
 files = [f for f in writer.root.rglob("*") if f.is_file() and not f.name.startswith(".lock")]
 print(*{f.stat().st_mode & 0o777 for f in files})
 """
-    assert confined(script, tmp_path / "store") == [101, 1, 0o640]
+    assert confined(script, tmp_path / "store") == [1, 102, 2, 0o640]
 
 
 def test_a_recorder_has_names_demangled_that_runs_no_program_any_more():
