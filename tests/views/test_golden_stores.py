@@ -16,6 +16,9 @@ from tests.data.write_store import ANSWERS, DAY_NS, ROWS, STORES, answer, answer
 GOLDEN = sorted(STORES.iterdir())
 OF_THEN = [table for table in TABLES if table in json.loads(ROWS.read_text("utf-8"))]
 
+# They compare nodes, and each of these stores has one.
+OF_SEVERAL_NODES = {"job_nodes", "slow_nodes"}
+
 
 @pytest.fixture(params=GOLDEN, ids=lambda root: root.name)
 def golden(request):
@@ -56,7 +59,7 @@ def test_every_question_is_answered_as_it_was(golden: Path):
     found = answers(golden)
     for kind, by_name in expected.items():
         for name, rows in by_name.items():
-            assert rows, name
+            assert rows or name in OF_SEVERAL_NODES, name
             assert in_order(found[kind][name]) == in_order(rows), name
 
 

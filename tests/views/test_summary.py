@@ -18,7 +18,7 @@ SECOND = 1_000_000_000
 def recorded(cotenant, monkeypatch, store):
     """``recorded(began_ns)``: what `cotenant record` prints of a recording that began then."""
     nothing = SimpleNamespace(attach=lambda: None, run=lambda *_: None, notices=[], store=store)
-    nothing.user = SimpleNamespace(name="cotenant")
+    nothing.node, nothing.user = "node-a", SimpleNamespace(name="cotenant")
     monkeypatch.setattr(agent, "Recorder", lambda *_: nothing)
     monkeypatch.setattr(helper_client, "HelperClient", lambda: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
