@@ -27,6 +27,10 @@ TENANTS = {
     "ml/serve": 2_305_843_009_213_693_951,
     "slurm/4711": 1_152_921_504_606_846_883,
 }
+CONTAINERS = [
+    {"cgroup_id": number, "tenant": name, "container_id": name, "node": "n", "boot_id": "b"}
+    for name, number in TENANTS.items()
+]
 LAUNCHES = {"ml/train": 211, "ml/serve": 101, "slurm/4711": 53}
 KERNELS = {
     "ml/train": "void flash_forward<128>(float*)",
@@ -89,12 +93,8 @@ def _rest(table: str) -> dict[str, Any]:
 
 def three_tenants(root: Path, **options: Any) -> Path:
     """A store in which three tenants launch, one of them also reduces; 5 events were lost."""
-    who = [
-        {"cgroup_id": number, "tenant": name, "container_id": name, "node": "n", "boot_id": "b"}
-        for name, number in TENANTS.items()
-    ]
     with StoreWriter(root, node="n", boot_id="b", **options) as writer:
-        writer.replace("containers", pa.Table.from_pylist(who))
+        writer.replace("containers", pa.Table.from_pylist(CONTAINERS))
         for tenant in TENANTS:
             writer.append("cuda_events", pa.Table.from_pylist(_launches(tenant)))
             writer.append("totals", pa.Table.from_pylist([_totals(tenant)]))

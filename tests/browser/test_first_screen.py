@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from cotenant.store.writer import StoreWriter
-from tests.serving import NOW_NS, TENANTS, serving, three_tenants
+from tests.serving import CONTAINERS, NOW_NS, TENANTS, serving, three_tenants
 
 STATIC = Path(__file__).parents[2] / "src/cotenant/views/web/static"
 FINDINGS = {
@@ -39,8 +39,9 @@ PAIRS = {
 def store(tmp_path_factory):
     root = three_tenants(tmp_path_factory.mktemp("first") / "store")
     cron = {"cgroup_id": 23, "tenant": "cron.service", "container_id": "cron.service"}
-    with StoreWriter(root, node="m", boot_id="c") as writer:
-        writer.replace("containers", pa.Table.from_pylist([cron | {"node": "m", "boot_id": "c"}]))
+    cron |= {"node": "n", "boot_id": "b"}
+    with StoreWriter(root, node="n", boot_id="b") as writer:
+        writer.replace("containers", pa.Table.from_pylist([*CONTAINERS, cron]))
         io = {"timestamp_ns": NOW_NS, "pid": 7, "tid": 7, "cgroup_id": 23, "comm": "cron"}
         io |= {
             "op": "write",

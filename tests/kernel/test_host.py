@@ -105,9 +105,9 @@ def test_a_preempted_thread_says_which_tenant_took_its_cpu(
         "select e.pid, e.op, e.state, e.peer_pid, c.cgroup_path, p.cgroup_path as peer_path "
         "from host_events e join containers c using (cgroup_id) "
         "left join containers p on p.cgroup_id = e.peer_cgroup_id "
-        # Between fork and exec it has yet to enter its cgroup.
-        "join (select pid, timestamp_ns as began from host_events where op = 'exec') x "
-        "on x.pid = e.pid and e.timestamp_ns > began "
+        # Between fork and exec, neither of them is in its cgroup yet.
+        "join (select max(timestamp_ns) as began from host_events "
+        f"where op = 'exec' and pid in {tuple(pids)}) on e.timestamp_ns > began "
         f"where e.pid in {tuple(pids)} and op = 'switch' and state = 'R'"
     )
     assert len(rows) > 10
