@@ -141,6 +141,7 @@ def load_object(
             os.close(fd)
         elif into.maps.setdefault(name, fd) != fd:
             raise AssertionError(f"two objects that load together both created the map {name}")
+    _tell_rooms(into, maps.keys() - shared.keys())
 
 
 def load_family(
@@ -183,7 +184,6 @@ def load_programs(
         loaded.close()
         raise
     _tell_functions(loaded, functions)
-    _tell_rooms(loaded)
     return loaded
 
 
@@ -201,10 +201,10 @@ def _tell_functions(loaded: Programs, functions: Iterable[Function]) -> None:
         syscalls.map_update(loaded.maps["functions"], key, encode(function))
 
 
-def _tell_rooms(loaded: Programs) -> None:
+def _tell_rooms(loaded: Programs, created: Collection[str]) -> None:
     """How many entries there are to divide among tenants, on this kernel, by map."""
     for number, name in ENUMS["quota"].items():
-        if name in loaded.maps:
+        if name in created:
             most = syscalls.map_entries(loaded.maps[name])
             key = number.to_bytes(MAPS["rooms"][0], "little")
             syscalls.map_update(loaded.maps["rooms"], key, np.array((most, 0), ROOM).tobytes())
