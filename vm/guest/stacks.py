@@ -73,16 +73,16 @@ def _watch(method: Method, variant: str) -> list[int]:
     for caller in callers:
         caller.kill()
         caller.communicate()
-    counts = [_count(maps["canaries"], which) for which in (0, 1)]
+    counts = _counts(maps["canaries"])
     attachment.close()
     for fd in (*loaded.values(), *maps.values()):
         os.close(fd)
     return counts
 
 
-def _count(fd: int, which: int) -> int:
-    value = syscalls.map_lookup(fd, which.to_bytes(4, "little"), 8)
-    return int.from_bytes(value or b"", "little")
+def _counts(fd: int) -> list[int]:
+    _, values = syscalls.map_items(fd, 4, 8)
+    return [int.from_bytes(values[at : at + 8], "little") for at in range(0, len(values), 8)]
 
 
 def storm(job: dict[str, Any]) -> dict[str, Any]:
