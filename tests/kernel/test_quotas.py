@@ -207,6 +207,14 @@ def shrink(recording: Recording, **rooms: int) -> None:
         subprocess.run(["bpftool", "map", "update", "id", str(shared), *words], check=True)
 
 
+def probed_script(recording: Recording, cgroup: Cgroup, text: str, library: Path) -> Script:
+    """A client of a library of its own that waits, once its library is probed."""
+    script = Script(cgroup, text.replace("LIBRARY", repr(str(library))))
+    script.heard()
+    recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+    return script
+
+
 def within(cgroup: Cgroup) -> str:
     """A condition on containers: the cgroup and all below it."""
     return f"(cgroup_path = '/{cgroup.name}' or cgroup_path like '/{cgroup.name}/%')"
@@ -288,12 +296,9 @@ def test_what_a_tenant_forges_leaves_its_neighbour_memory_graphs_and_times(
     cgroups: Callable[[], Cgroup], store: Path, clients: Path
 ) -> None:
     hoard, calm, before = cgroups(), cgroups(), cgroups()
-    library = str(clients / "libcuda.so.1")
     with record(store, "--budget", "off", "--ucx", "absent") as recording:
         warm(recording, before)
-        forger = Script(hoard, HOARD.replace("LIBRARY", repr(library)))
-        forger.heard()
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        forger = probed_script(recording, hoard, HOARD, clients / "libcuda.so.1")
         forger.go_on()
         assert forger.heard() == {"done": 1}
         script = Script(calm, CALM)
@@ -357,12 +362,9 @@ def test_a_swarm_of_processes_leaves_its_neighbour_his_memory(
     cgroups: Callable[[], Cgroup], store: Path, clients: Path
 ) -> None:
     swarm, calm, before = cgroups(), cgroups(), cgroups()
-    library = str(clients / "libcuda.so.1")
     with record(store, "--budget", "off", "--ucx", "absent") as recording:
         warm(recording, before)
-        forger = Script(swarm, SWARM.replace("LIBRARY", repr(library)))
-        forger.heard()
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        forger = probed_script(recording, swarm, SWARM, clients / "libcuda.so.1")
         shrink(recording, processes=64, allocations=64)
         forger.go_on()
         assert forger.heard() == {"done": 1}
