@@ -1,5 +1,6 @@
 """Ctrl-C at any moment ends any command: no traceback, nothing left behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -32,6 +33,7 @@ def begun(store, place):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                process_group=0,
             )
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -42,7 +44,9 @@ def begun(store, place):
 
 def interrupted(process, after_s):
     time.sleep(after_s)
-    process.send_signal(signal.SIGINT)
+    # A terminal tells each process of the group.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode in ENDED, err
     assert "Traceback" not in err + out

@@ -4,10 +4,12 @@ import contextlib
 import multiprocessing
 import os
 import resource
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -100,7 +102,7 @@ class Worker:
             name="cotenant-questions",
             daemon=True,
         )
-        with _safe_path():
+        with _safe_path(), _deaf_to_ctrl_c():
             self._process.start()
         theirs.close()
         return self._pipe
@@ -133,6 +135,18 @@ def _safe_path() -> Iterator[None]:
             os.environ[_SAFE_PATH] = before
 
 
+@contextlib.contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """A child begun meanwhile is ended by us alone; a terminal tells all its processes."""
+    # It would be started with the child, and that lets signals through again.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _confine(bounds: Bounds) -> None:
     most = bounds.memory_bytes + _HEADROOM
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
@@ -141,7 +155,13 @@ def _confine(bounds: Bounds) -> None:
     confine_writes(None)
 
 
-def _answer_all(
+def _answer_all(pipe: Connection, *what: Any) -> None:
+    # Who asked may be gone, whether we wait for a query or have its answer.
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        _answer_each(pipe, *what)
+
+
+def _answer_each(
     pipe: Connection, store: Path, tenant: str | None, bounds: Bounds, nodes: tuple[str, ...]
 ) -> None:
     _confine(bounds)
@@ -151,10 +171,7 @@ def _answer_all(
     )
     session: Session | None = None
     while True:
-        try:
-            sql = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
-            return
+        sql = pipe.recv()
         try:
             if session is None:
                 session = opened(store, tenant, limits, nodes=nodes)
