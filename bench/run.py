@@ -39,6 +39,7 @@ STORM = ("--budget", "off", "--events", "cuda,nccl")
 SCRIPTS = (
     Script("probe"),
     Script("storm", (*STORM, "--seconds", "30"), (*STORM, "--seconds", "8")),
+    Script("identity", STORM, (*STORM, "--calls", "1000003")),
     Script("blocks", (), ("--seconds", "6")),
     Script("slowdown", ("--pairs", "7"), ("--pairs", "3", "--seconds", "3")),
     Script("query", (), ("--rows", "2000000", "--runs", "3", "--sqlite-rows", "100000")),

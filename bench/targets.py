@@ -110,6 +110,18 @@ TARGETS: tuple[Check, ...] = (
         lambda v: v <= 256,
     ),
     (
+        "launches that do not add up, of 100 million of three tenants, one of which storms",
+        "0",
+        lambda r: at(r, "identity", "result", "off"),
+        lambda v: v == 0,
+    ),
+    (
+        "the same: launches of the other two without a row",
+        "0",
+        lambda r: at(r, "identity", "result", "neighbours_lack"),
+        lambda v: v == 0,
+    ),
+    (
         "bytes per event on disk, mixed rows",
         "<= 16",
         lambda r: at(r, "query", "result", "store", "bytes_per_row"),
