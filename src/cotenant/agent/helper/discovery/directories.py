@@ -49,6 +49,14 @@ def looks_like_library(path: str) -> bool:
     return _NAMES.match(os.path.basename(path)) is not None
 
 
+def _turn(entry: os.DirEntry[str]) -> tuple[str, bool, str]:
+    """The driver first, since every launch passes through it; a file before links to it.
+
+    So it is known by the name under which processes map it.
+    """
+    return entry.name.partition(".so")[0], entry.is_symlink(), entry.name
+
+
 class DirectorySearch:
     """One search below a root, bounded as a whole."""
 
@@ -94,12 +102,14 @@ class DirectorySearch:
                     self.left += 1
 
     def _libraries_in(self, directory: str) -> Iterator[str]:
-        # By name, the driver comes first: every launch passes through it.
-        for name in sorted(self._list(directory)):
-            if _NAMES.match(name):
-                yield f"{directory}/{name}"
+        found = [entry for entry in self._scan(directory) if _NAMES.match(entry.name)]
+        for entry in sorted(found, key=_turn):
+            yield f"{directory}/{entry.name}"
 
     def _list(self, path: str) -> list[str]:
+        return [entry.name for entry in self._scan(path)]
+
+    def _scan(self, path: str) -> list[os.DirEntry[str]]:
         if not self._entries:
             self.left += 1
             return []
@@ -107,17 +117,17 @@ class DirectorySearch:
             fd = open_below(self._root, path, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
         except OSError:
             return []
-        names: list[str] = []
+        found: list[os.DirEntry[str]] = []
         most = min(_DIRECTORY_MAX, self._entries)
         try:
             with os.scandir(fd) as entries:
-                names += (entry.name for entry in islice(entries, most))
+                found += islice(entries, most)
         except OSError:
             return []
         finally:
             os.close(fd)
-            self._entries -= len(names)
-        return names
+            self._entries -= len(found)
+        return found
 
     def python(self, prefix: str) -> Iterator[str]:
         """Where an installation or environment of Python has libraries."""

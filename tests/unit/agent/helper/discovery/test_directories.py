@@ -57,6 +57,18 @@ def test_the_usual_places_are_searched_the_driver_first(root: int, tmp_path: Pat
     ]
 
 
+def test_a_file_comes_before_links_to_it(root: int, tmp_path: Path) -> None:
+    add(tmp_path / PLACE, "libcuda.so.535.261.03", "libcudart.so.13.0.1")
+    for link in ("libcuda.so", "libcuda.so.1"):
+        (tmp_path / PLACE / link).symlink_to("libcuda.so.535.261.03")
+    assert list(DirectorySearch(root).usual()) == [
+        f"/{PLACE}/libcuda.so.535.261.03",
+        f"/{PLACE}/libcuda.so",
+        f"/{PLACE}/libcuda.so.1",
+        f"/{PLACE}/libcudart.so.13.0.1",
+    ]
+
+
 def test_a_root_full_of_libraries_is_searched_so_far_and_the_rest_is_counted(
     root: int, tmp_path: Path
 ) -> None:
