@@ -5,15 +5,19 @@ import shutil
 import subprocess
 import time
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cotenant.query.engine.session import Session
+from cotenant.query.questions.loader import find
 from cotenant.store.writer import StoreWriter
 from cotenant.views import metrics
 from tests.serving import LAUNCHES, NOW_NS, SECOND_NS, TENANTS, serving, three_tenants
+from tests.virtual.rings import OFFSET_NS, VirtualRecorder, call
 
 TOKEN = "a-token-of-the-tests"
 
@@ -133,8 +137,6 @@ def test_busy_time_counts_when_it_becomes_known_however_long_ago_it_was(store):
 
 
 def test_tenants_beyond_the_bound_share_one_name(monkeypatch, store):
-    from cotenant.query.engine.session import Session
-
     monkeypatch.setattr(metrics, "MOST_TENANTS", 2)
     with Session(store) as session:
         text = metrics.Metrics().scrape(lambda: session).decode()
@@ -194,26 +196,102 @@ def _ask(port, query):
         return []
 
 
+@contextmanager
+def prometheus(target_port, token_file, folder):
+    """The port of a real Prometheus that scrapes this one each second."""
+    program = shutil.which(tool("prometheus"))
+    if program is None:
+        pytest.skip("no prometheus in build/tools; `make setup-tests` fetches it")
+    config = folder / "prometheus.yml"
+    config.write_text(CONFIG.format(token=token_file, port=target_port))
+    port = _free_port()
+    command = [program, f"--config.file={config}", f"--storage.tsdb.path={folder}/data",
+               f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]  # fmt: skip
+    running = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        yield port
+        assert running.poll() is None
+    finally:
+        running.terminate()
+        running.wait(30)
+
+
+def scraped(port, name, since=0.0):
+    """What Prometheus has of a metric, scraped whole after this time."""
+    deadline = time.monotonic() + 90
+    while True:
+        # A scrape has the time at which it began.
+        times = [float(one["value"][1]) for one in _ask(port, f"timestamp({name})")]
+        if times and min(times) > since:
+            return _ask(port, name)
+        assert time.monotonic() < deadline, "Prometheus has scraped nothing"
+        time.sleep(0.2)
+
+
 def test_a_real_prometheus_scrapes_every_tenant(store, token_file, tmp_path):
-    with serving(store, "--token-file", str(token_file), token=TOKEN) as served:
-        config = tmp_path / "prometheus.yml"
-        config.write_text(CONFIG.format(token=token_file, port=served.port))
-        port = _free_port()
-        command = [tool("prometheus"), f"--config.file={config}",
-                   f"--storage.tsdb.path={tmp_path}/data",
-                   f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]  # fmt: skip
-        prometheus = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        try:
-            deadline = time.monotonic() + 90
-            while len(found := _ask(port, "cotenant_launches_total")) < len(TENANTS):
-                assert prometheus.poll() is None
-                assert time.monotonic() < deadline, "Prometheus has scraped nothing"
-                time.sleep(0.2)
-        finally:
-            prometheus.terminate()
-            prometheus.wait(30)
-    scraped = {one["metric"]["tenant"]: int(one["value"][1]) for one in found}
-    assert scraped == LAUNCHES
+    with (
+        serving(store, "--token-file", str(token_file), token=TOKEN) as served,
+        prometheus(served.port, token_file, tmp_path) as port,
+    ):
+        found = scraped(port, "cotenant_launches_total")
+    assert {one["metric"]["tenant"]: int(one["value"][1]) for one in found} == LAUNCHES
+
+
+GPUS = ("/dev/nvidia0", "/dev/nvidia1")
+# Of each process: whose it is, on which GPU, and how long its work takes and pauses, in ms.
+WORKS = {7: (100, 0, 31, 97), 8: (101, 0, 911, 400), 9: (101, 1, 53, 11), 10: (102, 1, 890, 13)}
+
+
+def work(recorder, clocks, until_ns):
+    """Ring records of all processes until then, drained, sampled and sealed each second."""
+    for now_ns in range(recorder.now_ns + SECOND_NS, until_ns + 1, SECOND_NS):
+        records = []
+        for pid, (cgroup, _, takes, pauses) in WORKS.items():
+            while clocks[pid] + takes * 1_000_000 < now_ns:
+                at, about = clocks[pid], {"pid": pid, "cgroup": cgroup, "stream": 5}
+                took = takes * 1_000_000 - 3_000
+                records += [
+                    (at + 3_000, call("cuLaunchKernel", at, 3_000, threads=64, **about)),
+                    (at + 3_000 + took, call("cuStreamSynchronize", at + 3_001, took, **about)),
+                ]
+                clocks[pid] += (takes + pauses) * 1_000_000
+        recorder.events.add(*(record for _, record in sorted(records)))
+        recorder.cycle(now_ns)
+        recorder.seal()
+    return OFFSET_NS + until_ns
+
+
+def busy_seconds(port, since):
+    found = scraped(port, "cotenant_gpu_busy_seconds_total", since)
+    return {(one["metric"]["tenant"], one["metric"]["gpu"]): float(one["value"][1]) for one in found}
+
+
+def test_what_busy_time_grows_by_between_two_scrapes_is_that_of_the_window(token_file, tmp_path):
+    recorder = VirtualRecorder(tmp_path / "store")
+    for pid, (cgroup, gpu, *_) in WORKS.items():
+        recorder.cgroup(cgroup, f"/tenant-{cgroup}")
+        recorder.opened(pid, GPUS[gpu])
+    recorder.began(0)
+    recorder.tell()
+    clocks = dict.fromkeys(WORKS, SECOND_NS)
+    from_ns = work(recorder, clocks, 20 * SECOND_NS)
+    options = ("--token-file", str(token_file))
+    with (
+        serving(tmp_path / "store", *options, token=TOKEN) as served,
+        prometheus(served.port, token_file, tmp_path) as port,
+    ):
+        before = busy_seconds(port, time.time())
+        to_ns = work(recorder, clocks, 67 * SECOND_NS)
+        after = busy_seconds(port, time.time())
+    recorder.finish()
+    with Session(tmp_path / "store", from_ns=from_ns, to_ns=to_ns) as session:
+        asked = session.ask(find("gpu_busy").render()).rows()
+    busy = {(row["tenant"], row["gpu"]): row["busy_ns"] / 1e9 for row in asked}
+    assert busy.keys() == before.keys() == after.keys()
+    assert len(busy) == len(WORKS)
+    for who, seconds in busy.items():
+        assert seconds > 10
+        assert after[who] - before[who] == pytest.approx(seconds, abs=1), who
 
 
 def _free_port():

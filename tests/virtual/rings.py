@@ -5,6 +5,8 @@ import struct
 
 import numpy as np
 
+from cotenant.agent.process import Process
+from cotenant.agent.protocol.reports import DevicesFound
 from cotenant.agent.recorder.blind_spots import BlindSpots
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.intake import Intake
@@ -119,9 +121,9 @@ class VirtualRecorder:
         self.ledger = Ledger(node, "boot-1")
         clock = WallClock(lambda: OFFSET_NS)
         clock.sample()
-        gpus = GpuProcesses("seed", self.ledger, _NoHelper(), "both", clock)
-        gpus.spans = self.maker = SpanMaker(lambda: self.now_ns)
-        self.intake = Intake(self.ledger, gpus, clock)
+        self._gpus = GpuProcesses("seed", self.ledger, _NoHelper(), "both", clock)
+        self._gpus.spans = self.maker = SpanMaker(lambda: self.now_ns)
+        self.intake = Intake(self.ledger, self._gpus, clock)
         self._identities = FakeRing(FACTS_RING_BYTES)
         maps = {"events": self.events.fd, "facts": self._facts.fd, "names": self._names.fd}
         maps["identities"] = self._identities.fd
@@ -138,6 +140,12 @@ class VirtualRecorder:
     def cgroup(self, kernel_id, path):
         """A cgroup of the host."""
         self.ledger.born(0, kernel_id, path, OFFSET_NS)
+
+    def opened(self, pid, gpu):
+        """A process has the device file of a GPU open."""
+        process = Process(pid, pid * 1000)
+        self._gpus.devices.works(process, (0, 0))
+        self._gpus.devices.found(DevicesFound(process, (gpu,), (), mps=False))
 
     def began(self, at=0, spans_until_ns=None):
         """The row of this recording; its rows are counted from then on."""
@@ -163,6 +171,12 @@ class VirtualRecorder:
             if rows is not None:
                 self.writer.append(sampler.table, rows)
 
+    def tell(self):
+        """Whose the rows are."""
+        rows = self._containers.sample(OFFSET_NS + (1 << 50))
+        if rows is not None:
+            self.writer.replace("containers", rows)
+
     def seal(self):
         """What there is so far, into files of its own."""
         self.writer.seal(OFFSET_NS + self.now_ns)
@@ -176,9 +190,7 @@ class VirtualRecorder:
 
     def end(self):
         """Seal what there is."""
-        rows = self._containers.sample(OFFSET_NS + (1 << 50))
-        if rows is not None:
-            self.writer.replace("containers", rows)
+        self.tell()
         self.seal()
         self.writer.close()
 

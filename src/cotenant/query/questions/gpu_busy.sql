@@ -1,7 +1,7 @@
 -- title: When the GPU was busy, and for whom
 -- question: For how much of the time did each tenant have work on each GPU?
 -- reading: Busy time is the union of the tenant's spans, each from the first launch to the wait that
--- saw it done. `share` is its part of `time_ns`, the time looked at; who_uses_what, `top` and the page
+-- saw it done; it is of the window in which it began. `share` is its part of `time_ns`, the time looked at; who_uses_what, `top` and the page
 -- show the same share. `unproven` is the part of `busy` in spans that no wait ended. Before the oldest
 -- spans that are kept, busy time is added up from `gpu_seconds`; `periods` and `longest` are of spans.
 with open as (
