@@ -263,7 +263,9 @@ def work(recorder, clocks, until_ns):
 
 def busy_seconds(port, since):
     found = scraped(port, "cotenant_gpu_busy_seconds_total", since)
-    return {(one["metric"]["tenant"], one["metric"]["gpu"]): float(one["value"][1]) for one in found}
+    labels = [one["metric"] for one in found]
+    values = [float(one["value"][1]) for one in found]
+    return {(of["tenant"], of["gpu"]): value for of, value in zip(labels, values, strict=True)}
 
 
 def test_what_busy_time_grows_by_between_two_scrapes_is_that_of_the_window(token_file, tmp_path):

@@ -83,7 +83,7 @@ BY_MINUTE: Final = (
     *(
         Shipped(fold.coarser.name, (fold.finer.name, fold.coarser.name), partial(folded, fold))
         for fold in FOLDS
-        if fold.length_ns == _MINUTE_NS
+        if fold.length_ns == _MINUTE_NS and not fold.sampled
     ),
     Shipped("losses", ("losses",), _losses),
     _as_it_is("limits"),

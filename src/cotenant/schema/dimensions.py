@@ -81,6 +81,7 @@ TOTALS: Final = Table(
             "of the calls, those without a duration: over budget, or never returned",
         ),
     ),
+    united=True,
 )
 
 LOSSES: Final = Table(

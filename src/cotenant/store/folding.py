@@ -7,7 +7,7 @@ Rows of one minute that were in two batches make two rows, which add up like tho
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,24 +16,38 @@ import pyarrow.parquet as pq
 from cotenant.errors import StoreError
 from cotenant.schema.folding import FOLDS, TIME, Fold
 from cotenant.store.graveyard import is_hidden
+from cotenant.store.list_columns import gathered, spread
 from cotenant.store.manifest import Segment
 from cotenant.store.plain_file import check_plain
 from cotenant.store.rewriting import Rewriter, Rewritten, Unreadable, fitting
+from cotenant.store.samples import timed
 from cotenant.store.segment import conform, span, write_rows, writer
 from cotenant.store.writer import StoreWriter
+
+_ROWS: Final = 1 << 15  # At a time: a list takes more room once it is spread out.
 
 
 def folded(fold: Fold, rows: Any) -> Any:
     """Rows of the finer table, or of the coarser, as rows of the coarser."""
-    times = rows.column(TIME)
-    late = pc.subtract(times, pc.multiply(pc.divide(times, fold.length_ns), fold.length_ns))
-    rows = rows.set_column(0, TIME, pc.subtract(times, late))
-    keys = [TIME, *fold.keys]
-    values = [(name, "sum") for name in fold.sums] + [(name, "max") for name in fold.largest]
-    found = rows.group_by(keys, use_threads=False).aggregate(values)
+    rows = timed(fold, rows) if fold.sampled else _aligned(fold, rows)
+    places = {}
+    for name in fold.lists:
+        rows, places[name] = spread(rows, name)
+    sums = [*fold.sums, *(place for each in places.values() for place in each)]
+    values = [(name, "sum") for name in sums] + [(name, "max") for name in fold.largest]
+    found = rows.group_by([TIME, *fold.keys], use_threads=False).aggregate(values)
     names = {f"{name}_{how}": name for name, how in values}
     found = found.rename_columns([names.get(name, name) for name in found.column_names])
+    for name, each in places.items():
+        found = gathered(found, name, each)
     return found.select([column.name for column in fold.coarser.columns])
+
+
+def _aligned(fold: Fold, rows: Any) -> Any:
+    """The rows, each at the start of the minute or hour that it becomes part of."""
+    times = rows.column(TIME)
+    late = pc.subtract(times, pc.multiply(pc.divide(times, fold.length_ns), fold.length_ns))
+    return rows.set_column(0, TIME, pc.subtract(times, late))
 
 
 def due(fold: Fold, segments: tuple[Segment, ...], now_ns: int, without: set[str]) -> list[Segment]:
@@ -81,14 +95,16 @@ class Folding:
         self._rewriter.rewrite(old, fold.coarser, write, level=0, now_ns=now_ns)
 
     def _row_groups(self, fold: Fold, old: list[Segment]) -> Iterator[Any]:
-        """All rows, so many at a time as one row group has: memory is bounded by that."""
+        """All rows, at most so many at a time as one row group has: memory is bounded by that."""
         for segment in old:
             path = self._store.root / segment.path
             try:
                 check_plain(path)
                 file = pq.ParquetFile(path)
                 for group in range(file.num_row_groups):
-                    yield _plain(conform(fold.finer, file.read_row_group(group)))
+                    rows = _plain(conform(fold.finer, file.read_row_group(group)))
+                    for start in range(0, rows.num_rows, _ROWS):
+                        yield rows.slice(start, _ROWS)
             except (OSError, pa.ArrowInvalid, StoreError) as error:
                 raise Unreadable(segment, error) from error
 

@@ -30,6 +30,9 @@ SUMS = {
     "sum(unproven_ns)::bigint, sum(launches)::bigint, sum(waits)::bigint, sum(waited_ns)::bigint, "
     "sum(copied_bytes)::bigint, max(memory_bytes), max(told_ns)",
     "gpu_overlaps": "cgroup_id, other_cgroup_id, gpu, sum(overlap_ns)::bigint",
+    "totals": "cgroup_id, family, function, sum(count)::bigint, sum(sum_ns)::bigint, max(max_ns), "
+    "sum(bytes)::bigint, sum(unmeasured)::bigint, max(most_ns), max(most_bytes), "
+    "sum(histogram[1])::bigint, sum(histogram[3])::bigint",
 }
 
 
@@ -52,7 +55,17 @@ def _overlap(at, rng):
     return row | {"gpu": rng.choice(GPUS), "overlap_ns": rng.randrange(10**9)}
 
 
-MAKERS = {"rollups": _rollup, "gpu_seconds": _gpu_second, "gpu_overlaps": _overlap}
+def _total(at, rng):
+    row = {"timestamp_ns": at + SECOND_NS, "cgroup_id": rng.choice(TENANTS), "family": "io"}
+    row |= {"function": rng.choice(["read", "write"]), "count": rng.randrange(97)}
+    row |= {name: rng.randrange(10**9) for name in ("sum_ns", "max_ns")}
+    row |= {"bytes": rng.choice([None, 4096]), "unmeasured": rng.choice([None, 3])}
+    return row | {"histogram": [rng.randrange(9) for _ in range(rng.choice([3, 4]))]}
+
+
+MAKERS = {
+    "rollups": _rollup, "gpu_seconds": _gpu_second, "gpu_overlaps": _overlap, "totals": _total,
+}  # fmt: skip
 
 
 def fill(store, began_ns, seed=1, seconds=SECONDS):

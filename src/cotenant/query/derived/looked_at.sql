@@ -2,13 +2,13 @@
 -- time have it as their base. The time between two recordings does not count.
 -- from: totals, sessions, busy_time
 with samples as (
-    select distinct node, timestamp_ns
+    select distinct node, first_ns, timestamp_ns
     from totals
 ),
 recordings as (
     select
         t.node,
-        (max(t.timestamp_ns) - min(t.timestamp_ns)) + 1_000_000_000 as time_ns
+        (max(t.timestamp_ns) - min(t.first_ns)) + 1_000_000_000 as time_ns
     from samples t
     left join (select node, list(started_ns) as starts from sessions group by node) s using (node)
     group by t.node, len(list_filter(s.starts, lambda start: start <= t.timestamp_ns))

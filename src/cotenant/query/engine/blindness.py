@@ -8,6 +8,7 @@ from cotenant.query.engine.answer import Hole, Interval
 from cotenant.query.engine.completeness import families_of
 from cotenant.query.engine.window import Window
 from cotenant.schema.families import FAMILIES, GPU_FAMILIES
+from cotenant.schema.folding import SHOWN_BY
 from cotenant.schema.holes import REASONS
 
 # What no probe saw is missing from these, too.
@@ -40,13 +41,18 @@ SELECT reason, families, min(from_ns), max(to_ns), max(blind_ns)::BIGINT,
 
 def touches_losses(tables: Iterable[str]) -> bool:
     """Whether rows of these tables can have been lost, or gone unseen."""
-    named = set(tables)
+    named = _named(tables)
     return bool(families_of(named) or named & _OF_CALLS.keys())
+
+
+def _named(tables: Iterable[str]) -> set[str]:
+    """The tables, and those by which minutes and hours are shown."""
+    return {name for table in tables for name in (table, SHOWN_BY.get(table, table))}
 
 
 def holes_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[Hole, ...]:
     """What went unseen of these tables in the session's window, by reason."""
-    named = set(tables)
+    named = _named(tables)
     families = {*families_of(named), *(f for t in named & _OF_CALLS.keys() for f in _OF_CALLS[t])}
     if not families:
         return ()

@@ -5,12 +5,7 @@
 -- tenants of one communicator. `share` is the part of the time that was recorded of the node with work
 -- of the job on its GPUs, averaged over them; `of_median` is it over the job's median node. A node far
 -- below 1 holds its GPUs for nothing; `tenant` is whose work there is most of. See late_ranks for whom the others wait, slow_nodes for why.
-with times as (
-    select node, max(timestamp_ns) - min(timestamp_ns) + 1_000_000_000 as time_ns
-    from totals
-    group by node
-),
-gpus as (
+with gpus as (
     select
         j.job,
         g.node,
@@ -21,7 +16,7 @@ gpus as (
         arg_max(j.tenant, g.busy_ns)                as tenant
     from gpu_seconds g
     join jobs j using (cgroup_id)
-    join times t on t.node = g.node
+    join looked_at t on t.node = g.node
     group by all
     having sum(g.busy_ns) > 0
 ),

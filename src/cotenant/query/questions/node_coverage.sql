@@ -7,7 +7,7 @@
 with counted as (
     select
         node,
-        min(timestamp_ns)                           as oldest_ns,
+        min(first_ns)                               as oldest_ns,
         max(timestamp_ns)                           as newest_ns
     from totals
     group by node

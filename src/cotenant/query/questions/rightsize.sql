@@ -2,33 +2,53 @@
 -- question: What does each tenant use at the median, at the 99th percentile and at most, of its limits?
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
 -- reading: Percentiles are over seconds, idle ones included; what a thread used just before a second
--- is told with it, so a second has at most what the host's CPUs can do. Those of GPU memory, over all GPUs, begin
+-- is told with it, so a second has at most what the host's CPUs can do. What is older than six hours is
+-- kept per minute, then per hour, with the second that had most in each cgroup: `period_ns` is the
+-- longest period that percentiles are over, and a peak is of one second still, or of the peaks of a
+-- tenant's cgroups together. Those of GPU memory, over all GPUs, begin
 -- with its first byte. A limit is the last one, on the outermost cgroup that has it; NULL is none, or
 -- not seen. `throttled_ns` is how long threads were stopped because the CPU quota was used up. With a
 -- `cpus_p99` near `cpus_limit`, raise the limit; with a peak far below, it can be lowered.
 with samples as (
     select
-        node,
-        timestamp_ns,
-        -- The first has no beginning, and is left out.
-        lag(timestamp_ns) over (partition by node order by timestamp_ns) as before_ns
-    from (select distinct node, timestamp_ns from totals)
+        t.node,
+        t.first_ns,
+        t.timestamp_ns,
+        t.nominal,
+        len(list_filter(s.starts, lambda start: start <= t.timestamp_ns)) as recording
+    from (
+        select node, first_ns, timestamp_ns, max(seconds) as nominal from totals group by all
+    ) t
+    left join (select node, list(started_ns) as starts from sessions group by node) s using (node)
+),
+begun as (
+    select
+        *,
+        coalesce(
+            lag(timestamp_ns) over (partition by node, recording order by timestamp_ns),
+            -- The first has no beginning, and is left out.
+            if(nominal > 1, first_ns - 1_000_000_000, null)
+        )                                           as before_ns
+    from samples
 ),
 -- A sample that comes right after another, as at the end of a recording, is of the same second.
 places as (
     select
         *,
         sum((before_ns is null or timestamp_ns - before_ns >= 500_000_000)::bigint)
-            over (partition by node order by timestamp_ns) as second
-    from samples
+            over (partition by node order by timestamp_ns) as period
+    from begun
 ),
-seconds as (
+periods as (
     select
         node,
-        second,
-        (max(timestamp_ns) - min(before_ns)) / 1e9  as seconds
+        period,
+        max(nominal)                                as nominal,
+        (max(timestamp_ns) - min(before_ns)) / 1e9  as seconds,
+        -- So often it counts: once for each second.
+        greatest(round(seconds), 1)::bigint         as times
     from places
-    group by node, second
+    group by node, period
     having count(before_ns) = count(*)
 ),
 hosts as (
@@ -40,36 +60,92 @@ used as (
     select
         c.tenant,
         t.node,
-        p.second,
+        p.period,
+        max(p.nominal)                              as nominal,
         sum(t.sum_ns) filter (t.family = 'host' and t.function = 'oncpu') / 1e9 as cpus,
-        sum(t.bytes) filter (t.family = 'io' and t.function in ('read', 'write')) as io_bytes
+        sum(t.most_ns) filter (t.family = 'host' and t.function = 'oncpu') / 1e9 as most_cpus,
+        sum(t.bytes) filter (t.family = 'io' and t.function in ('read', 'write')) as io_bytes,
+        sum(t.most_bytes) filter (t.family = 'io' and t.function in ('read', 'write')) as most_bytes
     from totals t
     join containers c using (cgroup_id)
-    join places p on p.node = t.node and p.timestamp_ns = t.timestamp_ns
+    join places p
+      on p.node = t.node and p.first_ns = t.first_ns and p.timestamp_ns = t.timestamp_ns
     group by all
 ),
-each_second as (
+each_period as (
     select
         w.tenant,
+        s.nominal,
+        s.times,
         least(coalesce(u.cpus, 0) / s.seconds, h.cpus) as cpus,
-        coalesce(u.io_bytes, 0) / s.seconds         as io_bytes
+        least(coalesce(if(u.nominal > 1, u.most_cpus, u.cpus / s.seconds), 0), h.cpus) as most_cpus,
+        coalesce(u.io_bytes, 0) / s.seconds         as io_bytes,
+        coalesce(if(u.nominal > 1, u.most_bytes, u.io_bytes / s.seconds), 0) as most_bytes
     from (select distinct tenant, node from used) w
-    join seconds s using (node)
-    left join used u using (tenant, node, second)
+    join periods s using (node)
+    left join used u using (tenant, node, period)
     left join hosts h using (node)
     where s.seconds > 0
 ),
-host as (
+sizes as (
     select
         tenant,
-        round(quantile_cont(cpus, 0.5), 3)          as cpus_p50,
-        round(quantile_cont(cpus, 0.99), 3)         as cpus_p99,
-        round(max(cpus), 3)                         as cpus_peak,
-        quantile_disc(io_bytes, 0.5)::bigint        as io_bytes_p50,
-        quantile_disc(io_bytes, 0.99)::bigint       as io_bytes_p99,
-        max(io_bytes)::bigint                       as io_bytes_peak
-    from each_second
+        max(nominal) * 1_000_000_000                as period_ns,
+        sum(times)                                  as times,
+        round(max(most_cpus), 3)                    as cpus_peak,
+        max(most_bytes)::bigint                     as io_bytes_peak
+    from each_period
     group by tenant
+),
+cpu_ranks as (
+    select
+        tenant,
+        cpus,
+        sum(times) over (
+            partition by tenant order by cpus rows unbounded preceding
+        )                                           as up_to
+    from each_period
+),
+io_ranks as (
+    select
+        tenant,
+        io_bytes,
+        sum(times) over (
+            partition by tenant order by io_bytes rows unbounded preceding
+        )                                           as up_to
+    from each_period
+),
+-- A percentile is between the two seconds next to it, as quantile_cont has it.
+cpu as (
+    select
+        tenant,
+        any_value(0.5 * (s.times - 1))              as middle,
+        any_value(0.99 * (s.times - 1))             as high,
+        min(cpus) filter (up_to > floor(0.5 * (s.times - 1))) as below_middle,
+        min(cpus) filter (up_to > ceil(0.5 * (s.times - 1))) as above_middle,
+        min(cpus) filter (up_to > floor(0.99 * (s.times - 1))) as below_high,
+        min(cpus) filter (up_to > ceil(0.99 * (s.times - 1))) as above_high
+    from cpu_ranks
+    join sizes s using (tenant)
+    group by tenant
+),
+io as (
+    select
+        tenant,
+        min(io_bytes) filter (up_to >= 0.5 * s.times)::bigint as io_bytes_p50,
+        min(io_bytes) filter (up_to >= 0.99 * s.times)::bigint as io_bytes_p99
+    from io_ranks
+    join sizes s using (tenant)
+    group by tenant
+),
+host as (
+    select
+        *,
+        round(below_middle + (above_middle - below_middle) * (middle - floor(middle)), 3) as cpus_p50,
+        round(below_high + (above_high - below_high) * (high - floor(high)), 3) as cpus_p99
+    from sizes
+    join cpu using (tenant)
+    join io using (tenant)
 ),
 ended as (
     select max(timestamp_ns) as end_ns
@@ -189,7 +265,8 @@ select
     h.io_bytes_p50,
     h.io_bytes_p99,
     h.io_bytes_peak,
-    a.memory_limit_bytes
+    a.memory_limit_bytes,
+    h.period_ns
 from host h
 full join gpu g using (tenant)
 left join allowed a using (tenant)

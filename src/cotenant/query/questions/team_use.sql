@@ -5,12 +5,7 @@
 -- `share` is the part of that time with work of the team in flight: a team with a small share and many
 -- GPUs can do with fewer. `cpus` is how many it kept busy on average; `cpus_limit` is the sum of its
 -- tenants' limits, NULL if none has one. `tenant` is who of the team used GPUs most.
-with times as (
-    select node, max(timestamp_ns) - min(timestamp_ns) + 1_000_000_000 as time_ns
-    from totals
-    group by node
-),
-gpus as (
+with gpus as (
     select
         j.team,
         g.node,
@@ -21,7 +16,7 @@ gpus as (
         arg_max(j.tenant, g.busy_ns)                as tenant
     from gpu_seconds g
     join jobs j using (cgroup_id)
-    join times t on t.node = g.node
+    join looked_at t on t.node = g.node
     group by all
     having sum(g.busy_ns) > 0
 ),
@@ -41,7 +36,7 @@ on_cpus as (
         sum(t.sum_ns / e.time_ns)                   as cpus
     from totals t
     join jobs j using (cgroup_id)
-    join times e on e.node = t.node
+    join looked_at e on e.node = t.node
     where t.family = 'host' and t.function = 'oncpu'
     group by j.team
 ),
