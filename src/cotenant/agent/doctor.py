@@ -34,6 +34,7 @@ from cotenant.probes.features import attempt, choose_stepping, why_not
 from cotenant.probes.plan import Plan, plan
 from cotenant.probes.roots import open_file, open_root
 from cotenant.probes.sites import Stepping
+from cotenant.probes.syscalls import PERF_ADVICE
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.store.ownership import check_owner, check_way
 
@@ -128,8 +129,7 @@ def _mappings() -> Check:
     """Map a file as code, and see the kernel tell of it."""
     watch = MmapEvents()
     if watch.refused is not None:
-        advice = "set kernel.perf_event_paranoid to 2, or give CAP_SYS_ADMIN for the start"
-        return Check("mappings by perf", False, watch.refused, advice, False)
+        return Check("mappings by perf", False, watch.refused, PERF_ADVICE, False)
     try:
         with open("/proc/self/exe", "rb") as file:
             mmap.mmap(

@@ -114,7 +114,9 @@ class Attacher:
                     self._attach_links(done, path, mine, pid)
         except OSError as error:
             done.close()
-            raise ProbeError(f"cannot attach to {path}: {error.strerror}") from error
+            refused = self.method is Method.PAIR and isinstance(error, PermissionError)
+            advice = f"; {syscalls.PERF_ADVICE}" if refused else ""
+            raise ProbeError(f"cannot attach to {path}: {error.strerror}{advice}") from error
         return done
 
     def replace(self, old: Attachment) -> None:

@@ -236,6 +236,9 @@ def map_items(fd: int, key_size: int, value_size: int) -> tuple[bytes, bytes]:
         first = False
 
 
+PERF_ADVICE: Final = "set kernel.perf_event_paranoid to 2, or give CAP_SYS_ADMIN for the start"
+
+
 def perf_event_open(attributes: bytes, *, pid: int, cpu: int) -> int:
     """A perf event's descriptor, closed when a program is started."""
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
