@@ -27,6 +27,7 @@ class Cell:
 
 AS_IT_COMES: Final = "as it comes"
 STORM: Final = "storm"
+TESTS: Final = "tests"
 _RECORD: Final = ("record",)
 
 
@@ -58,7 +59,7 @@ def _axes(kernel: Kernel) -> Iterator[Cell]:
     yield Cell(kernel, "without SYS_ADMIN", _RECORD, job={"admin": False})
     yield Cell(kernel, "lockdown=integrity", _RECORD, "lockdown=integrity")
     yield Cell(kernel, "2 CPUs", _RECORD, cpus=2)
-    yield Cell(kernel, "tests", ("tests",))
+    yield Cell(kernel, TESTS, ("tests",))
 
 
 def storms(seconds: float) -> Iterator[Cell]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from cotenant.schema.families import FAMILIES
 from vm import ROOT
 from vm.catalog import KERNELS
-from vm.cells import AS_IT_COMES, STORM
+from vm.cells import AS_IT_COMES, STORM, TESTS
 from vm.verdict import Verdict
 
 PAGE: Final = ROOT / "docs" / "kernels.md"
@@ -66,7 +66,7 @@ def _row(distribution: str, found: dict[str, Any]) -> str:
     exact = ", ".join(t for t in FAMILIES if f"{t}_events" in found["exact"]) or "-"
     lacks = [name.removesuffix("_events") for name in found["lacks"]]
     partly = [text.split("not recorded: ")[-1].split(" (")[0] for text in found["partly"]]
-    missing = ", ".join([*lacks, *partly]) or "-"
+    missing = ", ".join(dict.fromkeys([*lacks, *partly])) or "-"
     wrong = "" if found["good"] else " **wrong**"
     columns = (found["release"], distribution, f"{method}{wrong}", _COSTS.get(method, "-"))
     return f"| {' | '.join((*columns, exact, missing, found['date']))} |\n"
@@ -78,16 +78,20 @@ def _axes(kept: dict[str, Any]) -> Iterator[str]:
     for cell, found in kept.items():
         kernel, axis = cell.split(", ", 1)
         if axis != AS_IT_COMES and not axis.startswith(STORM):
-            axes.setdefault(axis, []).append(f"{kernel} {_word(found)}")
+            axes.setdefault(axis, []).append(f"{kernel} {_word(axis, found)}")
     if axes:
         yield "\n## Other settings\n\n| Setting | Kernels |\n|---|---|\n"
     for axis, words in axes.items():
         yield f"| {axis} | {'; '.join(words)} |\n"
 
 
-def _word(found: dict[str, Any]) -> str:
+def _word(axis: str, found: dict[str, Any]) -> str:
     if not found["good"]:
         return "**wrong**"
+    if axis == TESTS:
+        return "pass"
+    if "everything" in found["lacks"]:
+        return "refused"
     lacks = ", ".join(name.removesuffix("_events") for name in found["lacks"])
     return f"exact, without {lacks}" if lacks else "exact"
 
