@@ -7,7 +7,7 @@ activity is when it had work on the same GPU. See docs/how/interference.md.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -64,8 +64,10 @@ def compute(ask: Ask) -> Any:
     """Every pair of tenants that had work on the same GPU."""
     waits = Waits.of(ask)
     found = []
+    # Each victim is held against every other one in turn: its mixes are asked for once.
+    again = lru_cache(maxsize=1)(ask)
     for gpu in gpus_of(ask):
-        pairs = pairs_of(gpu, partial(samples_of, ask, gpu))
+        pairs = pairs_of(gpu, partial(samples_of, again, gpu))
         level = level_of(pair.verdict for pair in pairs)
         found += [_row(gpu, pair, level, waits) for pair in pairs]
     return pa.Table.from_pylist(found, SCHEMA)

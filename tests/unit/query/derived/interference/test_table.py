@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from cotenant.query.derived.interference.table import compute
 from cotenant.query.engine.session import Session
 from tests.virtual.device import Gpu
 from tests.virtual.store import VirtualStore
@@ -68,6 +69,20 @@ def test_where_no_step_is_like_another_solved_times_stand_in(tmp_path):
     (row,) = _ask(root, "select * from interference where victim = 'a'")
     assert row["cause"] == "time slicing"
     assert row["slowdown"] == pytest.approx(1.5, rel=0.05)
+
+
+def test_a_victim_is_read_once_for_all_that_it_is_held_against(tmp_path):
+    root = _shared_gpu(tmp_path / "store", 5, 1.6, varied=True, third=True)
+    asked = []
+    with Session(root) as session:
+
+        def ask(sql):
+            asked.append(sql)
+            return session.ask(sql, rows=5_000_000).table
+
+        assert len(compute(ask)) == 6
+    of_a = [sql for sql in asked if "span_mixes" in sql and "'a'" in sql]
+    assert len(of_a) == 1
 
 
 def test_a_third_tenant_is_not_blamed_for_the_second(tmp_path):
