@@ -7,13 +7,14 @@ from dataclasses import asdict, replace
 
 from cotenant.query.engine.session import Session
 from cotenant.query.findings.explain import Explanation, explain
-from cotenant.query.findings.finding import Finding, milliseconds
+from cotenant.query.findings.finding import Finding
 from cotenant.query.screens.tenants import meant
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given
 from cotenant.views.cli.layout import add_utc_argument
 from cotenant.views.cli.working import working
+from cotenant.views.found import cost, sure
 from cotenant.views.moments import interval, show_utc
 from cotenant.views.tables import width_of_output
 from cotenant.views.window import add_window_arguments, window
@@ -105,11 +106,10 @@ def _standing(found: Explanation) -> str:
 
 
 def _paragraph(number: int, finding: Finding) -> list[str]:
-    sure = "high" if finding.confidence >= 0.9 else "fair" if finding.confidence >= 0.7 else "low"
     facts = (
         f"victim {finding.victim}; culprit {finding.culprit or 'no other tenant'}; "
         f"{_where(finding)}costs it "
-        f"{_cost(finding)}; confidence {sure} ({finding.confidence:.2f})"
+        f"{cost(finding)}; confidence {sure(finding)} ({finding.confidence:.2f})"
     )
     lines = _wrapped(f"{number}. {finding.title}", "", _INDENT)
     for words in (facts, *finding.evidence):
@@ -124,12 +124,6 @@ def _where(finding: Finding) -> str:
         return ""
     more = f" and {len(finding.nodes) - _NAMED} more nodes" if len(finding.nodes) > _NAMED else ""
     return f"on {', '.join(finding.nodes[:_NAMED])}{more}; "
-
-
-def _cost(finding: Finding) -> str:
-    """In time, if it is time; and what the share is a share of."""
-    time = f"{milliseconds(finding.cost_ns)}, " if finding.cost_ns else ""
-    return f"{time}{100 * finding.share:.3g} % of {finding.base}"
 
 
 def _wrapped(words: str, first: str, others: str) -> list[str]:

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
             why = error.strerror or error
             raise CotenantError(f"cannot write {output}: {why}; name another --output") from error
     if args.format == "html":
-        print(f"{text.count(rows)} findings to {output}")
+        print(f"{text.count(rows)} finding{'s' * (rows != 1)} to {output}")
     elif rows:
         print(f"{text.count(rows)} rows to {output}")
     else:

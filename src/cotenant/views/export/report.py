@@ -1,6 +1,6 @@
 """A report that opens anywhere: one HTML file, without scripts, that loads nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -15,20 +15,22 @@ from cotenant.query.screens.timeline.busy import busy_cells, too_many
 from cotenant.views import text, units
 from cotenant.views.export.html import Html, element, join
 from cotenant.views.export.part import written
+from cotenant.views.export.slowdowns import slowdowns
+from cotenant.views.found import cost, sure
 from cotenant.views.moments import interval
 
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#b5528b", "#b98300", "#2f9bd6", "#8a5a34")
 _GREY: Final = "#7b8492"
 _KERNELS: Final = 20
-_WORDS: Final = {"evidence": "", "maybe": " maybe", "none": " no evidence"}
+_STRIPS: Final = 12
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 class _Colours:
-    """A colour for each tenant with work on a GPU; grey for the rest."""
+    """A colour for each of the tenants with most work on a GPU; grey for the rest."""
 
-    def __init__(self, tenants: Iterable[str]) -> None:
-        self._of = dict(zip(sorted(tenants), _COLOURS, strict=False))
+    def __init__(self, busiest: Sequence[str]) -> None:
+        self._of = dict(zip(sorted(busiest[: len(_COLOURS)]), _COLOURS, strict=False))
 
     def of(self, tenant: str | None) -> str:
         return f"--own: {self._of.get(tenant or '', _GREY)}"
@@ -45,10 +47,10 @@ def write_report(session: Session, output: Path) -> int:
 def _page(session: Session, found: Explanation) -> str:
     covered = found.interval
     busy = {} if covered is None or too_many(session) else _busy(session, covered)
-    colours = _Colours(busy)
+    colours = _Colours(sorted(busy, key=lambda tenant: -sum(busy[tenant])))
     body = [element("h1", "cotenant: what stands out"), *_about(session, found)]
     if covered is not None:
-        body += [_findings(found, colours), _matrix(session, colours), _flight(busy, colours)]
+        body += [_findings(found, colours), _slowdowns(session, colours), _flight(busy, colours)]
         body += [_kernels(session, covered, colours)]
     css = (resources.files("cotenant.views.export") / "report.css").read_text("utf-8")
     head = [
@@ -79,39 +81,16 @@ def _findings(found: Explanation, colours: _Colours) -> Html:
 
 
 def _finding(each: Finding, colours: _Colours) -> Html:
-    cost = f"costs {each.victim} {100 * each.share:.3g} %; confidence {each.confidence:.2f}"
-    lines = [element("p", line) for line in (cost, *each.evidence)]
+    facts = f"costs {each.victim} {cost(each)}; confidence {sure(each)} ({each.confidence:.2f})"
+    lines = [element("p", line) for line in (facts, *each.evidence)]
     more = element("p", element("code", each.next))
     own = colours.of(each.victim)
     return element("article", element("h2", each.title), *lines, more, class_="finding", style=own)
 
 
-def _matrix(session: Session, colours: _Colours) -> Html:
-    pairs = {(row["victim"], row["aggressor"]): row for row in session.ask(PAIRS_SQL).rows()}
-    names = sorted({name for pair in pairs for name in pair})
-    if not names:
-        return Html("")
-    head = [element("th", "slowed, by:"), *(element("th", name) for name in names)]
-    rows = [
-        element(
-            "tr",
-            _who(victim, colours),
-            *(_pair(pairs.get((victim, other))) for other in names),
-        )
-        for victim in names
-    ]
-    table = element("table", element("tr", *head), *rows)
-    return _section("Who slows whom", table)
-
-
-def _pair(row: dict[str, Any] | None) -> Html:
-    if row is None:
-        return element("td", "")
-    if not row["slowdown"]:
-        return element("td", "?", class_="none")
-    heat = min(42, 12 + max(0, (row["slowdown"] - 1) * 40))
-    said = f"{row['slowdown']:.2f}x{_WORDS.get(row['evidence'], '')}"
-    return element("td", said, class_=row["evidence"], style=f"--heat: {heat:.0f}%")
+def _slowdowns(session: Session, colours: _Colours) -> Html:
+    found = slowdowns(session.ask(PAIRS_SQL).rows(), lambda tenant: _who(tenant, colours))
+    return _section("Who slows whom", found) if found else Html("")
 
 
 def _busy(session: Session, covered: Interval) -> dict[str, list[float]]:
@@ -121,8 +100,11 @@ def _busy(session: Session, covered: Interval) -> dict[str, list[float]]:
 def _flight(busy: dict[str, list[float]], colours: _Colours) -> Html:
     if not busy:
         return Html("")
-    figures = [_strip(tenant, parts, colours) for tenant, parts in busy.items()]
-    return _section("Work in flight on a GPU", *figures)
+    busiest = sorted(busy, key=lambda tenant: -sum(busy[tenant]))[:_STRIPS]
+    figures = [_strip(tenant, busy[tenant], colours) for tenant in sorted(busiest)]
+    rest = len(busy) - len(busiest)
+    more = [element("p", f"and {rest} tenants with less")] if rest else []
+    return _section("Work in flight on a GPU", *figures, *more)
 
 
 def _strip(tenant: str, parts: list[float], colours: _Colours) -> Html:

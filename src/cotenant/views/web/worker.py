@@ -7,7 +7,7 @@ import resource
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum, auto
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -193,6 +193,7 @@ def _explained(session: Session, nodes: tuple[str, ...]) -> dict[str, Any]:
     again = " ".join(where)
     return {
         "findings": [f.as_dict() | {"next": f"{f.next} {again}"} for f in found.findings],
+        "maybes": [asdict(m) | {"next": f"{m.next} {again}"} for m in found.maybes],
         "lacks": text.incompleteness(found.standing),
     }
 

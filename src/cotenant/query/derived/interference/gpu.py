@@ -39,7 +39,7 @@ _MIXES: Final = """
 select mix, kernel_name, coalesce(size, 0) as size, count as launches
 from span_mixes
 where mix in (select mix from spans where tenant = {tenant} and node = {node})
-order by mix
+order by mix, kernel_name, size, launches
 """
 
 

@@ -1,6 +1,7 @@
 // The page: opens the store, keeps up with it, and wires the parts together.
 
 import { get, keepToken, takeToken } from "./api.js";
+import { Chips } from "./chips.js";
 import { Details } from "./details.js";
 import { Findings } from "./findings.js";
 import { by, el, later, refill } from "./dom.js";
@@ -34,6 +35,7 @@ class Page {
     });
     this.panels = new Panels(by("panels"), this, showSql);
     this.findings = new Findings(this);
+    this.switches = new Chips(this.view, this.theme);
     this.opened = false;
     this.wire();
     listen(this);
@@ -112,6 +114,7 @@ class Page {
     }
     const grown = status.version !== this.status?.version;
     this.status = status;
+    document.body.dataset.state = status.state;
     if (status.state === "empty") {
       by("findings").hidden = true;
       by("status").textContent = `${status.store}: empty`;
@@ -187,25 +190,7 @@ class Page {
     return status.lacks.length ? "" : ", complete";
   }
 
-  chips() {
-    if (!this.status?.tenants) return;
-    const own = this.status.tenants.filter(({ name }) => this.theme.known(name));
-    const others = this.status.tenants.filter(({ name }) => !this.theme.known(name)).map(({ name }) => name);
-    const made = own.map(({ name, events }, place) => {
-      const total = Object.values(events).reduce((sum, n) => sum + n, 0);
-      const title = `${Object.entries(events).map(([family, n]) => `${brief(n)} ${family}`).join(", ")}${place < 9 ? ` (key ${place + 1})` : ""}`;
-      return el("button", { class: "chip", type: "button", "aria-pressed": String(!this.view.off.has(name)), "--own": this.theme.variable(name), title, "data-tenant": name, onclick: () => this.view.toggle(name) },
-        el("i"), el("b", {}, name), el("small", {}, brief(total)));
-    });
-    if (others.length) {
-      const on = others.some((name) => !this.view.off.has(name));
-      made.push(el("button", { class: "chip", type: "button", "aria-pressed": String(on), "--own": "var(--tenant-none)", title: `without GPU work: ${others.join(", ")}`, "data-tenant": "", onclick: () => this.view.toggleAll(others, !on) },
-        el("i"), el("b", {}, "others"), el("small", {}, String(others.length))));
-    }
-    const focused = document.activeElement?.dataset?.tenant;
-    refill(by("tenants"), ...made);
-    if (focused) made.find((chip) => chip.dataset.tenant === focused)?.focus();
-  }
+  chips() { this.switches.render(this.status); }
 
   toggle(place) {
     const tenant = this.status?.tenants.filter(({ name }) => this.theme.known(name))[place];

@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { by, el, refill } from "./dom.js";
+import { duration } from "./format.js";
 
 const FEW = 3; // Shown at once; the rest on request.
 const WINDOW = 0.1; // Of the recording: what a click shows around the moment.
@@ -31,22 +32,33 @@ export class Findings {
 
   render() {
     const { got, page } = this;
-    this.parent.hidden = !got || Boolean(got.unknown);
+    this.parent.hidden = Boolean(got?.unknown);
     if (this.parent.hidden) return;
+    if (!got) return this.say("Looking at who slows whom …");
     const gpu = (one) => page.theme.known(one.victim) || page.theme.known(one.culprit);
     const found = [...got.findings.filter(gpu), ...got.findings.filter((one) => !gpu(one))];
     const shown = this.all ? found : found.slice(0, FEW);
-    const rest = found.length - FEW;
+    const rest = Math.max(found.length - FEW, 0) + Math.max((got.maybes ?? []).length - (found.length ? 0 : FEW), 0);
     const more = rest > 0 ? el("button", { type: "button", class: "more", "aria-expanded": String(this.all), onclick: () => this.toggle() }, this.all ? "Fewer" : `${rest} more`) : null;
     const head = el("header", {}, el("h2", {}, "What stands out"), el("small", {}, "in the whole recording"), more);
-    if (!found.length) return refill(this.parent, head, el("p", {}, "Nothing stands out: no tenant is slowed by another, as far as the recording tells."));
     const lacks = (got.lacks ?? []).map((line) => el("p", { class: "lacks" }, line));
-    refill(this.parent, head, el("ol", {}, ...shown.map((one) => el("li", {}, this.card(one)))), ...lacks);
+    const said = found.length
+      ? el("ol", {}, ...shown.map((one) => el("li", {}, this.card(one))))
+      : el("p", {}, "Nothing stands out: no tenant is slowed by another, as far as the recording tells.");
+    refill(this.parent, head, said, ...this.maybes(), ...lacks);
+  }
+
+  /** What may be so, if nothing surely is, or if somebody asks for all. */
+  maybes() {
+    const all = this.got.maybes ?? [];
+    const shown = this.all ? all : this.got.findings.length ? [] : all.slice(0, FEW);
+    return shown.map((one) => el("p", { title: one.next }, `Maybe: ${one.title}`));
   }
 
   card(one) {
     const [first, ...others] = one.evidence;
-    const cost = `costs ${one.victim} ${(100 * one.share).toPrecision(2)} %; confidence ${sure(one.confidence)}`;
+    const time = one.cost_ns ? `${duration(one.cost_ns)}, ` : "";
+    const cost = `costs ${one.victim} ${time}${Number((100 * one.share).toPrecision(3))} % of ${one.base}; confidence ${sure(one.confidence)}`;
     return el("button", { type: "button", class: "finding", "--own": this.page.theme.variable(one.victim), title: [...others, one.next].filter(Boolean).join("\n"), onclick: () => this.show(one) },
       el("b", {}, one.title.replace(DEVICE, "$1…")), el("span", {}, cost), first ? el("span", {}, first) : null);
   }

@@ -26,6 +26,12 @@ export function brief(number) {
   return number >= 100 || Number.isInteger(number) ? count(number) : three(number);
 }
 
+/** A share, with a digit; what is little is not nothing. */
+export function percent(share) {
+  const said = (100 * share).toFixed(1);
+  return `${share > 0 && said === "0.0" ? "<0.1" : said} %`;
+}
+
 export function bytes(number) {
   for (const [unit, size] of [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 1024]]) {
     if (number >= size) return `${three(number / size)} ${unit}`;

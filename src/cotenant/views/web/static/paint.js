@@ -8,6 +8,8 @@ export const RULER = 26;
 const FLOOR = 0.3; // Of a lane's height: what even the shortest call gets.
 const LETTER = 6.7;
 const THINNEST = 1.6; // Pixels that any slice gets.
+const FACE = "Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+const [SMALL, BOLD] = [`11px ${FACE}`, `600 12.5px ${FACE}`];
 
 /** A canvas as many pixels as the screen has for it. */
 export function fitted(canvas) {
@@ -42,7 +44,7 @@ export class Painter {
       this.named = new Set();
       const y = RULER + row.y - layout.scroll;
       if (y > frame.height || y + row.height < RULER) continue;
-      this.row(pen, frame, row, y);
+      this.row(pen, frame, row, y, layout.busy);
       if (row.kind === "tenant" && !row.folded && layout.busy) this.inFlight(pen, frame, row, y, layout.busy);
       if (!row.lanes.size) continue;
       pen.save();
@@ -79,34 +81,53 @@ export class Painter {
       pen.fillRect(left, top + height - tall, Math.max(right - left, 1), tall);
     });
     pen.restore();
-    const share = parts.reduce((sum, part) => sum + part, 0) / parts.length;
-    const said = `${share < 0.095 ? (share * 100).toFixed(1) : Math.round(share * 100)} %${NARROW ? "" : " in flight"}`;
-    pen.font = "11px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
-    pen.fillStyle = theme.quiet;
-    pen.textAlign = "right";
-    pen.fillText(said, GUTTER - 8, y + row.height / 2 + 1.5);
-    pen.textAlign = "left";
   }
 
-  row(pen, frame, row, y) {
+  /** The part of the time on screen in which a tenant had work on a GPU, in words that fit. */
+  share(pen, row, busy) {
+    const parts = !row.folded && busy?.tenants[row.tenant];
+    if (!parts) return "";
+    const share = parts.reduce((sum, part) => sum + part, 0) / parts.length;
+    const said = `${share < 0.095 ? (share * 100).toFixed(1) : Math.round(share * 100)} %`;
+    pen.font = BOLD;
+    const name = pen.measureText(row.label).width;
+    pen.font = SMALL;
+    const fits = (words) => name + pen.measureText(words).width + 12 <= GUTTER - 33;
+    return [`${said} in flight`, said].find(fits) ?? (NARROW ? "" : said);
+  }
+
+  /** A tenant's name and share, each as far as there is room. */
+  heading(pen, row, y, busy) {
+    const { theme } = this;
+    const middle = y + row.height / 2 + 1.5;
+    const said = this.share(pen, row, busy);
+    pen.font = SMALL;
+    pen.fillStyle = theme.quiet;
+    pen.textAlign = "right";
+    pen.fillText(said, GUTTER - 8, middle);
+    pen.textAlign = "left";
+    const taken = said ? pen.measureText(said).width + 8 : 0;
+    pen.font = BOLD;
+    pen.fillStyle = theme.ink;
+    pen.fillText(row.folded ? "▸" : "▾", 11, middle);
+    pen.fillText(fitting(pen, row.label, GUTTER - 33 - taken), 25, middle);
+  }
+
+  row(pen, frame, row, y, busy) {
     const { theme } = this;
     pen.textBaseline = "middle";
     const middle = y + row.height / 2 + 0.5;
     if (row.kind === "tenant") {
       pen.fillStyle = theme.of(row.tenant);
       pen.fillRect(0, y + 3, 4, row.height - 3);
-      pen.font = "600 12.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
-      pen.fillStyle = theme.ink;
-      pen.fillText(row.folded ? "▸" : "▾", 11, middle + 1);
-      pen.fillText(fitting(pen, row.label, row.folded ? GUTTER - 34 : GUTTER - (NARROW ? 68 : 112)), 25, middle + 1);
-      return;
+      return this.heading(pen, row, y, busy);
     }
-    pen.font = "11.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+    pen.font = `11.5px ${FACE}`;
     if (row.kind === "title") {
       pen.fillStyle = theme.line;
       pen.fillRect(0, y + 2, frame.width, 1);
       pen.fillStyle = theme.quiet;
-      pen.font = "600 11.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+      pen.font = `600 11.5px ${FACE}`;
       pen.fillText(row.label, 11, middle + 1);
       return;
     }
@@ -236,7 +257,7 @@ export class Painter {
     pen.fillRect(GUTTER - 1, 0, 1, frame.height);
     const { step, found } = this.ticks(frame.width);
     const scale = (frame.width - GUTTER) / view.span;
-    pen.font = "11px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+    pen.font = SMALL;
     pen.textBaseline = "middle";
     const digits = step >= 1e9 ? 0 : step >= 1e6 ? 3 : 6;
     const base = found.length ? view.absolute(found[0]) : view.absolute(view.start);
@@ -262,6 +283,7 @@ export class Painter {
     const scale = (frame.width - GUTTER) / Math.max(view.last - view.first, 1);
     const x = (time) => GUTTER + (time - view.first) * scale;
     const tall = (frame.height - 8) / Math.max(tenants.length, 1);
+    const high = tall > 2 ? tall - 1 : tall; // With many tenants there is no room for gaps.
     tenants.forEach((tenant, place) => {
       pen.fillStyle = theme.of(tenant);
       for (const { tile } of parts) {
@@ -270,9 +292,9 @@ export class Painter {
           if (this.tenantOf(id) !== tenant) continue;
           const { at } = lane.cells;
           const wide = Math.max(tile.cell * scale, 1);
-          for (let i = 0; i < at.length; i++) pen.fillRect(x(tile.start + at[i] * tile.cell), 4 + place * tall, wide, tall - 1);
+          for (let i = 0; i < at.length; i++) pen.fillRect(x(tile.start + at[i] * tile.cell), 4 + place * tall, wide, high);
           const { at: from, length } = lane.slices;
-          for (let i = 0; i < from.length; i++) pen.fillRect(x(from[i]), 4 + place * tall, Math.max(length[i] * scale, 1), tall - 1);
+          for (let i = 0; i < from.length; i++) pen.fillRect(x(from[i]), 4 + place * tall, Math.max(length[i] * scale, 1), high);
         }
       }
     });
@@ -286,11 +308,11 @@ export class Painter {
     pen.lineWidth = 1.5;
     pen.strokeRect(left, 1, Math.max(right - left, 3), frame.height - 2);
     pen.fillStyle = theme.quiet;
-    pen.font = "11px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+    pen.font = SMALL;
     pen.textBaseline = "middle";
     pen.fillText("On screen", 11, frame.height / 2 - 8);
     pen.fillStyle = theme.ink;
-    pen.font = "600 12.5px Inter, 'Segoe UI', system-ui, 'DejaVu Sans', sans-serif";
+    pen.font = BOLD;
     pen.fillText(duration(view.span), 11, frame.height / 2 + 8);
   }
 }
@@ -299,11 +321,14 @@ function clipped(text, letters) {
   return text.length > letters ? `${text.slice(0, Math.max(letters - 1, 1))}…` : text;
 }
 
-/** As much of a text as fits into so many pixels. */
+/** As much of a name as fits into so many pixels: its ends, which tell names apart. */
 function fitting(pen, text, room) {
-  let letters = text.length;
-  while (letters > 1 && pen.measureText(clipped(text, letters)).width > room) letters--;
-  return clipped(text, letters);
+  let said = text;
+  for (let letters = text.length - 1; letters > 1 && pen.measureText(said).width > room; letters--) {
+    const tail = Math.floor(letters * 0.6);
+    said = `${text.slice(0, letters - tail)}…${text.slice(text.length - tail)}`;
+  }
+  return said;
 }
 
 function rounded(pen, x, y, width, height, radius) {

@@ -2,7 +2,8 @@
 
 import { get } from "./api.js";
 import { el, later, refill } from "./dom.js";
-import { brief, bytes, count, duration } from "./format.js";
+import { brief, bytes, count, duration, percent } from "./format.js";
+import { slowdowns } from "./slowdowns.js";
 
 const FOLLOWING = 3000; // ms between the tables of a view that never settles.
 const SETTLED = 350; // ms without a move before the tables are asked for again.
@@ -54,9 +55,9 @@ export class Panels {
 
   tenants(rows, got) {
     const columns = [
-      ["launches", "launches/s", brief], ["cuda_ns", "in CUDA", (ns) => `${(ns / 1e7).toFixed(1)} %`],
-      ["nccl_ns", "in NCCL", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["gpu_bytes", "memory", bytes],
-      ["cpu_ns", "CPU", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["wait_ns", "CPU wait", (ns) => `${(ns / 1e7).toFixed(1)} %`], ["disk_bytes", "disk", (n) => `${bytes(n)}/s`],
+      ["launches", "launches/s", brief], ["cuda_ns", "in CUDA", (ns) => percent(ns / 1e9)],
+      ["nccl_ns", "in NCCL", (ns) => percent(ns / 1e9)], ["gpu_bytes", "memory", bytes],
+      ["cpu_ns", "CPU", (ns) => percent(ns / 1e9)], ["wait_ns", "CPU wait", (ns) => percent(ns / 1e9)], ["disk_bytes", "disk", (n) => `${bytes(n)}/s`],
       ["net_bytes", "network", (n) => `${bytes(n)}/s`], ["retransmits", "retrans./s", brief], ["lost", "lost", count],
     ].filter(([name]) => rows.some((row) => row[name])).slice(0, 4);
     rows = rows.filter((row) => this.theme.known(row.tenant) || columns.some(([name]) => row[name] !== null));
@@ -99,36 +100,13 @@ export class Panels {
     try {
       const got = await get("interference");
       parent.hidden = Boolean(got.unknown) || !got.rows.length;
-      if (!parent.hidden) this.fill("interference", got, this.matrix(records(got)));
+      if (!parent.hidden) this.fill("interference", got, slowdowns(records(got), this.theme));
     } catch (error) {
       parent.hidden = false;
       this.note(parent, error.message);
     }
   }
-
-  matrix(rows) {
-    const known = rows.filter((row) => Number(row.slowdown) > 0);
-    if (!known.length) return el("p", {}, "There is not enough time in which tenants ran alone and together to tell.");
-    const names = [...new Set(known.flatMap((row) => [row.victim, row.aggressor]))].sort();
-    const cell = (victim, aggressor) => {
-      if (victim === aggressor) return el("td", { class: "self" }, "·");
-      const row = rows.find((one) => one.victim === victim && one.aggressor === aggressor);
-      const slow = Number(row?.slowdown);
-      if (!row || !(slow > 0)) return el("td", { class: "none", title: row?.cause ?? "not enough to tell" }, "?");
-      const range = row.ci_low ? `${Number(row.ci_low).toFixed(2)} to ${Number(row.ci_high).toFixed(2)}` : "";
-      const how = WORDS[row.evidence] ?? WORDS.none;
-      const title = `${how}: ${victim} runs ${slow.toFixed(2)} times as long beside ${aggressor} (${range}; p ${Number(row.p).toPrecision(2)}; ${row.cause ?? "cause unknown"})`;
-      const heat = row.evidence === "evidence" ? `${Math.min(42, 12 + Math.max(0, (slow - 1) * 40))}%` : "0%";
-      return el("td", { class: row.evidence ?? "none", "--heat": heat, title }, `${slow.toFixed(2)}×`, row.evidence === "maybe" ? el("small", {}, "maybe") : row.evidence === "evidence" ? null : el("small", {}, "no evidence"));
-    };
-    const label = (name) => el("th", { scope: "col", title: name, "--own": this.theme.variable(name) }, el("i"), name);
-    return el("table", { class: "matrix" },
-      el("thead", {}, el("tr", {}, el("th", {}, "slowed ↓  by →"), ...names.map(label))),
-      el("tbody", {}, ...names.map((victim) => el("tr", {}, label(victim), ...names.map((other) => cell(victim, other))))));
-  }
 }
-
-const WORDS = { evidence: "Evidence", maybe: "Maybe, too little to be sure", none: "No evidence" };
 
 function card(title) {
   return el("section", { class: "card", "data-title": title, "aria-label": title }, el("header", {}, el("h2", {}, title)));
