@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,9 +17,10 @@ FINDINGS = {
         {"kind": "neighbour", "victim": "ml/train", "culprit": "ml/serve", "share": 0.163,
          "confidence": 0.99, "title": "ml/serve slows ml/train on GPU-636f7465-6e61-6e74 by MPS",
          "evidence": ["its work takes 1.33 times as long", "both had work for 13.2 s"],
-         "next": "cotenant ask interference"},
+         "base": "its time with work", "cost_ns": 1.6e9, "next": "cotenant ask interference"},
         *({"kind": "starvation", "victim": f"host-{n}", "culprit": None, "share": 0.2,
-           "confidence": 0.8, "title": f"host-{n} waits", "evidence": [], "next": ""}
+           "confidence": 0.8, "title": f"host-{n} waits", "evidence": [], "next": "",
+           "base": "its time", "cost_ns": 0}
           for n in range(5)),
     ],
     "lacks": [],
@@ -68,11 +70,12 @@ def served(store):
 def tab(served, visit):
     """The page, with findings that we know."""
 
-    def tab(more="", status=None):
+    def tab(more="", status=None, answers=None):
         opened = visit(served, "", token=False)
         route = opened.page.route
-        route("**/api/findings", lambda route: route.fulfill(json=FINDINGS))
-        route("**/api/interference", lambda route: route.fulfill(json=PAIRS))
+        told = {"findings": FINDINGS, "interference": PAIRS} | (answers or {})
+        for name, answer in told.items():
+            route(f"**/api/{name}", partial(answered, answer))
         if status:
             route("**/api/status", lambda route: route.fulfill(json=changed(route, status)))
         opened.page.goto("about:blank")
@@ -83,6 +86,11 @@ def tab(served, visit):
         return opened
 
     return tab
+
+
+def answered(answer, route):
+    if answer is not None:  # Else it stays on its way.
+        route.fulfill(json=answer)
 
 
 def changed(route, more):
@@ -96,6 +104,7 @@ def test_findings_come_first_and_everything_fits(tab, width):
     first = opened.page.locator("#findings .finding").first
     first.wait_for()
     assert "ml/serve slows ml/train on GPU-636f7465… by MPS" in first.inner_text()
+    assert "costs ml/train 1.60 s, 16.3 % of its time with work" in first.inner_text()
     assert first.bounding_box()["y"] + first.bounding_box()["height"] < 844
     assert opened.run("() => document.documentElement.scrollWidth") <= width
     status = opened.page.locator("#status").bounding_box()
@@ -103,6 +112,31 @@ def test_findings_come_first_and_everything_fits(tab, width):
     assert opened.page.locator("#findings .finding").count() == 3
     opened.page.get_by_role("button", name="3 more").click()
     assert opened.page.locator("#findings .finding").count() == 6
+
+
+def test_until_it_is_known_the_page_says_that_it_looks(tab):
+    opened = tab(answers={"findings": None})
+    assert "Looking at who slows whom" in opened.page.locator("#findings").inner_text()
+
+
+def test_what_may_be_so_is_told_where_nothing_surely_is(tab):
+    maybe = {"victim": "a", "title": "b may slow a: 1.2 times as long", "next": "cotenant ask"}
+    opened = tab(answers={"findings": {"findings": [], "maybes": [maybe], "lacks": []}})
+    opened.page.locator("#findings p", has_text="Maybe: b may slow a").wait_for()
+    assert "Nothing stands out" in opened.page.locator("#findings").inner_text()
+
+
+def test_of_many_pairs_the_surest_are_listed(tab):
+    sure = [[f"a-{n}", f"b-{n}", 1 + n / 100, 1, 2, 0.01, "", "evidence"] for n in range(9)]
+    unsure = [["x", "y", 9.0, 0.9, 2, 0.07, "", "maybe"], ["y", "x", 9.9, 0.5, 20, 0.4, "", "none"]]
+    opened = tab(answers={"interference": PAIRS | {"rows": [*unsure, *sure]}})
+    opened.page.locator(".pairs").wait_for()
+    rows = opened.page.locator(".pairs tbody tr").all_inner_texts()
+    assert [row.split()[0] for row in rows] == [f"a-{n}" for n in range(8, 0, -1)]
+    assert (
+        "and 2 more pairs"
+        in opened.page.locator(".card", has=opened.page.locator(".pairs")).inner_text()
+    )
 
 
 def test_a_click_on_a_finding_shows_victim_and_culprit(tab):
