@@ -39,7 +39,9 @@ class InFlight:
         for row in rows:
             row["timestamp_ns"] = now_ns
             row["began_ns"] += self._clock.offset_ns
-        return rows_of(IN_FLIGHT, [r for r in rows if r["function"]])
+        # What began while the kernel was asked is in the next sample.
+        under_way = [r for r in rows if r["function"] and r["began_ns"] < now_ns]
+        return rows_of(IN_FLIGHT, under_way)
 
     def _row(self, call: np.void, cgroup: int) -> dict[str, Any]:
         function = BY_ID.get(int(call["function"]))

@@ -75,6 +75,7 @@ def test_a_call_under_way_began_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = sampler.sample(5000).to_pylist()  # What is no function of ours is no row.
     told = (row["timestamp_ns"], row["began_ns"], row["pid"], row["function"])
     assert told == (5000, 1007, 11, "cuLaunchKernel")
+    assert sampler.sample(1007).to_pylist() == []  # Asked about a moment before it began.
 
 
 def test_versions_of_a_graph_are_written_once() -> None:
