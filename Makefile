@@ -34,7 +34,8 @@ record: setup ## record this host for 20 s and show what each tenant did
 .PHONY: test
 test: setup-tests lint ## everything that must hold, on the real kernel
 	@.venv/bin/python -m pytest -q -n 2 tests \
-		--ignore=tests/kernel --ignore=tests/browser --ignore=tests/image --ignore=tests/package
+		--ignore=tests/kernel --ignore=tests/browser --ignore=tests/image --ignore=tests/package \
+		--ignore=tests/spark
 	@.venv/bin/python -m pytest -q -n 2 tests/browser # A browser's event loop is its own process's.
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests/kernel
 
@@ -42,6 +43,11 @@ test: setup-tests lint ## everything that must hold, on the real kernel
 kernels: setup-tests ## record on other kernels under qemu (two hours; QUICK=1 for ten minutes)
 	@tools/setup.sh kernels
 	@.venv/bin/python -m vm.run $(if $(QUICK),--quick) $(KERNELS)
+
+.PHONY: spark-test
+spark-test: setup-tests ## install Spark (450 MB), and ask a fleet on it, with workers that die (minutes)
+	@tools/setup.sh spark
+	@COTENANT_REQUIRE_SPARK=1 .venv/bin/python -m pytest -q tests/spark
 
 .PHONY: wheel
 wheel: setup-tests ## the wheel and the sdist, into dist/, the same bytes each time (minutes)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from cotenant.query.derived.registry import DERIVED
+from cotenant.query.engine.cuts import Cut, Spread
 from cotenant.query.questions.loader import Question, questions
 
 FOLDER = Path("docs/questions")
@@ -40,8 +41,17 @@ def page(question: Question) -> str:
     else:
         lines += ["```sh", example, f"{example} --since 5m", "```"]
     lines += ["", "## How to read it", "", question.reading, ""]
+    lines += ["## On many nodes", "", *map(_step, question.cuts), ""]
     lines += ["## The SQL", "", "```sql", question.sql, "```", ""]
     return "\n".join(lines)
+
+
+def _step(cut: Cut) -> str:
+    """How a question is put to many nodes, or a step of it."""
+    nodes = {Spread.EACH: "Each node", Spread.COMMUNICATORS: "Nodes that share a communicator"}
+    queries = " and ".join(f"`{query}`" for query in cut.queries)
+    verb = "computes" if cut.spread is Spread.EACH else "together compute"
+    return f"{nodes[cut.spread]} {verb} {queries}; what comes after is of the rows of all."
 
 
 def index() -> str:

@@ -14,16 +14,23 @@ python3 - pyproject.toml >build/backend.txt <<'P'
 import sys, tomllib
 print(*tomllib.load(open(sys.argv[1], "rb"))["build-system"]["requires"], sep="\n")
 P
+python3 - pyproject.toml >build/spark.txt <<'P'
+import sys, tomllib
+print(*tomllib.load(open(sys.argv[1], "rb"))["project"]["optional-dependencies"]["spark"], sep="\n")
+P
 
-# pin FILE OPTION...
+# pin FILE OPTION... SOURCE...
 pin() {
 	local file=$1
 	shift
 	$tool/bin/uv pip compile --quiet --universal --upgrade --python-version 3.11 \
-		--generate-hashes --only-binary :all: --no-emit-index-url --no-annotate \
+		--generate-hashes --no-emit-index-url --no-annotate \
 		--custom-compile-command 'make pins' ${index:+--default-index "$index"} \
-		--extra look --extra export "$@" --output-file "$file" pyproject.toml build/backend.txt
+		--output-file "$file" "$@"
 }
 
-pin requirements.txt
-pin requirements-dev.txt --extra dev --constraint requirements.txt
+project=(--only-binary :all: --extra look --extra export pyproject.toml build/backend.txt)
+pin requirements.txt "${project[@]}"
+pin requirements-dev.txt --extra dev --constraint requirements.txt "${project[@]}"
+# Spark comes as source, and beside what the tests need.
+pin requirements-spark.txt --constraint requirements-dev.txt build/spark.txt

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything a fresh Debian 12 or Ubuntu 24.04 needs to build and record (`make setup`), and with
-# `tests` or `kernels` as its argument what the tests, or other kernels, need besides. A stamp per
-# step makes a second run free.
+# `tests`, `kernels` or `spark` as its argument what the tests, other kernels or questions on Spark
+# need besides. A stamp per step makes a second run free.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
@@ -18,6 +18,8 @@ packages=(
 test_packages=(e2fsprogs iproute2 nftables iptables iperf3 chromium debootstrap)
 # Machines for other kernels.
 kernel_packages=(qemu-system-x86 busybox-static cpio kmod zstd debootstrap e2fsprogs)
+# What Spark runs on.
+spark_packages=(default-jre-headless)
 # Programs of packages that would leave a service enabled: unpacked into build/, not installed.
 unpacked_packages=(prometheus)
 
@@ -121,8 +123,12 @@ tests)
 kernels)
 	install kernel-packages "${kernel_packages[@]}"
 	;;
+spark)
+	command -v java >/dev/null || install spark-packages "${spark_packages[@]}"
+	install_python spark-python requirements-spark.txt
+	;;
 *)
-	say "usage: tools/setup.sh [tests|kernels]"
+	say "usage: tools/setup.sh [tests|kernels|spark]"
 	exit 2
 	;;
 esac

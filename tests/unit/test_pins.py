@@ -13,6 +13,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 EXTRAS = {"requirements.txt": ("look", "export"), "requirements-dev.txt": ("look", "export", "dev")}
 
+SPARK = "requirements-spark.txt"
+
 
 def pins(name):
     """Each entry with its hashes."""
@@ -37,7 +39,7 @@ def chosen(name, python):
     return found
 
 
-@pytest.mark.parametrize("name", EXTRAS)
+@pytest.mark.parametrize("name", [*EXTRAS, SPARK])
 def test_every_pin_is_one_version_with_hashes_and_no_index(name):
     text = (ROOT / name).read_text()
     assert "://" not in text
@@ -58,6 +60,14 @@ def test_the_pins_are_what_the_project_asks_for(name, python):
         wanted = Requirement(text)
         version = str(found[canonicalize_name(wanted.name)]).removeprefix("==")
         assert wanted.specifier.contains(version), text
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_spark_is_pinned_beside_what_the_tests_have(python):
+    (wanted,) = map(Requirement, PROJECT["project"]["optional-dependencies"]["spark"])
+    found, tests = chosen(SPARK, python), chosen("requirements-dev.txt", python)
+    assert wanted.specifier.contains(str(found[wanted.name]).removeprefix("=="))
+    assert {name: found[name] for name in found.keys() & tests.keys()}.items() <= tests.items()
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -22,6 +22,13 @@ DEFAULT_BYTES: Final = 10 << 30
 _VIEW: Final = "view-"
 
 
+def cache_directory() -> Path:
+    """Where objects are kept, by the environment."""
+    if given := os.environ.get("COTENANT_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cotenant"
+
+
 class Cache:
     """A directory for the objects of one far store, beside those of others."""
 

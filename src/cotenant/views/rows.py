@@ -2,12 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Final, Protocol, TextIO
 
 from cotenant.errors import UsageError
 from cotenant.printable import escaped, escaped_json
-from cotenant.query.engine.batches import Batches
 from cotenant.views.text import plain
 
 BINARY: Final = ("arrow", "parquet")
@@ -16,6 +15,14 @@ FORMATS: Final = ("table", "json", "csv", *BINARY)
 # What a spreadsheet begins to compute at, in the wide forms of East Asia too.
 _FORMULA: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+
+
+class Batched(Protocol):
+    """Rows, one Arrow batch at a time."""
+
+    schema: Any
+
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class Sink(Protocol):
@@ -36,7 +43,7 @@ def unique(names: Iterable[str]) -> list[str]:
     return found
 
 
-def write_json(batches: Batches, out: Sink, *, raw: bool = False) -> None:
+def write_json(batches: Batched, out: Sink, *, raw: bool = False) -> None:
     """An array of objects, one on each line; what cannot be printed is escaped, unless raw."""
     names = unique(batches.schema.names)
     before = "["
@@ -49,7 +56,7 @@ def write_json(batches: Batches, out: Sink, *, raw: bool = False) -> None:
     out.write("[]\n" if before == "[" else "\n]\n")
 
 
-def write_csv(batches: Batches, out: Sink, *, raw: bool = False) -> None:
+def write_csv(batches: Batched, out: Sink, *, raw: bool = False) -> None:
     """A header and rows; text is quoted, so that NULL, which is nothing at all, stays apart.
 
     A tenant's text moves no cursor, begins no row, and is no formula to a spreadsheet, unless raw.
@@ -84,7 +91,7 @@ def _csv_cell(value: Any, text: Callable[[str], str]) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def write_binary(batches: Batches, out: BinaryIO, kind: str) -> None:
+def write_binary(batches: Batched, out: BinaryIO, kind: str) -> None:
     """An Arrow IPC stream, or a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -103,7 +110,7 @@ def write_binary(batches: Batches, out: BinaryIO, kind: str) -> None:
             file.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
 
 
-def write(batches: Batches, kind: str, out: TextIO, *, raw: bool = False) -> None:
+def write(batches: Batched, kind: str, out: TextIO, *, raw: bool = False) -> None:
     """All rows in one of the formats for programs."""
     if kind in BINARY:
         if out.isatty():

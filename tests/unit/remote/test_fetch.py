@@ -76,6 +76,9 @@ FIRST, LAST = str(MIDNIGHT_NS - 10 * MINUTE_NS), str(MIDNIGHT_NS + 10 * MINUTE_N
         ["ask", "who_uses_what", "--json", "--since", "5m"],
         ["tenants", "--json"],
         ["explain", "--json"],
+        ["ask", "nccl_cost", "--json", "--from", FIRST, "--to", LAST, "--on", "here"],
+        ["sql", "SELECT count(*) AS calls FROM cuda_events", "--each-node", "--on", "here"],
+        ["explain", "--json", "--each-node", "--on", "here"],
     ],
 )
 def test_a_bucket_answers_as_the_directory_does(shipped, capsys, words):

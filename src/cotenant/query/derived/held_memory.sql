@@ -1,9 +1,10 @@
--- view: GPU memory of each tenant on each GPU, over all its cgroups. One row per change; it holds
--- until the next. `bytes` is NULL while any part is unknown.
+-- view: GPU memory of each tenant on each GPU of a node, over all its cgroups. One row per change; it
+-- holds until the next. `bytes` is NULL while any part is unknown.
 -- from: gpu_memory, containers
 with changes as (
     select
         c.tenant,
+        m.node,
         m.gpu,
         m.timestamp_ns,
         coalesce(m.bytes, 0) - coalesce(lag(m.bytes) over own, 0) as bytes,
@@ -17,19 +18,21 @@ with changes as (
 moments as (
     select
         tenant,
+        node,
         gpu,
         timestamp_ns,
         sum(bytes)                                  as bytes,
         sum(allocations)                            as allocations,
         sum(unknown)                                as unknown
     from changes
-    group by tenant, gpu, timestamp_ns
+    group by tenant, node, gpu, timestamp_ns
 )
 select
     tenant,
+    node,
     gpu,
     timestamp_ns,
     (case when sum(unknown) over so_far = 0 then sum(bytes) over so_far end)::bigint as bytes,
     (sum(allocations) over so_far)::bigint          as allocations
 from moments
-window so_far as (partition by tenant, gpu order by timestamp_ns)
+window so_far as (partition by tenant, node, gpu order by timestamp_ns)

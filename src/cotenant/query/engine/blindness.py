@@ -13,10 +13,11 @@ from cotenant.schema.holes import REASONS
 
 # What no probe saw is missing from these, too.
 _OF_CALLS: Final = {"totals": tuple(FAMILIES), "in_flight": GPU_FAMILIES}
-_DOWN: Final = "nothing recorded"
+DOWN: Final = "nothing recorded"
+SHOWN: Final = 4  # Tenants of a hole.
 
 # Pieces of one hole may overlap: two libraries of a tenant that were probed late.
-_HOLES: Final = """
+_HOLES: Final = f"""
 WITH pieces AS (
 SELECT reason, family, cgroup_id, unseen,
        greatest(from_ns, $from) AS from_ns, least(to_ns, $to) AS to_ns
@@ -34,9 +35,9 @@ SELECT reason, cgroup_id, list_sort(list_distinct(list(family))) AS families,
   FROM ordered GROUP BY reason, cgroup_id
 )
 SELECT reason, families, min(from_ns), max(to_ns), max(blind_ns)::BIGINT,
-       sum(unseen)::BIGINT, list_sort(list_distinct(list(tenant)))[:4]
+       sum(unseen)::BIGINT, list_sort(list_distinct(list(tenant)))[:{SHOWN}]
   FROM by_cgroup LEFT JOIN containers USING (cgroup_id)
- GROUP BY reason, families ORDER BY max(blind_ns) DESC, reason, families"""
+ GROUP BY reason, families"""
 
 
 def touches_losses(tables: Iterable[str]) -> bool:
@@ -62,7 +63,13 @@ def holes_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[Ho
         for reason, of, start, end, blind_ns, unseen, tenants in rows
         if _touches(reason, named)
     ]
-    return (*found, *_not_recording(connection, window))
+    return in_order(found, _not_recording(connection, window))
+
+
+def in_order(holes: Iterable[Hole], down: Iterable[Hole]) -> tuple[Hole, ...]:
+    """The longest first; then when there was no recorder."""
+    by_length = sorted(holes, key=lambda hole: (-hole.blind_ns, hole.reason, hole.families))
+    return (*by_length, *sorted(down, key=lambda hole: hole.interval.start_ns))
 
 
 def _whose(tenants: list[str | None]) -> tuple[str, ...]:
@@ -87,7 +94,7 @@ def _not_recording(connection: Any, window: Window) -> list[Hole]:
         since_ns = ended_ns or _last_beat(connection, node, started_ns, until_ns)
         start, end = max(since_ns, bounds["from"]), min(until_ns, bounds["to"])
         if start < end:
-            found.append(Hole(_DOWN, (), (), Interval(start, end), end - start, None))
+            found.append(Hole(DOWN, (), (), Interval(start, end), end - start, None))
     return found
 
 

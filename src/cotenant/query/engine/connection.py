@@ -44,7 +44,9 @@ def _remove(directory: str) -> None:
     leftovers.forget(directory)
 
 
-def connect(store: Path, memory_bytes: int, *, spill: bool) -> tuple[Any, Any]:
+def connect(
+    store: Path, memory_bytes: int, *, spill: bool, threads: int | None = None
+) -> tuple[Any, Any]:
     """An empty in-memory database, locked down: no other files, no extensions, no settings.
 
     The second is a cursor of it that tells how far its query is.
@@ -59,6 +61,7 @@ def connect(store: Path, memory_bytes: int, *, spill: bool) -> tuple[Any, Any]:
             "autoload_known_extensions": "false",
             "memory_limit": f"{memory_bytes}B",
             "temp_directory": spill_directory,
+            **({} if threads is None else {"threads": threads}),
         },
     )
     if spill_directory:

@@ -19,7 +19,9 @@ from cotenant.query.engine.blindness import holes_of, touches_losses
 from cotenant.query.engine.catalog import Catalog
 from cotenant.query.engine.completeness import interval_of, losses_of, unrecorded_of
 from cotenant.query.engine.connection import connect, memory_share
+from cotenant.query.engine.given import give
 from cotenant.query.engine.guard import check, own_names, without_paths
+from cotenant.query.engine.sight import Sight
 from cotenant.query.engine.snapshots import RESTORE
 from cotenant.query.engine.statement import Statement, one_line, read_only
 from cotenant.query.engine.stored_spans import underived
@@ -48,6 +50,7 @@ class QueryLimits:
     watched: bool = False  # Asked one at a time, by somebody who wants to know how far it is.
     guarded: bool = False  # The reader may learn nothing of other tenants; see ``guard``.
     derive_spans: bool = False  # ``spans_of_rows`` has all spans, those that are stored, too.
+    threads: int | None = None  # None is one for each CPU.
 
 
 class Session:
@@ -55,7 +58,8 @@ class Session:
 
     ``tenant`` restricts every table to one tenant, ``from_ns`` and ``to_ns`` (UTC) to a window.
     ``since_ns`` is the window's length, counted back from ``to_ns``, by default from now.
-    ``nodes`` are those to read, by default all.
+    ``nodes`` are those to read, by default all. With ``sight``, the session is one of several over
+    other nodes, and answers as one over all of them.
     """
 
     def __init__(  # noqa: PLR0913 - what a reader may narrow
@@ -68,11 +72,12 @@ class Session:
         to_ns: int | None = None,
         nodes: Iterable[str] = (),
         limits: QueryLimits | None = None,
+        sight: Sight | None = None,
     ) -> None:
         self.store = Path(store).absolute()
         self._nodes = Nodes(self.store, nodes)
         self.limits = limits or QueryLimits()
-        self._tenant = tenant
+        self._tenant, self._sight = tenant, sight
         self._guarded = self.limits.guarded and tenant is not None
         if since_ns is not None:
             from_ns = (to_ns if to_ns is not None else time.time_ns()) - since_ns
@@ -85,12 +90,12 @@ class Session:
         check_readable(self.store)
         self._memory_bytes = self.limits.memory_bytes or memory_share()
         self._connection, self._watched = connect(
-            self.store, self._memory_bytes, spill=self.limits.spill
+            self.store, self._memory_bytes, spill=self.limits.spill, threads=self.limits.threads
         )
         self._own = own_names(self._connection) if self._guarded else None
         self._catalog = Catalog(self._connection, self._ask_all, tenant is not None)
         self._tables = StoredTables(
-            self._connection, self.store, window, tenant, guarded=self._guarded
+            self._connection, self.store, window, tenant, guarded=self._guarded, sight=sight
         )
         try:
             self._refresh()
@@ -134,6 +139,10 @@ class Session:
         """The standing of an answer from these tables."""
         self._refresh_if_changed()
         return self._standing("", tables)
+
+    def give(self, tables: Mapping[str, Any]) -> None:
+        """Have these rows as tables of the schema ``given``, for statements that were cut."""
+        give(self._connection, tables)
 
     @contextmanager
     def stream(
@@ -187,6 +196,7 @@ class Session:
             to_ns=window.to_ns,
             nodes=self._nodes.names,
             limits=self.limits,
+            sight=self._sight,
         )
         with everyone, everyone.stream(sql) as (batches, _):
             import pyarrow as pa

@@ -6,6 +6,7 @@ tenant of an operator's rule by the operator: those are one tenant, wherever the
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cotenant.store.manifest import Segment
@@ -16,6 +17,15 @@ _FLEET: Final = """coalesce(scope, CASE
       OR (runtime IN ('pbs', 'nomad') AND starts_with(tenant, runtime || '/')) THEN 'fleet'
     ELSE 'node'
 END)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """All nodes, as a session must know of them that reads some: it answers as one of all would."""
+
+    several: bool
+    last_ns: int | None = None  # Of the newest row.
+    cgroups: tuple[int, ...] | None = None  # Whom the session's tenant is; None: it looks itself.
 
 
 def several(segments: Iterable[Segment]) -> bool:

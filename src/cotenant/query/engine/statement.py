@@ -143,7 +143,7 @@ def _check(tree: Any) -> Statement:
         if kind.endswith("_NODE") and kind not in _QUERY_NODES:
             word = kind.removesuffix("_NODE").removesuffix("_QUERY")
             raise QuestionError(f"{word} is refused; {ALLOWED}")
-        queries.update(str(entry["key"]).lower() for entry in _with_clauses(node))
+        queries.update(str(entry["key"]).lower() for entry in with_clauses(node))
         if kind == "SHOW_REF" and node["show_type"] not in _DESCRIBES:
             shown.add(f"{node['schema_name']}{node['table_name']}".strip('"').lower())
         if kind == "TABLE_FUNCTION":
@@ -162,9 +162,22 @@ def _check(tree: Any) -> Statement:
     )
 
 
-def _with_clauses(node: dict[str, Any]) -> list[dict[str, Any]]:
+def with_clauses(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """The queries of a node's WITH clause."""
     clauses = node.get("cte_map")
     return list(clauses.get("map", ())) if isinstance(clauses, dict) else []
+
+
+def tree_of(connection: Any, sql: str) -> Any:
+    """The parse tree of one statement that only reads."""
+    (tree,) = _tree(connection, sql, _kind(connection, sql))
+    return tree
+
+
+def named_tables(tree: Any) -> frozenset[str]:
+    """The tables without a schema, and the queries of a WITH clause, that the tree reads."""
+    bases = (node for node in _dicts(tree) if node.get("type") == "BASE_TABLE")
+    return frozenset(str(node["table_name"]) for node in bases if not node["schema_name"])
 
 
 def read_only(connection: Any, sql: str) -> Statement:

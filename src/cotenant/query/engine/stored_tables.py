@@ -14,14 +14,14 @@ from cotenant.query.engine import row_choice, stored_spans
 from cotenant.query.engine.changelog_tables import CHANGELOGS, create_changelog_view
 from cotenant.query.engine.completeness_views import create_loss_views, create_recordings
 from cotenant.query.engine.needs import needed
-from cotenant.query.engine.sight import name_with_nodes, several
+from cotenant.query.engine.sight import Sight, name_with_nodes, several
 from cotenant.query.engine.snapshots import SnapshotReader
 from cotenant.query.engine.tables import (
     STORED,
     copy_snapshot,
     create_view,
 )
-from cotenant.query.engine.tenant_filter import select_tenant
+from cotenant.query.engine.tenant_filter import cgroups_meant, select_tenant
 from cotenant.query.engine.window import Window
 from cotenant.schema import TABLES
 from cotenant.schema.dimensions import CONTAINERS, LOSSES, SESSIONS
@@ -44,9 +44,17 @@ class StoredTables:
     """The tables of the segments that a manifest named; used by one thread at a time."""
 
     def __init__(
-        self, connection: Any, root: Path, window: Window, tenant: str | None, *, guarded: bool
+        self,
+        connection: Any,
+        root: Path,
+        window: Window,
+        tenant: str | None,
+        *,
+        guarded: bool,
+        sight: Sight | None,
     ) -> None:
-        self.window = window
+        self.window = window if sight is None else replace(window, last_ns=sight.last_ns)
+        self._sight = sight
         self._connection, self._root = connection, root
         self._tenant, self._guarded = tenant, guarded
         self._snapshots = SnapshotReader(root)
@@ -110,10 +118,14 @@ class StoredTables:
         connection = self._connection
         containers = self._snapshots.read(self._there[CONTAINERS.name])
         copy_snapshot(connection, CONTAINERS, containers, Window())
-        if several(self._segments):
+        sight = self._sight or Sight(several(self._segments))
+        if sight.several:
             name_with_nodes(connection)
         if self._tenant is not None:
-            cgroups = select_tenant(connection, self._tenant)
+            cgroups = sight.cgroups
+            if cgroups is None:
+                cgroups = cgroups_meant(connection, self._tenant)
+            select_tenant(connection, cgroups)
             if self._guarded:
                 self.window = replace(self.window, cgroups=cgroups)
             connection.execute(

@@ -43,8 +43,8 @@ _WITH_UNKNOWN: Final = """CREATE OR REPLACE TABLE tenant.with_unknown AS
    WHERE tenant = 'unknown' OR tenant = 'unknown@' || node"""
 
 
-def select_tenant(connection: Any, text: str) -> tuple[int, ...]:
-    """Fill ``tenant.cgroups`` with the cgroups that the text means; QuestionError if none."""
+def cgroups_meant(connection: Any, text: str) -> tuple[int, ...]:
+    """The cgroups of ``containers`` that the text means; QuestionError if none."""
     predicate, params = tenant_predicate(text)
     found: list[tuple[int]] = []
     for condition in (predicate, _WITH_NODE_SQL):
@@ -56,12 +56,17 @@ def select_tenant(connection: Any, text: str) -> tuple[int, ...]:
         )
     if not found:
         raise QuestionError(_unknown_tenant(connection, text))
-    connection.execute("CREATE SCHEMA IF NOT EXISTS tenant")
-    connection.execute("CREATE OR REPLACE TABLE tenant.cgroups (cgroup_id BIGINT)")
-    values = ", ".join(f"({cgroup_id})" for (cgroup_id,) in found)
-    connection.execute(f"INSERT INTO tenant.cgroups VALUES {values}")
-    connection.execute(_WITH_UNKNOWN)
     return tuple(cgroup_id for (cgroup_id,) in found)
+
+
+def select_tenant(connection: Any, cgroups: tuple[int, ...]) -> None:
+    """Fill ``tenant.cgroups`` with these."""
+    connection.execute("CREATE SCHEMA IF NOT EXISTS tenant")
+    connection.execute(
+        "CREATE OR REPLACE TABLE tenant.cgroups AS "
+        f"SELECT unnest({list(cgroups)}::BIGINT[]) AS cgroup_id"
+    )
+    connection.execute(_WITH_UNKNOWN)
 
 
 def _unknown_tenant(connection: Any, text: str) -> str:

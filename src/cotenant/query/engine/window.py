@@ -21,6 +21,7 @@ class Window:
     whose: str = "tenant.cgroups"  # With ``tenant_only``: the table of cgroups whose rows count.
     cgroups: tuple[int, ...] | None = None  # Rows of all others are blanked; see ``guard``.
     derive_spans: bool = False  # From rows, whether they are stored or not.
+    last_ns: int | None = None  # Of the newest row, where other sessions read other nodes.
 
     def bounds(self) -> dict[str, int]:
         """The interval, as parameters of a query."""
@@ -32,6 +33,8 @@ class Window:
             return _EVER_NS
         if self.to_ns is not None:
             return self.to_ns - self.from_ns
+        if self.last_ns is not None:
+            return self.last_ns - self.from_ns
         last = max((s.max_ns for s in segments if s.max_ns is not None), default=self.from_ns)
         return last - self.from_ns
 

@@ -10,12 +10,14 @@ from cotenant.query.derived.busy_intervals import BusyIntervals
 from cotenant.query.derived.interference.slowdown import SHARED, Samples, Verdict, slowdown
 from cotenant.query.derived.registry import Ask
 from cotenant.query.derived.row_groups import groups_of
+from cotenant.query.engine.cuts import Spread
 from cotenant.query.findings.finding import Finding, milliseconds, percent
 from cotenant.query.questions.loader import find as find_question
 from cotenant.query.text import shell
 from cotenant.query.text.sql import quoted
 
 NEEDS: Final = ("io_events",)
+NODES: Final = Spread.EACH
 SLOWER: Final = 1.5  # Less is normal variation of a disk.
 NEAR_NS: Final = 5e6  # Requests this close belong to one burst.
 
@@ -63,6 +65,7 @@ def _with_delays(ask: Ask, finding: Finding) -> Finding:
     """With the number that the question shows."""
     question = find_question("io_delays").render(["limit=1000000"])
     pair = f"tenant = {quoted(finding.victim)} and neighbour = {quoted(finding.culprit or '')}"
+    pair += f" and node = {quoted(finding.nodes[0])}"
     rows = ask(f"select sum(delayed_ns)::bigint as ns from ({question}) where {pair}").to_pylist()
     delayed = f"its requests were delayed by {milliseconds(rows[0]['ns'] or 0)}, added up"
     return replace(finding, evidence=(*finding.evidence, delayed))
@@ -70,14 +73,15 @@ def _with_delays(ask: Ask, finding: Finding) -> Finding:
 
 def _found(ask: Ask) -> list[Finding]:
     found = []
-    for (_, device), rows in groups_of(ask(_SQL), "node", "device"):
+    for (node, device), rows in groups_of(ask(_SQL), "node", "device"):
         starts = rows["timestamp_ns"].to_numpy()
         origin = int(starts.min())
         end = float((starts + rows["duration_ns"].to_numpy()).max() - origin)
         users = [_user(t, own, origin, end) for (t,), own in groups_of(rows, "tenant")]
         for victim in users:
             worst = [_delayed(device, victim, other) for other in users if other is not victim]
-            found += sorted((f for f in worst if f), key=lambda f: -f.rank)[:1]
+            costly = sorted((f for f in worst if f), key=lambda f: -f.rank)[:1]
+            found += [replace(finding, nodes=(node,)) for finding in costly]
     return found
 
 

@@ -3,16 +3,19 @@
 What a finding costs is time of the victim's work: no more counts than the time in which the victim
 had GPU work at all, so that a process with three launches does not come before a trainer.
 
-Each kind of finding is a module with ``NEEDS``, the tables it reads, and ``find(ask)``. A culprit
-is named only where the victim's loss coincides in time with the culprit's activity by a test, or
-where the kernel recorded the cause itself.
+Each kind of finding is a module with ``NEEDS``, the tables it reads, ``NODES``, which nodes it must
+see together, and ``find(ask)``. Of a kind with ``ONCE`` only the costliest finding for each victim
+is told. A culprit is named only where the victim's loss coincides in time with the culprit's
+activity by a test, or where the kernel recorded the cause itself.
 """
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from cotenant.query.derived.registry import Ask, with_sources
-from cotenant.query.engine.answer import Interval, Standing
+from cotenant.query.engine.answer import Answer, Interval, Standing
+from cotenant.query.engine.cuts import Cut, Spread
 from cotenant.query.engine.session import Session
 from cotenant.query.findings import (
     disks,
@@ -33,19 +36,41 @@ _LITTLE: Final = 0.005  # Of the time that is looked at: what costs less is not 
 
 # When each tenant had GPU work, or was at its collectives.
 _WORK: Final = """
-select tenant, max(work_ns)::double as work_ns
-from (
-    select tenant, sum(busy_ns) as work_ns from busy group by tenant
-    union all
-    select c.tenant, count(distinct n.timestamp_ns // 100000000) * 100000000
+with spent as (
+    select tenant, sum(busy_ns) as busy_ns from busy group by tenant
+),
+slots as (
+    select distinct c.tenant, n.timestamp_ns // 100000000 as slot
     from nccl_events n
     join containers c using (cgroup_id)
-    group by c.tenant
+)
+select tenant, max(work_ns)::double as work_ns
+from (
+    select tenant, sum(busy_ns) as work_ns from spent group by tenant
+    union all
+    select tenant, count(distinct slot) * 100000000 from slots group by tenant
 )
 group by tenant
 """
+_WORK_CUT: Final = Cut(Spread.EACH, ("spent", "slots"))
 
-_NODES: Final = "select tenant, list(distinct node) as nodes from containers group by tenant"
+_NODES: Final = """
+with places as (select distinct tenant, node from containers)
+select tenant, list(distinct node) as nodes from places group by tenant
+"""
+_NODES_CUT: Final = Cut(Spread.EACH, ("places",))
+_SEEN_CUT: Final = Cut(Spread.EACH, ("seen",))
+
+# Puts a statement, cut there where there are many sessions, to all nodes.
+AskAll = Callable[[str, Cut], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHere:
+    """What the kinds found, by module, and what may be so, on the nodes of one session."""
+
+    findings: Mapping[str, tuple[Finding, ...]]
+    maybes: tuple[tuple[float, Maybe], ...] = ()  # Each with what it is ranked by.
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,36 +93,74 @@ def _ask(session: Session) -> Ask:
     return lambda sql: session.ask(sql, rows=MOST_ROWS).table
 
 
+def found(session: Session, spread: Spread | None = None) -> FoundHere:
+    """What is found on the nodes of a session; with ``spread``, by kinds that need just that."""
+    ask = _ask(session)
+    kinds = [kind for kind in KINDS if spread in (None, kind.NODES)]
+    findings = {k.__name__: tuple(f for f in k.find(ask) if f.share >= REPORTED) for k in kinds}
+    return FoundHere(findings, tuple(neighbours.maybe(ask)) if neighbours in kinds else ())
+
+
 def explain(session: Session, tenants: frozenset[str] | None = None) -> Explanation:
     """Findings in the session's window; with ``tenants``, only those with such a victim.
 
     The session must see every tenant: the culprit is usually another one.
     """
-    ask = _ask(session)
-    findings: list[Finding] = []
-    looked_at: set[str] = set()
-    for kind in KINDS:
-        looked_at |= with_sources(kind.NEEDS) & set(TABLES)
-        findings += [f for f in kind.find(ask) if f.share >= REPORTED]
-    maybes = tuple(m for m in neighbours.maybe(ask) if tenants is None or m.victim in tenants)
+
+    def ask(sql: str, _: Cut) -> Answer:
+        return session.ask(sql, rows=MOST_ROWS)
+
+    recorded = {segment.table for segment in session.segments}
+    return concluded([found(session)], ask, recorded, tenants)
+
+
+def concluded(
+    parts: Iterable[FoundHere],
+    ask: AskAll,
+    recorded: set[str],
+    tenants: frozenset[str] | None = None,
+) -> Explanation:
+    """What was found on some nodes each, ranked; ``recorded`` are the tables with any segment."""
+    parts = list(parts)
+    told = (_told(kind.__name__, parts, once=hasattr(kind, "ONCE")) for kind in KINDS)
+    findings = [finding for of_kind in told for finding in of_kind]
+    unsure = [maybe for part in parts for maybe in part.maybes]
+    maybes = [maybe for _, maybe in sorted(unsure, key=lambda m: (-m[0], m[1].victim, m[1].title))]
     if tenants is not None:
         findings = [f for f in findings if tenants.intersection(f.victim.split(", "))]
-    names = " UNION ALL ".join(
-        f"SELECT cgroup_id FROM {t}" for t in sorted(looked_at) if t.endswith("_events")
+        maybes = [maybe for maybe in maybes if maybe.victim in tenants]
+    looked_at = {t for kind in KINDS for t in with_sources(kind.NEEDS) & set(TABLES)}
+    events = sorted(t for t in looked_at if t.endswith("_events"))
+    names = " UNION ALL ".join(f"SELECT cgroup_id FROM {table}" for table in events)
+    counted = ask(
+        "WITH seen AS (SELECT DISTINCT tenant FROM containers "
+        f"WHERE cgroup_id IN ({names})) SELECT count(DISTINCT tenant) AS tenants FROM seen",
+        _SEEN_CUT,
     )
-    counted = session.ask(
-        f"SELECT count(DISTINCT tenant) AS tenants FROM containers "
-        f"WHERE cgroup_id IN ({names or 'SELECT NULL'})"
-    )
-    unknown = tuple(t for t in sorted(looked_at) if t.endswith("_events") and not _any(session, t))
     ranked = _ranked(findings, ask, counted.standing.interval)
-    number = counted.rows()[0]["tenants"]
-    return Explanation(_placed(ranked, ask), counted.standing, number, unknown, maybes)
+    return Explanation(
+        findings=_placed(ranked, ask),
+        standing=counted.standing,
+        tenants=counted.rows()[0]["tenants"],
+        unknown=tuple(table for table in events if table not in recorded),
+        maybes=tuple(maybes),
+    )
 
 
-def _placed(findings: tuple[Finding, ...], ask: Ask) -> tuple[Finding, ...]:
+def _told(kind: str, parts: Iterable[FoundHere], *, once: bool) -> list[Finding]:
+    """The findings of a kind; the costliest for each victim, if more would say the same again."""
+    findings = [finding for part in parts for finding in part.findings.get(kind, ())]
+    if not once:
+        return findings
+    worst: dict[tuple[str, str], Finding] = {}
+    for finding in sorted(findings, key=lambda f: (-f.cost_ns, f.title, f.nodes, f.evidence)):
+        worst.setdefault((finding.kind, finding.victim), finding)
+    return list(worst.values())
+
+
+def _placed(findings: tuple[Finding, ...], ask: AskAll) -> tuple[Finding, ...]:
     """The findings with their nodes: the victim's, where they do not tell; none if there is one."""
-    rows = ask(_NODES).to_pylist() if findings else []
+    rows = ask(_NODES, _NODES_CUT).rows() if findings else []
     of_tenant = {row["tenant"]: row["nodes"] for row in rows}
     several = len({node for nodes in of_tenant.values() for node in nodes}) > 1
 
@@ -109,9 +172,10 @@ def _placed(findings: tuple[Finding, ...], ask: Ask) -> tuple[Finding, ...]:
     return tuple(replace(finding, nodes=nodes(finding)) for finding in findings)
 
 
-def _ranked(findings: list[Finding], ask: Ask, interval: Interval | None) -> tuple[Finding, ...]:
+def _ranked(findings: list[Finding], ask: AskAll, interval: Interval | None) -> tuple[Finding, ...]:
     """The costliest first, in time of work that matters."""
-    work = {row["tenant"]: row["work_ns"] for row in ask(_WORK).to_pylist()} if findings else {}
+    rows = ask(_WORK, _WORK_CUT).rows() if findings else []
+    work = {row["tenant"]: row["work_ns"] for row in rows}
     looked_at = interval.end_ns - interval.start_ns if interval else 0
 
     def matters(finding: Finding) -> float:
@@ -120,9 +184,6 @@ def _ranked(findings: list[Finding], ask: Ask, interval: Interval | None) -> tup
         return min(finding.cost_ns, most) if known else finding.cost_ns
 
     told = [f for f in findings if not f.cost_ns or f.cost_ns >= _LITTLE * looked_at]
-    told.sort(key=lambda f: (-matters(f) * f.confidence, -f.rank, f.victim, f.kind))
+    told.sort(key=lambda f: (f.victim, f.kind, f.title, f.nodes))
+    told.sort(key=lambda f: (-matters(f) * f.confidence, -f.rank))
     return tuple(told)
-
-
-def _any(session: Session, table: str) -> bool:
-    return any(segment.table == table for segment in session.segments)

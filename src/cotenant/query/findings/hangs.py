@@ -3,9 +3,11 @@
 from typing import Any, Final
 
 from cotenant.query.derived.registry import Ask
+from cotenant.query.engine.cuts import Spread
 from cotenant.query.findings.finding import Finding
 
 NEEDS: Final = ("calls_under_way", "nccl_events")
+NODES: Final = Spread.COMMUNICATORS
 LONG_NS: Final = 10e9
 LONGER: Final = 20  # In units of the longest call that returned.
 
@@ -52,6 +54,7 @@ from stuck s
 left join usual u on u.comm_hash = s.comm_hash
 left join members m on m.comm_hash = s.comm_hash and m.pid = s.pid and m.node = s.node
 group by s.comm_hash
+order by s.comm_hash
 """
 
 

@@ -1,15 +1,18 @@
 """GPU memory that only grows."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from cotenant.query.derived.registry import Ask
 from cotenant.query.derived.row_groups import groups_of
+from cotenant.query.engine.cuts import Spread
 from cotenant.query.findings.finding import Finding, percent
 from cotenant.query.text import shell
 
 NEEDS: Final = ("held_memory",)
+NODES: Final = Spread.EACH
 FEWEST: Final = 20  # Changes, below which a growth is a start.
 GROWTH: Final = 0.2  # Of what is held in the end.
 LEAST_BYTES: Final = 64 << 20
@@ -17,20 +20,20 @@ RISES: Final = 0.8
 _THIRDS: Final = 3
 
 _SQL: Final = """
-select tenant, gpu, timestamp_ns, bytes
+select tenant, node, gpu, timestamp_ns, bytes
 from held_memory
 where bytes is not null
-order by tenant, gpu, timestamp_ns
+order by tenant, node, gpu, timestamp_ns
 """
 
 
 def find(ask: Ask) -> list[Finding]:
     """Every tenant and GPU where growth does not end."""
     found = []
-    for (tenant, gpu), rows in groups_of(ask(_SQL), "tenant", "gpu"):
+    for (tenant, node, gpu), rows in groups_of(ask(_SQL), "tenant", "node", "gpu"):
         finding = _finding(tenant, gpu, rows)
         if finding is not None:
-            found.append(finding)
+            found.append(replace(finding, nodes=(node,)))
     return found
 
 

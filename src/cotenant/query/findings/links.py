@@ -3,10 +3,13 @@
 from typing import Any, Final
 
 from cotenant.query.derived.registry import Ask
+from cotenant.query.engine.cuts import Spread
 from cotenant.query.findings.finding import Finding, percent
 from cotenant.query.text import shell
 
 NEEDS: Final = ("tcp_events", "net_events")
+NODES: Final = Spread.EACH
+ONCE: Final = True
 FEWEST: Final = 20  # Retransmits that are more than the odd one.
 PER_SECOND: Final = 1.0
 OF_SENT: Final = 0.005  # Of all segments; a busy link loses one now and then.
@@ -20,6 +23,7 @@ _SQL: Final = """
 with sent_again as (
     select
         c.tenant,
+        t.node,
         t.remote_ip,
         sum(t.weight)::bigint                       as times,
         count(distinct t.timestamp_ns // 1000000000) as seconds,
@@ -27,34 +31,35 @@ with sent_again as (
     from tcp_events t
     join containers c using (cgroup_id)
     where t.op = 'retransmit'
-    group by c.tenant, t.remote_ip
+    group by c.tenant, t.node, t.remote_ip
 ),
 seen as (
-    select (max(timestamp_ns) - min(timestamp_ns))::double as seen_ns
+    select node, (max(timestamp_ns) - min(timestamp_ns))::double as seen_ns
     from (
-        select timestamp_ns from tcp_events
+        select node, timestamp_ns from tcp_events
         union all
-        select timestamp_ns from cuda_events
+        select node, timestamp_ns from cuda_events
         union all
-        select timestamp_ns from nccl_events
+        select node, timestamp_ns from nccl_events
     )
+    group by node
 ),
 sent as (
-    select c.tenant, sum(e.bytes * e.weight)::double as sent_bytes
+    select c.tenant, e.node, sum(e.bytes * e.weight)::double as sent_bytes
     from net_events e
     join containers c using (cgroup_id)
     where e.op = 'send' and e.family in ('tcp', 'tcp6')
-    group by c.tenant
+    group by c.tenant, e.node
 )
 select
     s.*,
-    (sum(times) over (partition by tenant))::bigint as all_times,
+    (sum(times) over (partition by s.tenant, s.node))::bigint as all_times,
     w.seen_ns,
     b.sent_bytes
 from sent_again s
-cross join seen w
-left join sent b using (tenant)
-qualify row_number() over (partition by tenant order by times desc) = 1
+join seen w on w.node = s.node
+left join sent b on b.tenant = s.tenant and b.node = s.node
+qualify row_number() over (partition by s.tenant, s.node order by times desc, s.remote_ip) = 1
 """
 
 # In seconds with retransmits and in those without, how long the tenant's collectives took.
@@ -66,6 +71,7 @@ with bad as (
 )
 select
     c.tenant,
+    n.node,
     median(n.duration_ns) filter (b.second is not null) as with_ns,
     median(n.duration_ns) filter (b.second is null) as without_ns,
     count(*) filter (b.second is not null)          as with_count
@@ -73,15 +79,16 @@ from nccl_events n
 join containers c using (cgroup_id)
 left join bad b on b.cgroup_id = n.cgroup_id and b.second = n.timestamp_ns // 1000000000
 where n.duration_ns is not null
-group by c.tenant
+group by c.tenant, n.node
 """
 
 
 def find(ask: Ask) -> list[Finding]:
-    """Every tenant that has to send too much again."""
-    slower = {row["tenant"]: row for row in ask(_HELD_UP).to_pylist()}
+    """Every tenant that has to send too much again, for each of its nodes."""
+    slower = {(row["tenant"], row["node"]): row for row in ask(_HELD_UP).to_pylist()}
     rows = ask(_SQL).to_pylist()
-    return [f for row in rows if (f := _finding(row, slower.get(row["tenant"]))) is not None]
+    found = [_finding(row, slower.get((row["tenant"], row["node"]))) for row in rows]
+    return [finding for finding in found if finding is not None]
 
 
 def _finding(row: dict[str, Any], slower: dict[str, Any] | None) -> Finding | None:
@@ -117,4 +124,5 @@ def _finding(row: dict[str, Any], slower: dict[str, Any] | None) -> Finding | No
         next=shell.ask("retransmits", row["tenant"]),
         base="the time seen, at a round trip or more for each",
         cost_ns=row["all_times"] * cost,
+        nodes=(row["node"],),
     )

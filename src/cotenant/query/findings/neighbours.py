@@ -3,10 +3,12 @@
 from typing import Any, Final
 
 from cotenant.query.derived.registry import Ask
+from cotenant.query.engine.cuts import Spread
 from cotenant.query.findings.finding import Finding, Maybe, milliseconds, percent
 from cotenant.query.text import shell
 
 NEEDS: Final = ("interference", "shared_time")
+NODES: Final = Spread.EACH
 
 _SQL: Final = """
 select
@@ -18,7 +20,7 @@ join shared_time o
   on o.tenant = i.victim and o.other = i.aggressor and o.node = i.node
  and coalesce(o.gpu, '') = coalesce(i.gpu, '')
 where i.evidence <> 'none'
-order by i.slowdown desc
+order by i.slowdown desc, i.victim, i.aggressor, i.node, i.gpu
 """
 
 
@@ -27,18 +29,19 @@ def find(ask: Ask) -> list[Finding]:
     return [_finding(row) for row in ask(_SQL).to_pylist() if row["evidence"] == "evidence"]
 
 
-def maybe(ask: Ask) -> list[Maybe]:
-    """Every slowdown that there may be."""
-    return [
-        Maybe(
-            victim=row["victim"],
-            title=f"{row['aggressor']} may slow {row['victim']}: {row['slowdown']:.2f} times as "
-            f"long ({row['ci_low']:.2f} to {row['ci_high']:.2f}, p {row['p']:.3f})",
-            next=shell.ask("interference", row["victim"]),
-        )
-        for row in ask(_SQL).to_pylist()
-        if row["evidence"] == "maybe"
-    ]
+def maybe(ask: Ask) -> list[tuple[float, Maybe]]:
+    """Every slowdown that there may be, and how much it would be."""
+    rows = ask(_SQL).to_pylist()
+    return [(row["slowdown"], _maybe(row)) for row in rows if row["evidence"] == "maybe"]
+
+
+def _maybe(row: dict[str, Any]) -> Maybe:
+    return Maybe(
+        victim=row["victim"],
+        title=f"{row['aggressor']} may slow {row['victim']}: {row['slowdown']:.2f} times as "
+        f"long ({row['ci_low']:.2f} to {row['ci_high']:.2f}, p {row['p']:.3f})",
+        next=shell.ask("interference", row["victim"]),
+    )
 
 
 def _finding(row: dict[str, Any]) -> Finding:

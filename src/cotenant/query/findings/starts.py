@@ -3,19 +3,18 @@
 from typing import Any, Final
 
 from cotenant.query.derived.registry import Ask
+from cotenant.query.engine.cuts import Spread
 from cotenant.query.findings.finding import Finding, percent
 from cotenant.query.questions.loader import find as find_question
 from cotenant.query.text import shell
 
 NEEDS: Final = ("cuda_events",)
+NODES: Final = Spread.EACH
+ONCE: Final = True
 LONG_NS: Final = 2e9
 OF_ITS_TIME: Final = 0.2
 
-_SQL: Final = f"""
-select *
-from ({find_question("cold_start").render()})
-qualify row_number() over (partition by tenant order by until_first_launch_ns desc) = 1
-"""
+_SQL: Final = find_question("cold_start").render()
 _PARTS: Final = {
     "init_ns": "initialising CUDA",
     "context_ns": "making contexts",
@@ -26,7 +25,7 @@ _PARTS: Final = {
 
 
 def find(ask: Ask) -> list[Finding]:
-    """The slowest start of each tenant, if it is slow."""
+    """Every start that is slow."""
     return [f for row in ask(_SQL).to_pylist() if (f := _finding(row)) is not None]
 
 

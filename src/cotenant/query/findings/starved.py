@@ -3,14 +3,17 @@
 from typing import Any, Final
 
 from cotenant.query.derived.registry import Ask
+from cotenant.query.engine.cuts import Spread
 from cotenant.query.findings.finding import Finding, milliseconds, percent
 from cotenant.query.text import shell
 
 NEEDS: Final = ("host_events", "cpu_waits", "cpu_culprits")
+NODES: Final = Spread.EACH
+ONCE: Final = True
 STARVED: Final = 0.10  # Of a thread's time without a CPU.
 MOSTLY: Final = 0.5
 
-# How long the worst thread of each tenant waited, and who had its CPU for how much of that.
+# How long the worst thread of each tenant on a node waited, and who had its CPU meanwhile.
 _WAITS: Final = """
 with threads as (
     select node, tid, max(timestamp_ns + coalesce(duration_ns, 0)) - min(timestamp_ns) as seen_ns
@@ -19,7 +22,9 @@ with threads as (
 ),
 -- What costs less than a hundredth of the time that is looked at is not worth a look.
 looked_at as (
-    select (max(timestamp_ns) - min(timestamp_ns)) / 100 as little_ns from host_events
+    select node, (max(timestamp_ns) - min(timestamp_ns)) / 100 as little_ns
+    from host_events
+    group by node
 ),
 by_thief as (
     select
@@ -54,28 +59,29 @@ by_thread as (
 select b.*, t.seen_ns, c.waited_ns as had_ns, c.ran_ns
 from by_thread b
 join threads t using (node, tid)
-join cpu_culprits c on c.tenant = b.tenant and c.thief = b.thief
-where b.waited_ns >= 0.1 * t.seen_ns and b.waits >= 20
-    and b.waited_ns >= (select little_ns from looked_at)
-qualify row_number() over (partition by b.tenant order by b.waited_ns desc) = 1
+join looked_at l on l.node = b.node
+join cpu_culprits c on c.node = b.node and c.tenant = b.tenant and c.thief = b.thief
+where b.waited_ns >= 0.1 * t.seen_ns and b.waits >= 20 and b.waited_ns >= l.little_ns
+qualify row_number() over (partition by b.tenant, b.node order by b.waited_ns desc, b.tid) = 1
 """
 
 _QUOTA: Final = """
 select
     c.tenant,
+    h.node,
     sum(h.duration_ns * h.weight)::double           as stopped_ns,
     sum(h.weight)::bigint                           as times,
     max(h.timestamp_ns + h.duration_ns) - min(h.timestamp_ns) as seen_ns
 from host_events h
 join containers c using (cgroup_id)
 where h.op = 'throttled'
-group by c.tenant
+group by c.tenant, h.node
 having times >= 5
 """
 
 
 def find(ask: Ask) -> list[Finding]:
-    """Starved threads, one per tenant, and quotas that stop a tenant."""
+    """Starved threads, one per tenant and node, and quotas that stop a tenant."""
     waits = [_waiting(row) for row in ask(_WAITS).to_pylist()]
     return [f for f in waits if f is not None] + [_stopped(r) for r in ask(_QUOTA).to_pylist()]
 
@@ -107,6 +113,7 @@ def _waiting(row: dict[str, Any]) -> Finding | None:
         next=shell.ask("who_stole_cpu", row["tenant"]) + " own=true" * own,
         base="that thread's time",
         cost_ns=row["waited_ns"],
+        nodes=(row["node"],),
     )
 
 
@@ -126,4 +133,5 @@ def _stopped(row: dict[str, Any]) -> Finding:
         next=shell.ask("rightsize", row["tenant"]),
         base="the time from its first stop to its last",
         cost_ns=row["stopped_ns"],
+        nodes=(row["node"],),
     )

@@ -4,10 +4,12 @@ import math
 from typing import Any, Final
 
 from cotenant.query.derived.registry import Ask
+from cotenant.query.engine.cuts import Spread
 from cotenant.query.findings.finding import Finding, milliseconds, percent
 from cotenant.query.text import shell
 
 NEEDS: Final = ("collective_turns", "clock_offsets")
+NODES: Final = Spread.COMMUNICATORS
 FEWEST: Final = 20  # Collectives, below which nothing is again and again.
 CHANCE: Final = 0.001
 

@@ -2,6 +2,7 @@
 -- question: During the slowest CUDA waits and NCCL calls, what did CPU, disk and network do?
 -- param: limit BIGINT = 10   how many calls to show
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- nodes: each found
 -- reading: Each row is one call. `off_cpu_ns` is how long its thread did not run, which is normal for
 -- a wait. `cpu_wait_ns` is how long it was runnable without a CPU, and `cpu_thief` the tenant that had
 -- the CPU for most of that. `own_io_ns` is the tenant's longest disk request during the call, `other_io_bytes` what
@@ -23,7 +24,7 @@ slow as (
         select *
         from calls
         where ($tenants is null or list_contains($tenants, tenant))
-        order by duration_ns desc
+        order by duration_ns desc, timestamp_ns, tid, node
         limit $limit
     )
 ),
@@ -82,24 +83,30 @@ wire as (
       on e.node = s.node and e.op = 'retransmit' and e.cgroup_id = s.cgroup_id
      and e.timestamp_ns between s.timestamp_ns and s.timestamp_ns + s.duration_ns
     group by s.id
+),
+found as (
+    select
+        s.tenant,
+        s.api,
+        s.pid,
+        s.tid,
+        s.timestamp_ns                              as call_at_ns,
+        s.duration_ns,
+        coalesce(o.off_cpu_ns, 0)::bigint           as off_cpu_ns,
+        coalesce(w.cpu_wait_ns, 0)::bigint          as cpu_wait_ns,
+        w.cpu_thief,
+        coalesce(d.own_io_ns, 0)::bigint            as own_io_ns,
+        coalesce(d.other_io_bytes, 0)::bigint       as other_io_bytes,
+        d.other_io_tenant,
+        coalesce(r.retransmits, 0)::bigint          as retransmits,
+        s.node
+    from slow s
+    left join off_cpu o using (id)
+    left join starved w using (id)
+    left join disk d using (id)
+    left join wire r using (id)
 )
-select
-    s.tenant,
-    s.api,
-    s.pid,
-    s.tid,
-    s.timestamp_ns                                  as call_at_ns,
-    s.duration_ns,
-    coalesce(o.off_cpu_ns, 0)::bigint               as off_cpu_ns,
-    coalesce(w.cpu_wait_ns, 0)::bigint              as cpu_wait_ns,
-    w.cpu_thief,
-    coalesce(d.own_io_ns, 0)::bigint                as own_io_ns,
-    coalesce(d.other_io_bytes, 0)::bigint           as other_io_bytes,
-    d.other_io_tenant,
-    coalesce(r.retransmits, 0)::bigint              as retransmits
-from slow s
-left join off_cpu o using (id)
-left join starved w using (id)
-left join disk d using (id)
-left join wire r using (id)
-order by s.duration_ns desc, call_at_ns, s.tid
+select * exclude (node)
+from found
+order by duration_ns desc, call_at_ns, tid, node
+limit $limit

@@ -1,5 +1,6 @@
 -- title: Cold start
 -- question: How long did each process need before its first kernel, and for what?
+-- nodes: each starts
 -- reading: The time from a process's start to its first launch. Its start is its exec, if that was
 -- recorded; else, for the GPU processes that came before a cgroup's first launch, as ranks of a job
 -- do, the creation of the cgroup. A process that started outside the window is not shown. `init`, `context` and `module` are driver calls of all
@@ -19,19 +20,25 @@ with processes as (
 programs as (
     select node, pid, timestamp_ns as exec_ns from host_events where op = 'exec'
 ),
+windows as (
+    -- `losses` has a row each second: its first tells where the window begins.
+    select node, min(timestamp_ns) - 2_000_000_000 as window_ns
+    from losses
+    group by node
+),
 started as (
     select
         c.tenant,
         p.*,
         coalesce(x.exec_ns, case
             when p.first_ns <= min(p.launch_ns) over (partition by p.cgroup_id)
-                -- `losses` has a row each second: its first tells where the window begins.
-                and c.created_ns >= (select min(timestamp_ns) - 2_000_000_000 from losses)
+                and c.created_ns >= b.window_ns
                 and c.created_ns <= p.first_ns
             then c.created_ns
         end)                                        as begun_ns
     from processes p
     join containers c using (cgroup_id)
+    left join windows b on b.node = p.node
     asof left join programs x on p.node = x.node and p.pid = x.pid and p.first_ns >= x.exec_ns
     qualify begun_ns is not null
 ),
@@ -78,21 +85,26 @@ totalled as (
         on t.cgroup_id = s.cgroup_id
         and t.timestamp_ns between s.begun_ns and coalesce(s.until_ns, s.launch_ns + 1_000_000_000)
     group by s.node, s.pid
+),
+starts as (
+    select
+        s.tenant,
+        s.pid,
+        s.comm,
+        s.first_ns                                  as first_call_at_ns,
+        s.launch_ns - s.begun_ns                    as until_first_launch_ns,
+        coalesce(c.init_ns, t.init_ns)::bigint      as init_ns,
+        coalesce(c.context_ns, t.context_ns)::bigint as context_ns,
+        coalesce(c.module_ns, t.module_ns)::bigint  as module_ns,
+        c.alloc_ns::bigint                          as alloc_ns,
+        c.copy_ns::bigint                           as copy_ns,
+        c.launch_call_ns                            as first_launch_call_ns,
+        s.last_ns - s.begun_ns                      as seen_ns,
+        s.node
+    from started s
+    join calls c using (node, pid)
+    left join totalled t using (node, pid)
 )
-select
-    s.tenant,
-    s.pid,
-    s.comm,
-    s.first_ns                                      as first_call_at_ns,
-    s.launch_ns - s.begun_ns                        as until_first_launch_ns,
-    coalesce(c.init_ns, t.init_ns)::bigint          as init_ns,
-    coalesce(c.context_ns, t.context_ns)::bigint    as context_ns,
-    coalesce(c.module_ns, t.module_ns)::bigint      as module_ns,
-    c.alloc_ns::bigint                              as alloc_ns,
-    c.copy_ns::bigint                               as copy_ns,
-    c.launch_call_ns                                as first_launch_call_ns,
-    s.last_ns - s.begun_ns                          as seen_ns
-from started s
-join calls c using (node, pid)
-left join totalled t using (node, pid)
-order by until_first_launch_ns desc, s.tenant, s.pid
+select * exclude (node)
+from starts
+order by until_first_launch_ns desc, tenant, pid, node

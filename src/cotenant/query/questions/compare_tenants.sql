@@ -4,13 +4,14 @@
 -- param: b TENANT = null   the second tenant; the busiest other, if not set
 -- param: limit BIGINT = 30   how many rows to show
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- nodes: each calls
 -- reading: Mean duration of a call on the host, for each tenant. If `image_a` and `image_b` differ, or
 -- one runs a kernel that the other does not, they do not run the same code.
 with calls as (
     select
         c.tenant,
         e.kernel_name,
-        any_value(c.image)                          as image,
+        min(c.image)                                as image,
         sum(e.rows)                                 as rows,
         sum(e.calls)                                as calls,
         sum(e.total_ns)                             as total_ns
@@ -49,8 +50,8 @@ select
     p.a                                             as tenant,
     p.b                                             as other,
     c.kernel_name,
-    any_value(c.image) filter (c.tenant = p.a)      as image_a,
-    any_value(c.image) filter (c.tenant <> p.a)     as image_b,
+    min(c.image) filter (c.tenant = p.a)            as image_a,
+    min(c.image) filter (c.tenant <> p.a)           as image_b,
     nullif(regexp_extract(c.kernel_name, '^unknown@([0-9a-f]+)', 1), '') as build_id,
     coalesce(sum(c.calls) filter (c.tenant = p.a), 0)::bigint as calls_a,
     coalesce(sum(c.calls) filter (c.tenant <> p.a), 0)::bigint as calls_b,

@@ -2,13 +2,19 @@
 -- question: What changed between two times, per tenant, kernel, image and build?
 -- param: at TIME = null   where the second window begins; by default the middle of the recording
 -- param: limit BIGINT = 30   how many rows to show
+-- nodes: each ends
+-- nodes: each named
 -- reading: `before` and `after` are the mean durations of a call on the host in each window. A kernel
 -- without `before` is new. An `image` or `build_id` that differs is a code change, and the rows that
 -- changed with it are its effect. With `--against DIR` the whole of that store is `before`, and the
 -- store asked is `after`; `change_ns` is then as if both had been recorded for as long.
-with bounds as (
-    select coalesce($at, ((min(timestamp_ns) + max(timestamp_ns)) / 2)::bigint) as at_ns
+with ends as (
+    select min(timestamp_ns) as first_ns, max(timestamp_ns) as last_ns
     from cuda_events
+),
+bounds as (
+    select coalesce($at, ((min(first_ns) + max(last_ns)) / 2)::bigint) as at_ns
+    from ends
 ),
 calls as (
     select
@@ -20,12 +26,17 @@ calls as (
     from cuda_events e
     cross join bounds b
     group by all
+),
+named as (
+    select c.tenant, c.image, a.* exclude (cgroup_id)
+    from calls a
+    join containers c using (cgroup_id)
 )
 select
-    c.tenant,
+    a.tenant,
     a.kernel_name,
-    any_value(c.image) filter (not a.later)         as image_before,
-    any_value(c.image) filter (a.later)             as image_after,
+    min(a.image) filter (not a.later)               as image_before,
+    min(a.image) filter (a.later)                   as image_after,
     nullif(regexp_extract(a.kernel_name, '^unknown@([0-9a-f]+)', 1), '') as build_id,
     coalesce(sum(a.calls) filter (not a.later), 0)::bigint as calls_before,
     coalesce(sum(a.calls) filter (a.later), 0)::bigint as calls_after,
@@ -35,8 +46,7 @@ select
     (after_ns / nullif(before_ns, 0))::double       as ratio,
     (coalesce(sum(a.total_ns) filter (a.later), 0)
         - coalesce(sum(a.total_ns) filter (not a.later), 0))::bigint as change_ns
-from calls a
-join containers c using (cgroup_id)
-group by c.tenant, a.kernel_name
-order by abs(change_ns) desc, c.tenant, a.kernel_name
+from named a
+group by a.tenant, a.kernel_name
+order by abs(change_ns) desc, a.tenant, a.kernel_name
 limit $limit

@@ -1,20 +1,34 @@
 -- title: Copies and bandwidth
 -- question: How much does each tenant copy, in which direction, and how fast?
+-- nodes: each copied
 -- reading: `busy` is the time spent inside copy calls on the host; an asynchronous copy returns
 -- before it is done, so `per_busy_s` is a bandwidth only if `waits` shows that the calls wait.
+with copied as (
+    select
+        c.tenant,
+        e.direction,
+        sum(e.weight)                               as copies,
+        sum(e.bytes * e.weight)                     as total_bytes,
+        max(e.bytes)                                as largest_bytes,
+        sum(e.duration_ns * e.weight)               as busy_ns,
+        min(e.timestamp_ns)                         as first_ns,
+        max(e.timestamp_ns)                         as last_ns,
+        bool_and(e.stream is null)                  as waits
+    from cuda_events e
+    join containers c using (cgroup_id)
+    where e.op = 'memcpy'
+    group by c.tenant, e.direction
+)
 select
     c.tenant,
-    coalesce(e.direction, '?')                      as direction,
-    sum(e.weight)::bigint                           as copies,
-    sum(e.bytes * e.weight)::bigint                 as total_bytes,
-    max(e.bytes)                                    as largest_bytes,
-    sum(e.duration_ns * e.weight)::bigint           as busy_ns,
-    sum(e.bytes * e.weight) * 1e9 / nullif(sum(e.duration_ns * e.weight), 0) as per_busy_s_bytes,
-    sum(e.bytes * e.weight) * 1e9
-        / nullif(max(e.timestamp_ns) - min(e.timestamp_ns), 0) as per_s_bytes,
-    bool_and(e.stream is null)                      as waits
-from cuda_events e
-join containers c using (cgroup_id)
-where e.op = 'memcpy'
-group by c.tenant, e.direction
-order by total_bytes desc nulls last, c.tenant, e.direction
+    coalesce(c.direction, '?')                      as direction,
+    sum(c.copies)::bigint                           as copies,
+    sum(c.total_bytes)::bigint                      as total_bytes,
+    max(c.largest_bytes)                            as largest_bytes,
+    sum(c.busy_ns)::bigint                          as busy_ns,
+    sum(c.total_bytes) * 1e9 / nullif(sum(c.busy_ns), 0) as per_busy_s_bytes,
+    sum(c.total_bytes) * 1e9 / nullif(max(c.last_ns) - min(c.first_ns), 0) as per_s_bytes,
+    bool_and(c.waits)                               as waits
+from copied c
+group by c.tenant, c.direction
+order by total_bytes desc nulls last, c.tenant, c.direction

@@ -2,15 +2,24 @@
 -- question: How long does each kernel run on the device, and how is that known?
 -- param: limit BIGINT = 30   how many rows to show
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- nodes: each known
 -- reading: A time is `elapsed` if the application measured it with its own CUDA events. It is `solved`
 -- if it follows from many spans with different mixes of kernels, during which the tenant was alone on
 -- the GPU; `quality` is its relative standard error, and the true mean is within `mean_low_ns` and
 -- `mean_high_ns` in 95 cases of 100. Otherwise it is `span`, a share of its spans, and all shares of a span together are an upper
 -- bound; `why` says why it could not be solved.
 with whys as (
-    select tenant, node, gpu, kernel_name, any_value(reason) filter (not solved) as why
+    select tenant, node, gpu, kernel_name, min(reason) filter (not solved) as why
     from solved_times
     group by all
+),
+known as (
+    select t.*, w.why
+    from kernel_times t
+    left join whys w
+      on w.tenant = t.tenant and w.node = t.node and w.kernel_name = t.kernel_name
+     and w.gpu is not distinct from t.gpu
+    where ($tenants is null or list_contains($tenants, t.tenant))
 )
 select
     t.tenant,
@@ -20,13 +29,9 @@ select
     t.gpu_ns,
     t.mean_ns,
     t.quality,
-    case when t.gpu_ns_source = 'span' then w.why end as why,
+    case when t.gpu_ns_source = 'span' then t.why end as why,
     greatest(t.mean_ns * (1 - 1.96 * t.quality), 0)::bigint as mean_low_ns,
     (t.mean_ns * (1 + 1.96 * t.quality))::bigint    as mean_high_ns
-from kernel_times t
-left join whys w
-  on w.tenant = t.tenant and w.node = t.node and w.kernel_name = t.kernel_name
- and w.gpu is not distinct from t.gpu
-where ($tenants is null or list_contains($tenants, t.tenant))
+from known t
 order by t.gpu_ns desc nulls last, t.tenant, t.kernel_name, t.gpu_ns_source, t.node, t.gpu
 limit $limit

@@ -1,5 +1,6 @@
 -- title: When the GPU was busy, and for whom
 -- question: For how much of the time did each tenant have work on each GPU?
+-- nodes: each found
 -- reading: Busy time is the union of the tenant's spans, each from the first launch to the wait that
 -- saw it done; it is of the window in which it began. `share` is its part of `time_ns`, the time looked at; who_uses_what, `top` and the page
 -- show the same share. `unproven` is the part of `busy` in spans that no wait ended. Before the oldest
@@ -9,19 +10,24 @@ with open as (
     from spans
     where by_spans(node, start_ns)
     group by tenant, node, gpu
+),
+found as (
+    select
+        w.tenant,
+        w.gpu,
+        w.busy_ns,
+        w.busy_ns / nullif(l.time_ns, 0)            as share,
+        w.periods,
+        w.longest_ns,
+        -- Spans that overlap are added up there, and joined here.
+        least(coalesce(o.unproven_ns, 0) + w.older_unproven_ns, w.busy_ns) as unproven_ns,
+        l.time_ns,
+        w.node
+    from busy_time w
+    left join open o
+      on o.tenant = w.tenant and o.node = w.node and o.gpu is not distinct from w.gpu
+    left join looked_at l on l.node = w.node
 )
-select
-    w.tenant,
-    w.gpu,
-    w.busy_ns,
-    w.busy_ns / nullif(l.time_ns, 0)                as share,
-    w.periods,
-    w.longest_ns,
-    -- Spans that overlap are added up there, and joined here.
-    least(coalesce(o.unproven_ns, 0) + w.older_unproven_ns, w.busy_ns) as unproven_ns,
-    l.time_ns
-from busy_time w
-left join open o
-  on o.tenant = w.tenant and o.node = w.node and o.gpu is not distinct from w.gpu
-left join looked_at l on l.node = w.node
-order by w.busy_ns desc, w.tenant, w.gpu
+select * exclude (node)
+from found
+order by busy_ns desc, tenant, gpu, node

@@ -1,7 +1,11 @@
 -- title: Who shares a GPU with whom
 -- question: For each pair of tenants on a GPU, how long did both have work on it?
+-- nodes: each pairs
 -- reading: `share` is the part of the tenant's own busy time. Sharing a GPU is not yet being slowed: see
 -- the question interference.
+with pairs as (
+    from shared_time
+)
 select
     tenant,
     other,
@@ -9,5 +13,5 @@ select
     overlap_ns,
     busy_ns,
     share
-from shared_time
-order by overlap_ns desc, tenant, other, gpu
+from pairs
+order by overlap_ns desc, tenant, other, gpu, node

@@ -3,6 +3,7 @@
 -- param: device VARCHAR = null   only this disk, such as nvme0n1
 -- param: limit BIGINT = 20   how many rows to show
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- nodes: each delays
 -- reading: `beside_ns` is the mean duration of the tenant's requests while a request of the
 -- neighbour was under way on the same disk, `alone_ns` that of requests with no neighbour. Look at
 -- `neighbour_bytes`: bytes delay others, not the number of requests. The tenant `kernel` is the file
@@ -34,23 +35,26 @@ alone as (
     from requests r
     anti join met m on m.id = r.id
     group by all
+),
+delays as (
+    select
+        r.tenant,
+        m.neighbour,
+        round(avg(r.duration_ns) / any_value(a.alone_ns), 2) as slowdown,
+        sum(greatest(r.duration_ns - coalesce(a.alone_ns, r.duration_ns), 0))::bigint as delayed_ns,
+        avg(r.duration_ns)::bigint                  as beside_ns,
+        any_value(a.alone_ns)::bigint               as alone_ns,
+        sum(m.bytes)::bigint                        as neighbour_bytes,
+        count(*)                                    as requests_beside,
+        any_value(a.requests)                       as requests_alone,
+        r.device,
+        r.node
+    from met m
+    join requests r using (id)
+    left join alone a on a.node = r.node and a.device = r.device and a.tenant = r.tenant
+    where ($tenants is null or list_contains($tenants, r.tenant))
+    group by r.node, r.device, r.tenant, m.neighbour
 )
-select
-    r.tenant,
-    m.neighbour,
-    round(avg(r.duration_ns) / any_value(a.alone_ns), 2) as slowdown,
-    sum(greatest(r.duration_ns - coalesce(a.alone_ns, r.duration_ns), 0))::bigint as delayed_ns,
-    avg(r.duration_ns)::bigint                      as beside_ns,
-    any_value(a.alone_ns)::bigint                   as alone_ns,
-    sum(m.bytes)::bigint                            as neighbour_bytes,
-    count(*)                                        as requests_beside,
-    any_value(a.requests)                           as requests_alone,
-    r.device,
-    r.node
-from met m
-join requests r using (id)
-left join alone a on a.node = r.node and a.device = r.device and a.tenant = r.tenant
-where ($tenants is null or list_contains($tenants, r.tenant))
-group by r.node, r.device, r.tenant, m.neighbour
-order by delayed_ns desc, r.node, r.device, r.tenant, m.neighbour
+from delays
+order by delayed_ns desc, node, device, tenant, neighbour
 limit $limit

@@ -1,6 +1,7 @@
 -- title: A job over its nodes
 -- question: How evenly do the nodes of each job work?
 -- param: limit BIGINT = 200   how many rows to show
+-- nodes: communicators each_node, calls
 -- reading: One row per job and node, for jobs on several nodes: of Slurm, a pod's workload, or the
 -- tenants of one communicator. `share` is the part of the time that was recorded of the node with work
 -- of the job on its GPUs, averaged over them; `of_median` is it over the job's median node. A node far
@@ -13,7 +14,7 @@ with gpus as (
         least(sum(g.busy_ns), any_value(t.time_ns)) as busy_ns,
         any_value(t.time_ns)                        as time_ns,
         sum(g.launches)                             as launches,
-        arg_max(j.tenant, g.busy_ns)                as tenant
+        arg_max(j.tenant, (g.busy_ns, j.tenant))    as tenant
     from gpu_seconds g
     join jobs j using (cgroup_id)
     join looked_at t on t.node = g.node
@@ -35,7 +36,7 @@ each_node as (
         sum(busy_ns)::bigint                        as busy_ns,
         sum(busy_ns) / sum(time_ns)                 as share,
         sum(launches)::bigint                       as launches,
-        arg_max(tenant, busy_ns)                    as tenant
+        arg_max(tenant, (busy_ns, tenant))          as tenant
     from gpus
     group by job, node
 )

@@ -1,6 +1,7 @@
 -- title: Ranks that others wait for
 -- question: Is one rank of a communicator late again and again, and on which node?
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- nodes: communicators ranks
 -- reading: `last` is how often the rank was the last to call, out of `collectives`; by chance that
 -- is one in `ranks_seen`. `late` is the median time by which it was later than the median rank.
 -- Between nodes, clocks are first compared by when the collectives of the communicator were done;
@@ -24,19 +25,23 @@ arrivals as (
         arrived_ns = max(arrived_ns) over (partition by comm_hash, op, turn) as is_last,
         count(*) over (partition by comm_hash, op, turn) as ranks
     from aligned
+),
+ranks as (
+    select
+        tenant,
+        comm_hash,
+        rank,
+        count(*)                                    as collectives,
+        count(*) filter (is_last)                   as last,
+        max(ranks)                                  as ranks_seen,
+        case when abs(median(late_ns)) >= max(clock_error_ns) then median(late_ns)::bigint end
+                                                    as late_ns,
+        sum(late_ns) filter (is_last)::bigint       as held_up_ns,
+        node,
+        max(clock_error_ns)                         as clock_error_ns
+    from arrivals
+    where ranks > 1 and ($tenants is null or list_contains($tenants, tenant))
+    group by tenant, comm_hash, rank, node
 )
-select
-    tenant,
-    comm_hash,
-    rank,
-    count(*)                                        as collectives,
-    count(*) filter (is_last)                       as last,
-    max(ranks)                                      as ranks_seen,
-    case when abs(median(late_ns)) >= max(clock_error_ns) then median(late_ns)::bigint end as late_ns,
-    sum(late_ns) filter (is_last)::bigint           as held_up_ns,
-    node,
-    max(clock_error_ns)                             as clock_error_ns
-from arrivals
-where ranks > 1 and ($tenants is null or list_contains($tenants, tenant))
-group by tenant, comm_hash, rank, node
+from ranks
 order by held_up_ns desc nulls last, tenant, comm_hash, rank, node

@@ -3,8 +3,11 @@
     -- title: Slowest CUDA calls
     -- question: In which call does each tenant wait longest inside CUDA?
     -- param: limit BIGINT = 20   how many rows to show
+    -- nodes: each counted
     -- reading: What the numbers mean, and what to conclude.
     select ...
+
+``nodes`` says how the question is put to each of many nodes; see ``engine/cuts.py``.
 
 A question that needs the rows of other tenants has a parameter of the type TENANTS: it reads all
 tenants' rows, and shows those of the tenants named.
@@ -23,12 +26,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.errors import QuestionError, UsageError
+from cotenant.query.engine.cuts import Cut, read_cut
 from cotenant.query.text.sql import quoted
 from cotenant.query.text.time_syntax import duration_ns, moment_ns, period_ns
 
 _PARAM: Final = re.compile(r"(\w+)\s+([A-Z]+)\s*=\s*('[^']*'|\S+)\s*(.*)")
 _NAME: Final = re.compile(r"\$(\w+)")
-_HEADER: Final = re.compile(r"--\s*(title|question|param|reading):\s*(.*)")
+_HEADER: Final = re.compile(r"--\s*(title|question|param|nodes|reading):\s*(.*)")
 
 
 def _truth(text: str) -> bool:
@@ -117,6 +121,7 @@ class Question:
     reading: str
     params: tuple[Parameter, ...]
     sql: str
+    cuts: tuple[Cut, ...] = ()  # Its way over many nodes, in steps.
 
     @property
     def about_others(self) -> bool:
@@ -163,7 +168,8 @@ class Question:
 
 def read_question(name: str, text: str) -> Question:
     """A question from its file."""
-    fields: dict[str, list[str]] = {"title": [], "question": [], "param": [], "reading": []}
+    keys = ("title", "question", "param", "nodes", "reading")
+    fields: dict[str, list[str]] = {key: [] for key in keys}
     lines = text.splitlines()
     key = ""
     while lines and lines[0].startswith("--"):
@@ -186,6 +192,7 @@ def read_question(name: str, text: str) -> Question:
         reading=" ".join(fields["reading"]),
         params=tuple(params),
         sql="\n".join(lines).strip().rstrip(";"),
+        cuts=tuple(map(read_cut, fields["nodes"])),
     )
 
 

@@ -1,39 +1,61 @@
 -- title: GPU memory that grows
 -- question: Whose GPU memory grows, how fast, and through which calls?
+-- nodes: each grown, calls
 -- reading: `rises` is the share of changes that are increases. Near 1, with a growth that does not
 -- level off, it is a leak or an unbounded cache. `unfreed` is allocations minus frees.
 with held as (
     select
-        tenant,
-        gpu,
-        timestamp_ns,
-        bytes,
-        bytes - lag(bytes) over (partition by tenant, gpu order by timestamp_ns) as change
+        *,
+        bytes - lag(bytes) over (places order by timestamp_ns) as change,
+        -- A slope over times since 1970 would be rounded.
+        (timestamp_ns - min(timestamp_ns) over places) / 1e9 as second
     from held_memory
     where bytes is not null
+    window places as (partition by tenant, node, gpu)
+),
+grown as (
+    select
+        tenant,
+        node,
+        gpu,
+        arg_min(bytes, timestamp_ns)                as first_bytes,
+        arg_max(bytes, timestamp_ns)                as held_bytes,
+        regr_slope(bytes, second)                   as per_s_bytes,
+        count(*) filter (change > 0) / nullif(count(*) filter (change <> 0), 0) as rises
+    from held
+    group by tenant, node, gpu
 ),
 calls as (
-    select
-        c.tenant,
-        sum(e.weight) filter (e.op = 'alloc')::bigint as allocs,
-        sum(e.weight) filter (e.op = 'free')::bigint  as frees,
-        mode(e.api) filter (e.op = 'alloc')           as through
+    select c.tenant, e.op, e.api, count(*) as rows, sum(e.weight) as calls
     from cuda_events e
     join containers c using (cgroup_id)
     where e.op in ('alloc', 'free')
-    group by c.tenant
+    group by all
+),
+called as (
+    select
+        tenant,
+        sum(calls) filter (op = 'alloc')::bigint    as allocs,
+        sum(calls) filter (op = 'free')::bigint     as frees
+    from calls
+    group by tenant
+),
+ways as (
+    select tenant, arg_max(api, (rows, api))        as through
+    from (select tenant, api, sum(rows) as rows from calls where op = 'alloc' group by all)
+    group by tenant
 )
 select
-    h.tenant,
-    h.gpu,
-    arg_min(h.bytes, h.timestamp_ns)                as first_bytes,
-    arg_max(h.bytes, h.timestamp_ns)                as held_bytes,
-    arg_max(h.bytes, h.timestamp_ns) - arg_min(h.bytes, h.timestamp_ns) as growth_bytes,
-    regr_slope(h.bytes, h.timestamp_ns) * 1e9       as per_s_bytes,
-    count(*) filter (h.change > 0) / nullif(count(*) filter (h.change <> 0), 0) as rises,
-    coalesce(any_value(k.allocs), 0) - coalesce(any_value(k.frees), 0) as unfreed,
-    any_value(k.through)                            as through
-from held h
-left join calls k using (tenant)
-group by h.tenant, h.gpu
-order by growth_bytes desc, h.tenant, h.gpu
+    g.tenant,
+    g.gpu,
+    g.first_bytes,
+    g.held_bytes,
+    g.held_bytes - g.first_bytes                    as growth_bytes,
+    g.per_s_bytes,
+    g.rises,
+    coalesce(k.allocs, 0) - coalesce(k.frees, 0)    as unfreed,
+    w.through
+from grown g
+left join called k using (tenant)
+left join ways w using (tenant)
+order by growth_bytes desc, g.tenant, g.gpu, g.node

@@ -1,6 +1,7 @@
 -- title: Retransmits by tenant and peer
 -- question: Whose connections lose segments, and to where?
 -- param: limit BIGINT = 20   how many rows to show
+-- nodes: each links
 -- reading: A retransmit belongs to the tenant that owns the socket. If several tenants have many to
 -- the same peer, the path to it is lossy; if one tenant has many to all peers, its own link is.
 with sent as (
@@ -24,22 +25,26 @@ lossy as (
         max(timestamp_ns) filter (op = 'retransmit') as last_at_ns
     from tcp_events
     group by all
+),
+links as (
+    select c.tenant, l.*, s.bytes
+    from lossy l
+    join containers c using (cgroup_id)
+    left join sent s using (cgroup_id, remote_ip)
 )
 select
-    c.tenant,
+    l.tenant,
     l.remote_ip                                     as peer,
     sum(l.retransmits)::bigint                      as retransmits,
-    sum(s.bytes)::bigint                            as sent_bytes,
-    round(1e6 * sum(l.retransmits) / nullif(sum(s.bytes), 0), 2) as per_megabyte,
+    sum(l.bytes)::bigint                            as sent_bytes,
+    round(1e6 * sum(l.retransmits) / nullif(sum(l.bytes), 0), 2) as per_megabyte,
     sum(l.resets_sent)::bigint                      as resets_sent,
     sum(l.resets_received)::bigint                  as resets_received,
     avg(l.rtt_ns)::bigint                           as rtt_ns,
     max(l.max_rtt_ns)                               as max_rtt_ns,
     max(l.last_at_ns)                               as last_at_ns
-from lossy l
-join containers c using (cgroup_id)
-left join sent s using (cgroup_id, remote_ip)
-group by c.tenant, l.remote_ip
+from links l
+group by l.tenant, l.remote_ip
 having sum(l.retransmits + l.resets_sent + l.resets_received) > 0
-order by retransmits desc, resets_received desc, c.tenant, l.remote_ip
+order by retransmits desc, resets_received desc, l.tenant, l.remote_ip
 limit $limit

@@ -1,6 +1,7 @@
 -- title: Rightsize
 -- question: What does each tenant use at the median, at the 99th percentile and at most, of its limits?
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- nodes: each each_period, newest, gpu_changes, cgroups, stops
 -- reading: Percentiles are over seconds, idle ones included; what a thread used just before a second
 -- is told with it, so a second has at most what the host's CPUs can do. What is older than six hours is
 -- kept per minute, then per hour, with the second that had most in each cgroup: `period_ns` is the
@@ -147,8 +148,8 @@ host as (
     join cpu using (tenant)
     join io using (tenant)
 ),
-ended as (
-    select max(timestamp_ns) as end_ns
+newest as (
+    select max(timestamp_ns) as newest_ns
     from (
         select timestamp_ns from totals
         union all
@@ -156,6 +157,10 @@ ended as (
         union all
         select timestamp_ns from limits
     )
+),
+ended as (
+    select max(newest_ns) as end_ns
+    from newest
 ),
 gpu_changes as (
     select
@@ -165,7 +170,7 @@ gpu_changes as (
         (bytes is null)::bigint
             - coalesce(lag((bytes is null)::bigint) over each_gpu, 0) as unknown
     from held_memory
-    window each_gpu as (partition by tenant, gpu order by timestamp_ns)
+    window each_gpu as (partition by tenant, node, gpu order by timestamp_ns)
 ),
 gpu_levels as (
     select
@@ -196,27 +201,40 @@ gpu as (
     from gpu_ranks
     group by tenant
 ),
-there as (
+cgroups as (
     select
-        * exclude (removed_ns),
-        -- Infinity, for a cgroup that still exists.
-        case when removed_ns <= end_ns then removed_ns else 9223372036854775807 end as until_ns,
-        max(until_ns) over (partition by tenant) = 9223372036854775807 as lives
-    from containers
-    cross join ended
-),
-limited as (
-    select t.*, l.cpus, l.memory_bytes
-    from (
+        c.cgroup_id,
+        c.tenant,
+        c.node,
+        c.boot_id,
+        c.hierarchy,
+        c.cgroup_path,
+        c.removed_ns,
+        l.cpus,
+        l.memory_bytes
+    from containers c
+    left join (
         select
             cgroup_id,
             arg_max_null(cpus, timestamp_ns)        as cpus,
             arg_max_null(memory_bytes, timestamp_ns) as memory_bytes
         from limits
         group by cgroup_id
-    ) l
-    join there t using (cgroup_id)
-    where l.cpus is not null or l.memory_bytes is not null
+    ) l using (cgroup_id)
+),
+there as (
+    select
+        * exclude (removed_ns),
+        -- Infinity, for a cgroup that still exists.
+        case when removed_ns <= end_ns then removed_ns else 9223372036854775807 end as until_ns,
+        max(until_ns) over (partition by tenant) = 9223372036854775807 as lives
+    from cgroups
+    cross join ended
+),
+limited as (
+    select t.*
+    from there t
+    where t.cpus is not null or t.memory_bytes is not null
     -- Of a tenant that is gone, what was there last.
     qualify t.until_ns = if(
         t.lives, 9223372036854775807, max(t.until_ns) over (partition by t.tenant)
@@ -245,12 +263,17 @@ allowed as (
     from outermost
     group by tenant
 ),
-stopped as (
-    select c.tenant, sum(e.duration_ns)::bigint     as throttled_ns
+stops as (
+    select c.tenant, sum(e.duration_ns)             as stopped_ns
     from host_events e
     join containers c using (cgroup_id)
     where e.op = 'throttled'
     group by c.tenant
+),
+stopped as (
+    select tenant, sum(stopped_ns)::bigint          as throttled_ns
+    from stops
+    group by tenant
 )
 select
     tenant,

@@ -1,6 +1,7 @@
 -- title: Slow nodes
 -- question: Does the same work take longer on one node than on the others?
 -- param: factor DOUBLE = 1.2   how many times as long it must take at least
+-- nodes: each each_mix, mixes
 -- reading: The same work is the same operations between two waits, in equal numbers and sizes, of
 -- which each node did at least 20 without a collective; the quarter that was fastest counts, so that
 -- neighbours weigh little. `slowdown` is over all such work of the node, against the median node of at
@@ -44,9 +45,14 @@ told as (
         count(*) over ()                            as nodes
     from nodes
 ),
+mixes as (
+    select distinct mix, kernel_name, size, count
+    from span_mixes
+    where mix in (select mix from each_mix)
+),
 kernels as (
-    select mix, arg_max(kernel_name, coalesce(size, 1) * count) as kernel_name
-    from (select distinct mix, kernel_name, size, count from span_mixes)
+    select mix, arg_max(kernel_name, (coalesce(size, 1) * count, kernel_name)) as kernel_name
+    from mixes
     group by mix
 )
 select

@@ -1,6 +1,7 @@
 -- title: Waits for the GPU
 -- question: Where does each tenant wait for its GPU, for what, and what did the host do meanwhile?
 -- param: limit BIGINT = 20   how many rows to show
+-- nodes: each stalls
 -- reading: `waited` is the time inside waits, `kernel_name` the longest-running work they waited
 -- for. A tenant that waits most of the time is bound by the GPU, one that hardly waits by its host.
 -- `cpu_wait` is the part of the waits in which a thread of the process was runnable without a CPU:
@@ -60,20 +61,34 @@ starved as (
       on w.node = s.node and w.pid = s.pid and w.slice = s.slice
      and w.waited_from_ns >= s.proof_ns and w.waited_from_ns < s.proof_ns + s.waited_ns
     group by s.tenant, s.node, s.pid, s.proof_ns
+),
+stalls as (
+    select
+        s.tenant,
+        s.api,
+        s.kernel_name,
+        count(*)                                    as waits,
+        sum(s.waited_ns)                            as waited_ns,
+        max(s.waited_ns)                            as longest_ns,
+        arg_max(s.proof_ns, (s.waited_ns, -s.proof_ns)) as longest_at_ns,
+        -- Of several threads that wait at the same time, no more than the wait.
+        sum(least(coalesce(c.cpu_wait_ns, 0), s.waited_ns)) as cpu_wait_ns,
+        sum(s.operations)                           as operations
+    from waits s
+    left join starved c using (tenant, node, pid, proof_ns)
+    group by s.tenant, s.api, s.kernel_name
 )
 select
     s.tenant,
     s.api,
     s.kernel_name,
-    count(*)                                        as waits,
+    sum(s.waits)::bigint                            as waits,
     sum(s.waited_ns)::bigint                        as waited_ns,
-    max(s.waited_ns)                                as longest_ns,
-    arg_max(s.proof_ns, s.waited_ns)                as longest_at_ns,
-    -- Of several threads that wait at the same time, no more than the wait.
-    sum(least(coalesce(c.cpu_wait_ns, 0), s.waited_ns))::bigint as cpu_wait_ns,
+    max(s.longest_ns)                               as longest_ns,
+    arg_max(s.longest_at_ns, (s.longest_ns, -s.longest_at_ns)) as longest_at_ns,
+    sum(s.cpu_wait_ns)::bigint                      as cpu_wait_ns,
     sum(s.operations)::bigint                       as operations
-from waits s
-left join starved c using (tenant, node, pid, proof_ns)
+from stalls s
 group by s.tenant, s.api, s.kernel_name
 order by waited_ns desc, s.tenant, s.api, s.kernel_name
 limit $limit

@@ -1,5 +1,6 @@
 -- title: Use by team
 -- question: How much of the GPUs and CPUs that it holds does each team use, over all nodes?
+-- nodes: each gpus, ran, limited, members
 -- reading: A team is a namespace, or the account of Slurm jobs; NULL is what has neither. A GPU is held
 -- by a team while a tenant of the team has used it, for all the time that was recorded of its node.
 -- `share` is the part of that time with work of the team in flight: a team with a small share and many
@@ -13,7 +14,7 @@ with gpus as (
         -- Work of two of its tenants at a time is the work of one team.
         least(sum(g.busy_ns), any_value(t.time_ns)) as busy_ns,
         any_value(t.time_ns)                        as time_ns,
-        arg_max(j.tenant, g.busy_ns)                as tenant
+        arg_max(j.tenant, (g.busy_ns, j.tenant))    as tenant
     from gpu_seconds g
     join jobs j using (cgroup_id)
     join looked_at t on t.node = g.node
@@ -26,11 +27,11 @@ on_gpus as (
         count(*)                                    as gpus,
         sum(busy_ns)::bigint                        as gpu_busy_ns,
         sum(time_ns)::bigint                        as gpu_held_ns,
-        arg_max(tenant, busy_ns)                    as tenant
+        arg_max(tenant, (busy_ns, tenant))          as tenant
     from gpus
     group by team
 ),
-on_cpus as (
+ran as (
     select
         j.team,
         sum(t.sum_ns / e.time_ns)                   as cpus
@@ -39,6 +40,11 @@ on_cpus as (
     join looked_at e on e.node = t.node
     where t.family = 'host' and t.function = 'oncpu'
     group by j.team
+),
+on_cpus as (
+    select team, sum(cpus) as cpus
+    from ran
+    group by team
 ),
 limited as (
     -- Of nested cgroups the outermost has the largest limit.
@@ -52,10 +58,14 @@ limits_of as (
     from limited
     group by team
 ),
-teams as (
-    select team, count(distinct node) as nodes, count(distinct tenant) as tenants
+members as (
+    select distinct team, node, tenant
     from jobs
     where cgroup_id in (select cgroup_id from totals)
+),
+teams as (
+    select team, count(distinct node) as nodes, count(distinct tenant) as tenants
+    from members
     group by team
 )
 select

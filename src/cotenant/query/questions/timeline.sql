@@ -2,6 +2,7 @@
 -- question: What did a tenant do, call by call?
 -- param: limit BIGINT = 100   how many rows to show
 -- param: longer DURATION = 0s   only calls that took at least this long
+-- nodes: each first
 -- reading: Calls in the order they began, of all tenants unless --tenant names one; `after` is
 -- the time since the thread's last call returned.
 with calls as (
@@ -19,7 +20,7 @@ shown as (
     from calls p
     join containers c using (cgroup_id)
     where coalesce(p.duration_ns, 0) >= $longer
-    order by p.timestamp_ns, p.tid, p.what, p.op, c.tenant
+    order by p.timestamp_ns, p.tid, p.what, p.op, c.tenant, p.node
     limit $limit
 ),
 placed as (
@@ -31,20 +32,27 @@ placed as (
     from calls
     where timestamp_ns <= (select max(timestamp_ns) from shown)
       and tid in (select tid from shown)
+),
+first as (
+    select
+        c.tenant,
+        p.timestamp_ns                              as began_at_ns,
+        p.tid,
+        p.family,
+        p.op,
+        p.what,
+        p.duration_ns,
+        p.after_ns,
+        p.bytes,
+        nullif(p.result, 0)                         as error,
+        p.node
+    from placed p
+    join containers c using (cgroup_id)
+    where coalesce(p.duration_ns, 0) >= $longer
+    order by began_at_ns, p.tid, p.what, p.op, c.tenant, p.node
+    limit $limit
 )
-select
-    c.tenant,
-    p.timestamp_ns                                  as began_at_ns,
-    p.tid,
-    p.family,
-    p.op,
-    p.what,
-    p.duration_ns,
-    p.after_ns,
-    p.bytes,
-    nullif(p.result, 0)                             as error
-from placed p
-join containers c using (cgroup_id)
-where coalesce(p.duration_ns, 0) >= $longer
-order by p.timestamp_ns, p.tid, p.what, p.op, c.tenant
+select * exclude (node)
+from first
+order by began_at_ns, tid, what, op, tenant, node
 limit $limit

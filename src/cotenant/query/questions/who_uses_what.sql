@@ -1,6 +1,7 @@
 -- title: Who uses what
 -- question: Which share of CPU, GPU, disk and network does each tenant take?
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
+-- nodes: each counts, gpus
 -- reading: CPU, disk and network are exact, even if rows were shed or lost. `cpus` is how many
 -- processors the tenant kept busy on average. `cpu_percent` is of all CPU time that tenants used.
 -- `gpu_busy_ns` is the time in which it had work on a GPU; `gpu_busy_percent` is of the time looked at,
@@ -10,7 +11,7 @@ with seconds as (
     select node, time_ns / 1e9 as seconds
     from looked_at
 ),
-used as (
+counts as (
     select
         c.tenant,
         sum(t.sum_ns) filter (t.family = 'host' and t.function = 'oncpu') as cpu_ns,
@@ -24,13 +25,26 @@ used as (
     join seconds s on s.node = t.node
     group by c.tenant
 ),
-gpu as (
-    select
-        tenant,
-        sum(busy_ns)                                as gpu_busy_ns,
-        avg(busy_ns / nullif(s.seconds, 0) / 1e9)   as share
+gpus as (
+    select tenant, busy_ns, busy_ns / nullif(s.seconds, 0) / 1e9 as share
     from busy_time
     left join seconds s using (node)
+),
+used as (
+    select
+        tenant,
+        sum(cpu_ns)                                 as cpu_ns,
+        sum(cpus)                                   as cpus,
+        sum(disk_read_bytes)                        as disk_read_bytes,
+        sum(disk_written_bytes)                     as disk_written_bytes,
+        sum(net_sent_bytes)                         as net_sent_bytes,
+        sum(net_received_bytes)                     as net_received_bytes
+    from counts
+    group by tenant
+),
+gpu as (
+    select tenant, sum(busy_ns) as gpu_busy_ns, avg(share) as share
+    from gpus
     group by tenant
 )
 select

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from cotenant.query.screens.tenants import meant
 from cotenant.views import text, units
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given
+from cotenant.views.cli.each_node import add_each_node_arguments, each_node, each_node_asked
 from cotenant.views.cli.follow import add_follow_argument, followed
 from cotenant.views.cli.layout import add_layout_arguments, chosen_layout
 from cotenant.views.cli.working import working
@@ -32,8 +33,10 @@ examples:
   cotenant ask timeline --tenant ml/train      # one tenant
   cotenant ask interference --show-sql         # the SQL, to paste into `cotenant sql`
   cotenant ask compare_windows --store /tmp/today --against /tmp/yesterday
+  cotenant ask slow_nodes --store s3://fleet --on spark://master:7077  # a task for each node
 """
 TABLE_ROWS = 10_000
+Meant = Callable[[str], frozenset[str]]  # The tenants that a name means.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"compare with all of another store, as it was before; with {against.QUESTION} alone",
     )
+    add_each_node_arguments(parser, "ask each node in a task of its own; the answer is the same")
     add_follow_argument(parser)
     add_layout_arguments(parser)
     add_window_arguments(parser)
@@ -54,7 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 _FLAGS = frozenset(
-    {"--show-sql", "--json", "--follow", "--wide", "--vertical", "--utc", "--help", "-h"}
+    {"--show-sql", "--json", "--each-node", "--follow", "--wide", "--vertical", "--utc"}
+    | {"--help", "-h"}
 )
 
 
@@ -83,15 +88,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _answer(args: argparse.Namespace, question: Question) -> int:
-    chosen, tenants = window(args), None
-    if args.tenant is not None and question.about_others:
-        tenants = meant(args.store, args.tenant, args.node)
+    chosen = window(args)
+    if question.about_others:
         chosen["tenant"] = None
-    settings = question.named(args.settings, partial(meant, args.store, nodes=args.node))
-    sql = question.render(settings, tenants)
-    with Session(args.store, **chosen) as session, working(session):
-        answer = _asked(args, question, session, sql)
-        empty = not session.segments
+    answered = _of_each if each_node_asked(args) else _of_session
+    sql, answer, empty = answered(args, question, chosen)
     if args.json:
         print(text.as_json(_object(question, answer, args.tenant)))
     else:
@@ -101,6 +102,35 @@ def _answer(args: argparse.Namespace, question: Question) -> int:
     for line in text.incompleteness(answer.standing):
         print(line, file=sys.stderr)
     return 0
+
+
+def _sql(args: argparse.Namespace, question: Question, meant: Meant) -> str:
+    """The question's SQL for the tenants that the options name."""
+    about = args.tenant is not None and question.about_others
+    tenants = meant(args.tenant) if about else None
+    return question.render(question.named(args.settings, meant), tenants)
+
+
+def _of_session(
+    args: argparse.Namespace, question: Question, chosen: dict[str, Any]
+) -> tuple[str, Answer, bool]:
+    """The SQL, its answer, and whether there is nothing in the store."""
+    sql = _sql(args, question, partial(meant, args.store, nodes=args.node))
+    with Session(args.store, **chosen) as session, working(session):
+        return sql, _asked(args, question, session, sql), not session.segments
+
+
+def _of_each(
+    args: argparse.Namespace, question: Question, chosen: dict[str, Any]
+) -> tuple[str, Answer, bool]:
+    """The same, from a task for each node."""
+    if args.against is not None:
+        raise UsageError("--against compares two stores; do without --each-node")
+    with each_node(args, chosen) as fleet:
+        sql = _sql(args, question, lambda text: fleet.meant(text)[1])
+        narrowed = fleet if chosen["tenant"] is None else fleet.of(chosen["tenant"])
+        answer = narrowed.ask(sql, question.cuts, rows=TABLE_ROWS)
+    return sql, answer, not fleet.recorded
 
 
 def _asked(args: argparse.Namespace, question: Question, session: Session, sql: str) -> Answer:

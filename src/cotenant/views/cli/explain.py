@@ -12,6 +12,7 @@ from cotenant.query.screens.tenants import meant
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.again import given
+from cotenant.views.cli.each_node import add_each_node_arguments, each_node, each_node_asked
 from cotenant.views.cli.layout import add_utc_argument
 from cotenant.views.cli.working import working
 from cotenant.views.found import cost, sure
@@ -25,6 +26,7 @@ examples:
   cotenant explain
   cotenant explain --since 5m
   cotenant explain --tenant ml/train --json
+  cotenant explain --each-node                # Spark on this machine, a task for each node
 """
 _INDENT = "   "
 _NAMED = 3  # Nodes.
@@ -33,6 +35,7 @@ _NAMED = 3  # Nodes.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this verb."""
     parser.add_argument("--json", action="store_true", help="print one object, exact numbers")
+    add_each_node_arguments(parser, "look at each node in a task of its own; it finds the same")
     add_window_arguments(parser)
     add_utc_argument(parser)
     store_argument(parser)
@@ -41,11 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the findings, and how complete their data is."""
     show_utc(args.utc)
-    chosen = window(args)
-    tenants = meant(args.store, args.tenant, args.node) if args.tenant is not None else None
-    with Session(args.store, **(chosen | {"tenant": None})) as session, working(session):
-        found = _with_options(explain(session, tenants), given(args, tenant=False))
-        empty = not session.segments
+    found, empty = _of_each(args) if each_node_asked(args) else _of_session(args)
+    found = _with_options(found, given(args, tenant=False))
     if args.json:
         print(text.as_json(_object(found, args.tenant)))
     else:
@@ -53,6 +53,21 @@ def run(args: argparse.Namespace) -> int:
     for line in text.incompleteness(found.standing):
         print(line, file=sys.stderr)
     return 0
+
+
+def _of_session(args: argparse.Namespace) -> tuple[Explanation, bool]:
+    """What is found, and whether there is nothing in the store."""
+    tenants = meant(args.store, args.tenant, args.node) if args.tenant is not None else None
+    chosen = window(args) | {"tenant": None}
+    with Session(args.store, **chosen) as session, working(session):
+        return explain(session, tenants), not session.segments
+
+
+def _of_each(args: argparse.Namespace) -> tuple[Explanation, bool]:
+    """The same, from a task for each node."""
+    with each_node(args, window(args)) as fleet:
+        tenants = fleet.meant(args.tenant)[1] if args.tenant is not None else None
+        return fleet.explain(tenants), not fleet.recorded
 
 
 def _with_options(found: Explanation, options: list[str]) -> Explanation:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from cotenant.errors import UsageError
 from cotenant.views.cli.amounts import size_bytes
+from cotenant.views.cli.each_node import each_node_asked
 
 S3: Final = "s3://"
 READERS: Final = frozenset({"tenants", "sql", "ask", "explain", "export", "top", "serve", "pull"})
@@ -40,14 +41,15 @@ def _check(args: argparse.Namespace) -> None:
 
 @contextmanager
 def _local(where: str, args: argparse.Namespace | None) -> Iterator[str]:
-    from cotenant.remote.cache import Cache
+    from cotenant.remote.cache import Cache, cache_directory
     from cotenant.remote.fetch import FarStore
     from cotenant.remote.place import place_of
 
-    cache = Cache(_directory(), where, _most_bytes())
+    cache = Cache(cache_directory(), where, most_bytes())
     far = FarStore(place_of(where), cache, getattr(args, "node", ()))
     with far.view() as view:
-        far.fill(view, _needed(args, view), _told)
+        if args is None or not each_node_asked(args):
+            far.fill(view, _needed(args, view), _told)
         yield str(view)
 
 
@@ -85,14 +87,8 @@ def _told(done: int, of: int) -> None:
         sys.stderr.flush()
 
 
-def _directory() -> Path:
-    given = os.environ.get("COTENANT_CACHE")
-    if given:
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cotenant"
-
-
-def _most_bytes() -> int:
+def most_bytes() -> int:
+    """The bound of the cache."""
     from cotenant.remote.cache import DEFAULT_BYTES
 
     given = os.environ.get("COTENANT_CACHE_BYTES")

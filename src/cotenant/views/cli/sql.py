@@ -2,12 +2,14 @@
 
 import argparse
 import sys
+from dataclasses import replace
 
 from cotenant.errors import UsageError
-from cotenant.query.engine.answer import Standing
+from cotenant.query.engine.answer import Answer, Standing
 from cotenant.query.engine.session import Session
 from cotenant.views import rows, tables, text
 from cotenant.views.cli import store_argument
+from cotenant.views.cli.each_node import add_each_node_arguments, each_node, each_node_asked
 from cotenant.views.cli.follow import add_follow_argument, followed
 from cotenant.views.cli.layout import add_layout_arguments, chosen_layout
 from cotenant.views.cli.working import working
@@ -24,6 +26,7 @@ examples:
   cotenant sql --since 5m --format json "FROM cuda_events"
   cotenant sql --format parquet "FROM nccl_events" > nccl.parquet
   cotenant sql - < question.sql
+  cotenant sql --each-node --on here "SELECT count(*) AS calls FROM cuda_events"
 """
 TABLE_ROWS = 10_000  # More than anyone reads; the other formats have no limit.
 
@@ -36,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--raw", action="store_true", help="keep tenants' text as it is, in csv and json"
+    )
+    add_each_node_arguments(
+        parser, "run it on each node by itself, in a task of its own; rows come with their node"
     )
     add_follow_argument(parser)
     add_layout_arguments(parser)
@@ -54,18 +60,39 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _answer(args: argparse.Namespace, question: str) -> int:
-    with Session(args.store, **window(args)) as session, working(session):
-        if args.format == "table":
-            standing = _print_table(session, question, chosen_layout(args))
-        else:
-            with session.stream(question) as (batches, standing):
-                rows.write(batches, args.format, sys.stdout, raw=args.raw)
-        empty = not session.segments
+    answered = _of_each if each_node_asked(args) else _of_session
+    standing, empty = answered(args, question)
     for line in text.incompleteness(standing):
         print(line, file=sys.stderr)
     if empty:
         print(f"the store {args.store} is empty: nothing was recorded yet", file=sys.stderr)
     return 0
+
+
+def _of_session(args: argparse.Namespace, question: str) -> tuple[Standing, bool]:
+    """Print the answer; its standing, and whether there is nothing in the store."""
+    with Session(args.store, **window(args)) as session, working(session):
+        if args.format == "table":
+            standing = _print_table(session.ask(question, rows=TABLE_ROWS), chosen_layout(args))
+        else:
+            with session.stream(question) as (batches, standing):
+                rows.write(batches, args.format, sys.stdout, raw=args.raw)
+        return standing, not session.segments
+
+
+def _of_each(args: argparse.Namespace, question: str) -> tuple[Standing, bool]:
+    """The same, from a task for each node."""
+    chosen = window(args)
+    with each_node(args, chosen) as fleet:
+        narrowed = fleet if chosen["tenant"] is None else fleet.of(chosen["tenant"])
+        answer = narrowed.each(question)
+    if args.format == "table":
+        shown = replace(answer, table=answer.table.slice(0, TABLE_ROWS))
+        shown = replace(shown, truncated=answer.table.num_rows > TABLE_ROWS)
+        _print_table(shown, chosen_layout(args))
+    else:
+        rows.write(answer.table.to_reader(), args.format, sys.stdout, raw=args.raw)
+    return answer.standing, not fleet.recorded
 
 
 def _question(words: str) -> str:
@@ -77,8 +104,7 @@ def _question(words: str) -> str:
         raise UsageError("the SQL on stdin is not UTF-8; convert it") from error
 
 
-def _print_table(session: Session, question: str, layout: Layout) -> Standing:
-    answer = session.ask(question, rows=TABLE_ROWS)
+def _print_table(answer: Answer, layout: Layout) -> Standing:
     columns = [column.to_pylist() for column in answer.table.columns]
     if answer.table.column_names == ["explain_key", "explain_value"]:
         print(*map(text.lines, columns[1]), sep="\n")

@@ -17,9 +17,10 @@ def opened(
     to_ns: int | None = None,
 ) -> Session:
     """The store, narrowed to the tenant; an unknown one is not told whom else there is."""
-    window = {"from_ns": from_ns, "to_ns": to_ns}
     try:
-        return Session(store, tenant=tenant, limits=limits, nodes=nodes, **window)
+        return Session(
+            store, tenant=tenant, limits=limits, nodes=nodes, from_ns=from_ns, to_ns=to_ns
+        )
     except QuestionError as error:
         if tenant is None:
             raise StoreError(str(error)) from error

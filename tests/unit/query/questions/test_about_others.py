@@ -105,7 +105,7 @@ def test_the_sql_that_is_shown_names_the_tenants_itself(store, capsys):
     assert main(["ask", *words]) == 0
     sql = capsys.readouterr().out.partition("\n\n")[0]
     assert "--tenant" not in sql
-    assert "list_contains(['train'], w.tenant)" in sql
+    assert "list_contains(['train'], tenant)" in sql
 
 
 def test_a_thief_has_no_more_than_it_ran(store, capsys):

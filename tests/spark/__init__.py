@@ -1,0 +1,1 @@
+"""Questions over many nodes on Spark, with workers that are processes of their own."""
