@@ -35,10 +35,14 @@ with grouped as (
 placed as (
     select
         *,
-        lag(proof_end_ns) over (
+        -- One call proves the work of several tenants, if the process moved from one to another.
+        any_value(proof_end_ns) over (
             partition by node, pid, stream, recording order by proof_ns nulls last
+            groups between 1 preceding and 1 preceding
         )                                           as before_ns,
-        count(*) over (partition by node, pid, recording, proof_ns, proof_end_ns) as streams
+        count(distinct stream) over (
+            partition by node, pid, recording, proof_ns, proof_end_ns
+        )                                           as streams
     from grouped
 )
 select

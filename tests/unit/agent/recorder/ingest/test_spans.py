@@ -56,18 +56,24 @@ calls = st.lists(
 )
 
 
-def interleaved(steps):
-    """Ring records in the order in which their calls return; no two calls begin at once."""
-    clocks, records = {}, []
+places = st.lists(st.integers(0, 149), max_size=5)
+
+
+def interleaved(steps, moves=()):
+    """Ring records in the order in which their calls return; no two calls begin at once.
+
+    At each of ``moves`` the process of that step goes to the other cgroup.
+    """
+    clocks, records, moved = {}, [], {}
     for number, (thread, ((symbol, about), stream), gap, took) in enumerate(steps):
         pid, tid = 10 + thread % 2, 20 + thread
+        moved[pid] = moved.get(pid, 0) + moves.count(number)
         began = clocks.get(thread, SECOND) + gap // 64 * 64 + number
         clocks[thread] = began + took + 1
         more = about if stream is None else {**about, "stream": stream}
         handle = 0xF00 + number % 3 if symbol == "cuLaunchKernel" else 0
-        record = call(
-            symbol, began, took, pid=pid, tid=tid, cgroup=100 + pid % 2, handle=handle, **more
-        )
+        cgroup = 100 + (pid + moved[pid]) % 2
+        record = call(symbol, began, took, pid=pid, tid=tid, cgroup=cgroup, handle=handle, **more)
         records.append((began + took, record))
     return sorted(records, key=lambda record: record[0])
 
@@ -78,14 +84,14 @@ def interleaved(steps):
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # Shrinking takes minutes.
 )
-@given(calls, st.lists(st.integers(0, 149), max_size=5), st.integers(0, 3))
-def test_spans_are_those_that_sql_derives(steps, cuts, started):
+@given(calls, places, st.integers(0, 3), places)
+def test_spans_are_those_that_sql_derives(steps, cuts, started, moves):
     root = Path(tempfile.mkdtemp())
     recorder = VirtualRecorder(root / "store")
     for kernel_id in (100, 101):
         recorder.cgroup(kernel_id, f"/tenant-{kernel_id}")
     recorder.began(SECOND + started * MS)
-    for number, (ended, record) in enumerate(interleaved(steps)):
+    for number, (ended, record) in enumerate(interleaved(steps, moves)):
         if number in cuts:
             recorder.cycle(ended)
         recorder.events.add(record)
@@ -105,6 +111,30 @@ def recorder(tmp_path):
     recorder.cgroup(100, "/tenant-100")
     recorder.began()
     return recorder
+
+
+def test_a_process_that_moves_has_spans_in_each_of_its_cgroups(recorder):
+    """Work of a cgroup lasts until a wait proves it, in whichever cgroup that is called."""
+    recorder.cgroup(101, "/tenant-101")
+    for number, cgroups in enumerate(((100, 100), (100, 101), (101, 101), (101, 100, 101))):
+        at = SECOND * (1 + number)
+        for place, cgroup in enumerate(cgroups):
+            launched = at + place * MS
+            recorder.events.add(
+                call("cuLaunchKernel", launched, 10, cgroup=cgroup, stream=5, threads=7)
+            )
+        waited = at + len(cgroups) * MS
+        recorder.events.add(
+            call("cuStreamSynchronize", waited, 9 * MS, cgroup=cgroups[-1], stream=5)
+        )
+        recorder.cycle(waited + SECOND // 2)
+    own = spans(recorder, "tenant, launches, streams, (end_ns - start_ns) // 1000000")
+    assert sorted(own) == [
+        ("/tenant-100", 1, 1, 11), ("/tenant-100", 1, 1, 11), ("/tenant-100", 2, 1, 11),
+        ("/tenant-101", 1, 1, 10), ("/tenant-101", 2, 1, 11), ("/tenant-101", 2, 1, 12),
+    ]  # fmt: skip
+    stored, derived = stored_and_derived(recorder.root)
+    assert stored == derived
 
 
 def spans(recorder, columns):
