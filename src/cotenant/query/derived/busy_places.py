@@ -39,12 +39,12 @@ class BusyPlace:
         return self.starts - origin, self.ends - origin
 
 
-def places_of(ask: Ask) -> list[BusyPlace]:
-    """Every tenant on every GPU, in order of node, GPU and tenant; its spans joined."""
+def places_of(ask: Ask, where: str = "true") -> list[BusyPlace]:
+    """Every tenant on every GPU, in order of node, GPU and tenant; its spans ``s`` joined."""
     names: list[dict[str, Any]] = ask(f"{PLACES} order by number").to_pylist()
     if not names:
         return []
-    rows = ask(_TIMES)
+    rows = ask(f"{_TIMES} where {where}")
     numbers = rows["number"].to_numpy()
     order = np.argsort(numbers, kind="stable")
     starts, ends = (rows[name].to_numpy()[order] for name in ("start_ns", "end_ns"))

@@ -1,7 +1,7 @@
 -- view: For how long each tenant had work on each GPU: its spans, joined where they touch. Before the
 -- oldest spans that are kept: added up from gpu_seconds, which tell of no single periods.
--- from: busy, containers
--- before: gpu_seconds
+-- from: busy
+-- before: older_busy
 with kept as (
     select
         tenant,
@@ -15,29 +15,6 @@ with kept as (
     from busy
     where by_spans(node, start_ns)
     group by tenant, node, gpu
-),
-sole as (
-    select node, min(gpu) as gpu
-    from gpu_seconds
-    where gpu is not null and not by_spans(node, timestamp_ns)
-    group by node
-    having count(distinct gpu) = 1
-),
-older as (
-    select
-        c.tenant,
-        g.node,
-        coalesce(g.gpu, o.gpu)                      as gpu,
-        sum(g.busy_ns)                              as busy_ns,
-        sum(g.unproven_ns)                          as unproven_ns,
-        min(g.timestamp_ns) filter (g.busy_ns > 0)  as first_ns,
-        max(g.timestamp_ns + g.seconds * 1_000_000_000) filter (g.busy_ns > 0) as last_ns
-    from gpu_seconds g
-    join containers c using (cgroup_id)
-    left join sole o on o.node = g.node
-    where not by_spans(g.node, g.timestamp_ns)
-    group by all
-    having sum(g.busy_ns) > 0
 )
 select
     tenant,
@@ -49,5 +26,5 @@ select
     coalesce(sum(unproven_ns), 0)::bigint           as older_unproven_ns,
     min(first_ns)                                   as first_ns,
     max(last_ns)                                    as last_ns
-from (from kept union all by name from older)
+from (from kept union all by name from older_busy)
 group by tenant, node, gpu

@@ -1,5 +1,9 @@
-"""The table ``shared_time``: for each pair of tenants on a GPU, how long both had work on it."""
+"""The table ``shared_time``: for each pair of tenants on a GPU, how long both had work on it.
 
+Of the time before the oldest spans that are kept, it is what was added up by the second.
+"""
+
+from collections import Counter
 from typing import Any, Final
 
 import numpy as np
@@ -22,30 +26,51 @@ SCHEMA: Final = pa.schema(
 )
 
 
+_OLDER_BUSY: Final = "select node, gpu, tenant, busy_ns from older_busy"
+_OLDER_OVERLAPS: Final = "select node, gpu, tenant, other, overlap_ns from older_overlaps"
+
+Gpu = tuple[str, str | None]  # Of a node.
+
+
 def compute(ask: Ask) -> Any:
-    """Every pair that shared a GPU for any time at all."""
-    gpus: dict[tuple[str, str | None], list[BusyPlace]] = {}
-    for place in places_of(ask):
+    """Every pair that shared a GPU for any time at all, by spans and by what is left of others."""
+    busy: Counter[tuple[Gpu, str]] = Counter()
+    overlaps: Counter[tuple[Gpu, str, str]] = Counter()
+    gpus: dict[Gpu, list[BusyPlace]] = {}
+    for place in places_of(ask, "by_spans(s.node, s.start_ns)"):
         if len(place.starts):
             gpus.setdefault((place.node, place.gpu), []).append(place)
-    found: list[dict[str, Any]] = []
-    for (node, gpu), places in gpus.items():
-        found += [{"node": node, "gpu": gpu} | pair for pair in _pairs(places)]
+    for gpu, places in gpus.items():
+        _add(gpu, places, busy, overlaps)
+    for row in ask(_OLDER_BUSY).to_pylist():
+        busy[(row["node"], row["gpu"]), row["tenant"]] += row["busy_ns"]
+    for row in ask(_OLDER_OVERLAPS).to_pylist():
+        overlaps[(row["node"], row["gpu"]), row["tenant"], row["other"]] += row["overlap_ns"]
+    found = [_row(*who, overlap, busy[who[:2]]) for who, overlap in overlaps.items() if overlap]
     return pa.Table.from_pylist(found, SCHEMA)
 
 
-def _pairs(places: list[BusyPlace]) -> list[dict[str, Any]]:
+def _row(gpu: Gpu, tenant: str, other: str, overlap_ns: int, busy_ns: int) -> dict[str, Any]:
+    row = {"tenant": tenant, "other": other, "node": gpu[0], "gpu": gpu[1]}
+    return row | {"overlap_ns": overlap_ns, "busy_ns": busy_ns, "share": overlap_ns / busy_ns}
+
+
+def _add(
+    gpu: Gpu,
+    places: list[BusyPlace],
+    busy: Counter[tuple[Gpu, str]],
+    overlaps: Counter[tuple[Gpu, str, str]],
+) -> None:
+    """What the spans on one GPU tell."""
     origin = min(int(place.starts[0]) for place in places)
     end = float(max(int(place.ends[-1]) for place in places) - origin)
-    busy = {}
+    each = {}
     for place in places:
         starts, ends = (times.astype(np.float64) for times in place.since(origin))
-        busy[place.tenant] = BusyIntervals.of(starts, ends, 0.0, end)
-    pairs = []
-    for tenant, mine in busy.items():
-        for other, its in busy.items():
-            overlap = int(its.overlap(mine.starts, mine.ends).sum()) if tenant != other else 0
-            if overlap:
-                row = {"tenant": tenant, "other": other, "overlap_ns": overlap}
-                pairs.append(row | {"busy_ns": int(mine.total), "share": overlap / mine.total})
-    return pairs
+        each[place.tenant] = BusyIntervals.of(starts, ends, 0.0, end)
+    for tenant, mine in each.items():
+        busy[gpu, tenant] += int(mine.total)
+        for other, its in each.items():
+            if tenant != other:
+                overlap = int(its.overlap(mine.starts, mine.ends).sum())
+                overlaps[gpu, tenant, other] += overlap

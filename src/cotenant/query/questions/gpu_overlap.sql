@@ -1,8 +1,9 @@
 -- title: Who shares a GPU with whom
 -- question: For each pair of tenants on a GPU, how long did both have work on it?
 -- nodes: each pairs
--- reading: `share` is the part of the tenant's own busy time. Sharing a GPU is not yet being slowed: see
--- the question interference.
+-- reading: `share` is the part of the tenant's own busy time. Before the oldest spans that are kept, both
+-- are added up from `gpu_overlaps` and `gpu_seconds`. Sharing a GPU is not yet being slowed: see the
+-- question interference.
 with pairs as (
     from shared_time
 )

@@ -21,16 +21,17 @@ COUNTED = "SELECT kernel_name, calls, total_ns, longest_ns FROM kernel_calls ORD
 READ = "SELECT count(*) AS n FROM cuda_events WHERE by_rows(node, timestamp_ns)"
 
 
-@pytest.fixture
-def root(tmp_path):
-    """Two hours with calls, 80 ms apart, of one tenant."""
-    recorder = VirtualRecorder(tmp_path / "store")
-    recorder.cgroup(100, "/tenant")
+def recorded(root, tenants=1):
+    """Two hours with calls, 80 ms apart; of the next tenant each 2 ms later."""
+    recorder = VirtualRecorder(root)
+    for tenant in range(tenants):
+        recorder.cgroup(100 + tenant, f"/tenant-{tenant}")
     recorder.began(0)
     for hour in range(2):
-        for number in range(CALLS):
-            at = BEGAN_NS + hour * HOUR_NS + number * 80 * MS
-            about = {"pid": 7, "cgroup": 100, "stream": 5}
+        for number in range(tenants * CALLS):
+            tenant = number % tenants
+            at = BEGAN_NS + hour * HOUR_NS + number // tenants * 80 * MS + tenant * 2 * MS
+            about = {"pid": 7 + tenant, "cgroup": 100 + tenant, "stream": 5}
             recorder.events.add(
                 call("cuLaunchKernel", at, 3_000 + number, threads=64, weight=3, **about),
                 call("cuStreamSynchronize", at + MS, 5 * MS, **about),
@@ -39,6 +40,12 @@ def root(tmp_path):
         recorder.seal()
     recorder.finish()
     return recorder.root
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Of one tenant."""
+    return recorded(tmp_path / "store")
 
 
 def asked(root, sql, **window):
@@ -109,3 +116,24 @@ def test_busy_time_is_told_where_spans_are_not_kept(root):
     assert after["busy_ns"] == before["busy_ns"]
     (used,) = asked(root, find("who_uses_what").render())
     assert used["gpu_busy_ns"] == before["busy_ns"]
+
+
+def test_who_shares_a_gpu_is_told_where_spans_are_not_kept(tmp_path):
+    root = recorded(tmp_path / "store", tenants=2)
+    question = find("gpu_overlap").render()
+    before = asked(root, question)
+    # Each span of 6 ms begins 2 ms after the other's.
+    assert [(row["tenant"], row["overlap_ns"], row["busy_ns"]) for row in before] == [
+        (f"/tenant-{tenant}", 2 * CALLS * 4 * MS, 2 * CALLS * 6 * MS) for tenant in range(2)
+    ]
+    now = OFFSET_NS + BEGAN_NS + 3 * HOUR_NS
+    for keep_ns in (2 * HOUR_NS, 1):
+        with StoreWriter(root, node="node-a", boot_id="boot-1") as store:
+            limits = RetentionLimits(keep_ns, keep_rollups_ns=100 * HOUR_NS)
+            assert Retention(store, limits).step(now)
+        assert asked(root, question) == before
+        with Session(root) as session:
+            interval = session.ask(question).interval
+        assert interval is not None
+        assert interval.start_ns == OFFSET_NS + BEGAN_NS
+    assert asked(root, "FROM spans") == []
