@@ -1,11 +1,14 @@
--- view: Each rank's call of each collective; equal turns of a communicator are one collective.
+-- table: Each rank's call of each collective; equal turns of a communicator are one collective.
 -- Turns are counted from the communicator's start; where that was not recorded, the calls nearest
 -- in time are one collective. Communicators with shed or lost rows are left out.
 -- from: nccl_events, containers, sessions, losses
-with nodes as (
-    select distinct comm_hash, node
+with told as (
     from whole.nccl_events
     where comm_hash is not null
+),
+nodes as (
+    select distinct comm_hash, node
+    from told
 ),
 recordings as (
     select n.comm_hash, list(s.started_ns) as starts
@@ -18,9 +21,9 @@ calls as (
         n.*,
         -- Calls between two recordings are unknown: each recording is counted by itself.
         coalesce(len(list_filter(r.starts, lambda s: s <= n.timestamp_ns)), 0) as recording
-    from whole.nccl_events n
+    from told n
     left join recordings r using (comm_hash)
-    where n.comm_hash is not null and n.rank is not null
+    where n.rank is not null
 ),
 members as (
     select
@@ -66,6 +69,13 @@ counted as (
     from calls c
     join groups g using (comm_hash, op, recording)
 ),
+-- Few, of the many that there may be: their place says nothing.
+adrift as materialized (
+    select comm_hash, op, recording, rank, first_rank, place, timestamp_ns
+    from counted
+    anti join begun using (comm_hash, recording)
+    where place <= 320
+),
 skews as (
     select
         a.comm_hash,
@@ -74,12 +84,11 @@ skews as (
         a.rank,
         b.place - a.place                           as ahead,
         avg(abs(a.timestamp_ns - b.timestamp_ns))   as skew_ns
-    from counted a
-    anti join begun using (comm_hash, recording)
-    join counted b
+    from adrift a
+    join adrift b
       on b.comm_hash = a.comm_hash and b.op = a.op and b.recording = a.recording
      and b.rank = a.first_rank and b.place between a.place - 64 and a.place + 64
-    where a.rank <> a.first_rank and a.place <= 256 and b.place <= 320
+    where a.rank <> a.first_rank and a.place <= 256
     group by all
 ),
 shifts as (

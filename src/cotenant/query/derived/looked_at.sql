@@ -1,4 +1,4 @@
--- view: How much time of each host is looked at: what was recorded of it within the window. Shares of
+-- table: How much time of each host is looked at: what was recorded of it within the window. Shares of
 -- time have it as their base. The time between two recordings does not count.
 -- from: totals, sessions, busy_time
 with samples as (
