@@ -134,6 +134,19 @@ def test_pausing_help_and_a_longer_time(store):
     drive(store, steps)
 
 
+@pytest.mark.parametrize("before", [(), ("slash", "a"), ("question_mark",), ("x",), ("enter",)])
+def test_ctrl_c_ends_it_whatever_is_on_screen(store, before):
+    ended = []
+
+    async def steps(app, pilot):
+        await pilot.press(*before)
+        await pilot.press("ctrl+c")
+        ended.append(app._exit)
+
+    drive(store, steps)
+    assert ended == [True]
+
+
 def test_losses_are_said_below_the_table(store):
     async def steps(app, pilot):
         assert "incomplete: 5 of 58 cuda events were lost" in screen_text(app)

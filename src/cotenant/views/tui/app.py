@@ -41,6 +41,8 @@ class Top(App[None]):
         Binding("minus", "window(0.5)", "Shorter", show=False),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "quit", "Quit"),
+        # As in any other command; the library would only say which key to press instead.
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
 
     sorted_by: reactive[str] = reactive("launches")
