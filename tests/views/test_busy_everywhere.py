@@ -1,0 +1,62 @@
+"""How long a tenant had work on a GPU: the same in `top`, in `ask`, on the page and in /metrics."""
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cotenant.query.engine.session import Session
+from cotenant.query.questions.loader import find
+from cotenant.views.tui.sample import SampleSource
+from tests.serving import SECOND_NS, serving
+from tests.views.test_metrics import GPUS, WORKS, work
+from tests.virtual.rings import VirtualRecorder
+
+TOLERANCE = 0.01
+
+
+@pytest.fixture
+def store(tmp_path):
+    recorder = VirtualRecorder(tmp_path / "store")
+    for pid, (cgroup, gpu, *_) in WORKS.items():
+        recorder.cgroup(cgroup, f"/tenant-{cgroup}")
+        recorder.opened(pid, GPUS[gpu])
+    recorder.began(0)
+    recorder.tell()
+    work(recorder, dict.fromkeys(WORKS, SECOND_NS), 23 * SECOND_NS)
+    recorder.finish()
+    return tmp_path / "store"
+
+
+def scraped(served):
+    """Seconds by tenant."""
+    found = {}
+    text = served.request("/metrics").body.decode()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == "cotenant_gpu_busy_seconds_total":
+                tenant = sample.labels["tenant"]
+                found[tenant] = found.get(tenant, 0) + sample.value
+    return found
+
+
+def test_busy_time_is_the_same_wherever_it_is_shown(store):
+    with Session(store) as session:
+        asked = session.ask(find("gpu_busy").render()).rows()
+        used = session.ask(find("who_uses_what").render()).rows()
+    source = SampleSource(store, seconds=3600)
+    start, end, _ = source.window()
+    top = {row["tenant"]: row["in_flight"] for row in source.take().rows}
+    with serving(store) as served:
+        page = served.request(f"/api/busy?from={start}&to={end}").json["tenants"]
+        counted = scraped(served)
+    window_s = (end - start) / SECOND_NS
+    share = {row["tenant"]: row["gpu_busy_percent"] / 100 for row in used}
+    tenants = {row["tenant"] for row in asked}
+    assert len(tenants) == len({cgroup for cgroup, *_ in WORKS.values()})
+    for tenant in tenants:
+        gpus = [row for row in asked if row["tenant"] == tenant]
+        seconds = sum(row["busy_ns"] for row in gpus) / SECOND_NS
+        assert counted[tenant] == pytest.approx(seconds, rel=TOLERANCE)
+        assert top[tenant] * window_s * len(gpus) == pytest.approx(seconds, rel=TOLERANCE)
+        assert np.mean(page[tenant]) == pytest.approx(top[tenant], rel=TOLERANCE)
+        assert share[tenant] == pytest.approx(np.mean([row["share"] for row in gpus]), abs=0.001)
