@@ -11,13 +11,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cotenant.errors import CotenantError, QuestionError, StoreError
-from cotenant.query.screens import activity
+from cotenant.query.screens import activity, fleet
 from cotenant.query.screens.timeline import details, status
 from cotenant.query.screens.timeline.tiles import CELLS, MAX_CELL_NS
 from cotenant.schema.families import FAMILIES
 from cotenant.schema.family import Family
 from cotenant.views import text
 from cotenant.views.web import insight, plain
+from cotenant.views.web.node_readers import NodeReaders
 from cotenant.views.web.reader import Reader
 from cotenant.views.web.worker import Worker
 
@@ -35,8 +36,12 @@ class Api:
     """The endpoints over one store."""
 
     def __init__(self, reader: Reader, worker: Worker, analyst: Worker) -> None:
-        self._reader, self._worker = reader, worker
-        self._insight = insight.Insight(analyst, reader)
+        self._readers, self._worker = NodeReaders(reader), worker
+        self._insight = insight.Insight(analyst, self._readers)
+
+    def _reader(self, request: Request) -> Reader:
+        """Of the node that the request names, or of all."""
+        return self._readers.of(request.query_params.get("node"))
 
     def warm(self) -> None:
         """Compute what takes longest ahead of the first visitor."""
@@ -51,9 +56,10 @@ class Api:
             "cell": self._cell,
             "tables": self._tables,
             "busy": self._busy,
-            "questions": lambda _: insight.questions(self._reader.tenant),
-            "interference": lambda _: self._insight.interference(),
-            "findings": lambda _: self._insight.findings(),
+            "questions": lambda _: insight.questions(self._readers.whole.tenant),
+            "interference": lambda request: self._insight.interference(self._reader(request)),
+            "findings": lambda request: self._insight.findings(self._reader(request)),
+            "fleet": lambda request: self._insight.fleet(self._reader(request)),
         }
         found: dict[str, tuple[str, Endpoint]] = {
             f"/api/{name}": ("GET", self._answering(read)) for name, read in reads.items()
@@ -61,8 +67,12 @@ class Api:
         found["/api/sql"] = ("POST", self._sql)
         return found
 
-    def _status(self, _: Request) -> dict[str, Any]:
-        reader = self._reader
+    def _status(self, request: Request) -> dict[str, Any]:
+        reader = self._reader(request)
+        nodes = reader.nodes()
+        if len(nodes) > fleet.MANY:
+            known = {"version": reader.version(), "store": reader.store.name, "nodes": nodes}
+            return {"state": "fleet", **known}
         lanes = reader.lanes
         survey = lanes.survey
         newest = reader.newest_ns()
@@ -76,6 +86,7 @@ class Api:
             "behind_s": None if newest is None else round(time.time() - newest / 1e9, 1),
             "tenant": reader.tenant,
             "store": reader.store.name,
+            "nodes": nodes,
             "start_ns": None if start is None else str(start),
             "end_ns": None if end is None else str(end),
             "families": [_family(family) for family in FAMILIES.values()],
@@ -92,34 +103,36 @@ class Api:
         cell = _number(request, "cell", most=MAX_CELL_NS)
         if cell < 1 or cell & (cell - 1) or start + CELLS * cell > _MOST_NS:
             raise BadRequest("cell is a power of two, in ns")
-        made = self._reader.tile(start, cell)
-        return {**asdict(made), "start_ns": str(start), "lanes": len(self._reader.lanes.all)}
+        reader = self._reader(request)
+        made = reader.tile(start, cell)
+        return {**asdict(made), "start_ns": str(start), "lanes": len(reader.lanes.all)}
 
     def _event(self, request: Request) -> dict[str, Any]:
         family = request.query_params.get("family", "")
         if family not in FAMILIES:
             raise BadRequest(f"there is no family {family!r}")
         sql = details.event_sql(family, _number(request, "at"), _number(request, "tid"))
-        return plain.answer(self._reader.ask(sql))
+        return plain.answer(self._reader(request).ask(sql))
 
     def _cell(self, request: Request) -> dict[str, Any]:
-        lane = self._reader.lane(_number(request, "lane"))
+        reader = self._reader(request)
+        lane = reader.lane(_number(request, "lane"))
         start, end = _number(request, "from"), _number(request, "to")
-        others = self._reader.lanes.all
-        return plain.answer(self._reader.ask(details.cell_sql(lane, others, start, end)))
+        return plain.answer(reader.ask(details.cell_sql(lane, reader.lanes.all, start, end)))
 
     def _busy(self, request: Request) -> dict[str, Any]:
         start, end = _period(request)
-        return {"tenants": self._reader.busy(start, end)}
+        return self._reader(request).busy(start, end)
 
     def _tables(self, request: Request) -> dict[str, Any]:
+        reader = self._reader(request)
         start, end = _period(request)
         asked = {
             "tenants": activity.tenants_sql(start, end),
             "kernels": activity.kernels_sql(start, end),
             "collectives": activity.collectives_sql(start, end),
         }
-        return {name: plain.answer(self._reader.ask(sql)) for name, sql in asked.items()}
+        return {name: plain.answer(reader.ask(sql)) for name, sql in asked.items()}
 
     async def _sql(self, request: Request) -> Response:
         body = bytearray()
@@ -135,7 +148,8 @@ class Api:
             sql = None
         if not isinstance(sql, str):
             return JSONResponse({"error": 'send {"sql": "..."}'}, 400)
-        return await self._answering(lambda _: self._worker.ask(sql))(request)
+        ask = self._worker.ask
+        return await self._answering(lambda sent: ask(sql, self._reader(sent).named))(request)
 
     def _answering(self, read: Callable[[Request], Any]) -> Endpoint:
         """The endpoint of a function that may wait: run in a thread, its errors told in words."""
@@ -144,9 +158,11 @@ class Api:
             try:
                 content = await run_in_threadpool(read, request)
             except StoreError as error:
-                return JSONResponse({"error": self._reader.words(error), "store": False}, 503)
+                return JSONResponse(
+                    {"error": self._readers.whole.words(error), "store": False}, 503
+                )
             except (QuestionError, BadRequest) as error:
-                return JSONResponse({"error": self._reader.words(error)}, 400)
+                return JSONResponse({"error": self._readers.whole.words(error)}, 400)
             return JSONResponse(content)
 
         return endpoint

@@ -10,11 +10,11 @@ from cotenant.errors import CotenantError, QuestionError, StoreError
 from cotenant.query.engine.guard import without_paths
 from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.screens.timeline import status
-from cotenant.query.screens.timeline.busy import busy_cells, too_many
+from cotenant.query.screens.timeline.busy import busy_cells, busy_cells_by_node, too_many
 from cotenant.query.screens.timeline.lanes import Lane, Lanes
 from cotenant.query.screens.timeline.tiles import Tile, tile
 from cotenant.store.layout import check_readable
-from cotenant.store.nodes import Nodes
+from cotenant.store.nodes import Nodes, all_nodes
 from cotenant.views.web.bound import opened
 
 SECOND_NS: Final = 1_000_000_000
@@ -28,6 +28,7 @@ class Reader:
 
     def __init__(self, store: Path, tenant: str | None, nodes: tuple[str, ...] = ()) -> None:
         self.store = store
+        self.named = nodes  # As a question about them is put; empty: all of the store.
         self._nodes = Nodes(store, nodes)
         self.tenant = tenant
         self._session: Session | None = None
@@ -90,12 +91,26 @@ class Reader:
                 self._tiles.popitem(last=False)
         return made
 
-    def busy(self, start_ns: int, end_ns: int) -> dict[str, list[float]] | None:
-        """When each tenant had work on a GPU; None where there is too much to tell at once."""
+    def busy(self, start_ns: int, end_ns: int) -> dict[str, Any]:
+        """When each tenant had work on a GPU, by node too where there are several.
+
+        Values are None where there is too much to tell at once.
+        """
         check_readable(self.store)
         before = max(SECOND_NS, (end_ns - start_ns) // 10)  # Work in flight was launched before.
         with self._opened(from_ns=max(start_ns - before, 0), to_ns=end_ns) as session:
-            return None if too_many(session) else busy_cells(session, start_ns, end_ns)
+            if too_many(session):
+                return {"tenants": None, "nodes": None}
+            several = len({lane.node for lane in self._lanes.all}) > 1
+            nodes = busy_cells_by_node(session, start_ns, end_ns) if several else None
+            return {"tenants": busy_cells(session, start_ns, end_ns), "nodes": nodes}
+
+    def nodes(self) -> list[str]:
+        """The nodes in sight, by name; a tenant is not told which there are."""
+        if self.tenant is not None:
+            return []
+        known = all_nodes(self.store)
+        return [name for name in known if not self._nodes.names or name in self._nodes.names]
 
     def newest_ns(self) -> int | None:
         """When the last event began."""

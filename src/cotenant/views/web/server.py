@@ -238,7 +238,7 @@ def serve(settings: WebSettings, listening: socket.socket) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, _MOST_FILES), hard))
     workers = (
-        Worker(settings.store, settings.tenant, settings.bounds, settings.nodes),
-        Worker(settings.store, settings.tenant, _ANALYST, settings.nodes),
+        Worker(settings.store, settings.tenant, settings.bounds),
+        Worker(settings.store, settings.tenant, _ANALYST),
     )
     new_server(settings, listening, workers).run(sockets=[listening])

@@ -49,29 +49,27 @@ class Outcome(Enum):
 class Worker:
     """Puts questions to a store in another process, one at a time; made anew when it dies."""
 
-    def __init__(
-        self, store: Path, tenant: str | None, bounds: Bounds, nodes: tuple[str, ...] = ()
-    ) -> None:
-        self._store, self._tenant, self._bounds, self._nodes = store, tenant, bounds, nodes
+    def __init__(self, store: Path, tenant: str | None, bounds: Bounds) -> None:
+        self._store, self._tenant, self._bounds = store, tenant, bounds
         self._lock = threading.Lock()
         self._waiting = threading.BoundedSemaphore(4)
         self._process: Any = None
         self._pipe: Any = None
 
-    def ask(self, sql: str | None) -> dict[str, Any]:
-        """The answer as JSON values; QuestionError in words if there is none."""
+    def ask(self, sql: str | None, nodes: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The answer of these nodes as JSON values; QuestionError in words if there is none."""
         if not self._waiting.acquire(blocking=False):
             raise QuestionError("the server is busy with other queries; try again in a moment")
         try:
             with self._lock:
-                return self._ask(sql)
+                return self._ask(sql, nodes)
         finally:
             self._waiting.release()
 
-    def _ask(self, sql: str | None) -> dict[str, Any]:
+    def _ask(self, sql: str | None, nodes: tuple[str, ...]) -> dict[str, Any]:
         pipe = self._started()
         try:
-            pipe.send(sql)
+            pipe.send((sql, nodes))
             if not pipe.poll(self._bounds.seconds + _GRACE_S):
                 raise QuestionError(
                     f"no answer after {self._bounds.seconds:g} s; query less time or fewer rows"
@@ -98,7 +96,7 @@ class Worker:
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
             target=_answer_all,
-            args=(theirs, self._store, self._tenant, self._bounds, self._nodes),
+            args=(theirs, self._store, self._tenant, self._bounds),
             name="cotenant-questions",
             daemon=True,
         )
@@ -161,20 +159,22 @@ def _answer_all(pipe: Connection, *what: Any) -> None:
         _answer_each(pipe, *what)
 
 
-def _answer_each(
-    pipe: Connection, store: Path, tenant: str | None, bounds: Bounds, nodes: tuple[str, ...]
-) -> None:
+def _answer_each(pipe: Connection, store: Path, tenant: str | None, bounds: Bounds) -> None:
     _confine(bounds)
     # What does not fit into memory is not to fill the disk instead.
     limits = QueryLimits(
         bounds.seconds, bounds.rows, bounds.memory_bytes, spill=False, guarded=True
     )
     session: Session | None = None
+    looked_at: tuple[str, ...] = ()
     while True:
-        sql = pipe.recv()
+        sql, nodes = pipe.recv()
         try:
+            if session is not None and nodes != looked_at:
+                session.close()
+                session = None
             if session is None:
-                session = opened(store, tenant, limits, nodes=nodes)
+                session, looked_at = opened(store, tenant, limits, nodes=nodes), nodes
             pipe.send((Outcome.ANSWERED, _answered(session, sql, bounds, nodes)))
         except MemoryError:
             pipe.send((Outcome.SPENT, _too_much(bounds)))

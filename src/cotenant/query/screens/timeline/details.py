@@ -1,6 +1,6 @@
 """The rows behind a slice or a cell of the timeline, as SQL that can be run again."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from cotenant.query.screens.timeline.lanes import Lane
@@ -21,9 +21,11 @@ def event_sql(family: str, timestamp_ns: int, tid: int) -> str:
    AND e.tid = {tid}"""
 
 
-def _lane_condition(lane: Lane, others: Iterable[Lane]) -> str:
+def _lane_condition(lane: Lane, others: Sequence[Lane]) -> str:
     family = FAMILIES[lane.family]
     conditions = [f"c.tenant = {quoted(lane.tenant)}"]
+    if lane.node is not None and len({other.node for other in others}) > 1:
+        conditions.append(f"c.node = {quoted(lane.node)}")
     for column in () if lane.shared else family.lanes_by:
         value = getattr(lane, column)
         conditions.append(f"e.{column} IS NULL" if value is None else f"e.{column} = {value}")
@@ -35,11 +37,11 @@ def _lane_condition(lane: Lane, others: Iterable[Lane]) -> str:
 
 
 def _sibling(lane: Lane, other: Lane) -> bool:
-    same = (lane.family, lane.tenant) == (other.family, other.tenant)
+    same = (lane.family, lane.tenant, lane.node) == (other.family, other.tenant, other.node)
     return same and not other.shared and other.pid is not None
 
 
-def cell_sql(lane: Lane, others: Iterable[Lane], start_ns: int, end_ns: int) -> str:
+def cell_sql(lane: Lane, others: Sequence[Lane], start_ns: int, end_ns: int) -> str:
     """A lane's events in an interval, by name, the most time first."""
     family = FAMILIES[lane.family]
     return f"""SELECT {family.label} AS name,

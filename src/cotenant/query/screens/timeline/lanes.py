@@ -1,4 +1,4 @@
-"""Lanes, the rows of the timeline: one per family, tenant, process and stream."""
+"""Lanes, the rows of the timeline: one per node, family, tenant, process and stream."""
 
 import threading
 import time
@@ -17,6 +17,8 @@ _PAUSE: Final = 10  # Pause after a survey, in units of its duration,
 _LEAST_PAUSE_S: Final = 2.0  # but at least this long.
 
 Key = tuple[int, int | None, int | None]  # cgroup_id, pid, stream.
+Place = tuple[str, str | None]  # A tenant, and a node on which it is.
+_UNKNOWN: Final[Place] = ("unknown", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Lane:
     tenant: str
     pid: int | None = None
     stream: int | None = None
+    node: str | None = None
     shared: bool = False  # By all processes and streams of the tenant without a lane of their own.
 
 
@@ -47,9 +50,9 @@ class Lanes:
 
     def __init__(self) -> None:
         self._by_key: dict[tuple[str, Key], int] = {}
-        self._by_lane: dict[tuple[str, str, int | None, int | None], int] = {}
-        self._count: dict[tuple[str, str], int] = {}
-        self._tenants: dict[int, str] = {}
+        self._by_lane: dict[tuple[str, Place, int | None, int | None], int] = {}
+        self._count: dict[tuple[str, Place], int] = {}
+        self._places: dict[int, Place] = {}
         self._lock = threading.Lock()
         self._scan_lock = threading.Lock()
         self._next_scan = 0.0
@@ -64,35 +67,27 @@ class Lanes:
 
     def _assign(self, family: str, key: Key) -> int:
         cgroup_id, pid, stream = key
-        tenant = self._tenants.get(cgroup_id)
-        if tenant is None:
+        place = self._places.get(cgroup_id)
+        if place is None:
             # Newer than the last survey; the next one knows its tenant.
-            return self._lane(family, "unknown", None, None)
-        full = self._count.get((family, tenant), 0) >= LANES_PER_TENANT
-        known = (family, tenant, pid, stream) in self._by_lane
+            return self._lane(family, _UNKNOWN, None, None)
+        full = self._count.get((family, place), 0) >= LANES_PER_TENANT
+        known = (family, place, pid, stream) in self._by_lane
         splits = (pid, stream) != (None, None)
-        place = (_REST, _REST) if full and not known and splits else (pid, stream)
-        lane = self._lane(family, tenant, *place)
+        rest = full and not known and splits
+        lane = self._lane(family, place, *((_REST, _REST) if rest else (pid, stream)))
         self._by_key[family, key] = lane
         return lane
 
-    def _lane(self, family: str, tenant: str, pid: int | None, stream: int | None) -> int:
-        place = (family, tenant, pid, stream)
-        if place not in self._by_lane:
-            self._by_lane[place] = len(self.all)
-            self._count[family, tenant] = self._count.get((family, tenant), 0) + 1
-            shared = pid == _REST
-            self.all.append(
-                Lane(
-                    len(self.all),
-                    family,
-                    tenant,
-                    None if shared else pid,
-                    None if shared else stream,
-                    shared,
-                )
-            )
-        return self._by_lane[place]
+    def _lane(self, family: str, place: Place, pid: int | None, stream: int | None) -> int:
+        key = (family, place, pid, stream)
+        if key not in self._by_lane:
+            self._by_lane[key] = len(self.all)
+            self._count[family, place] = self._count.get((family, place), 0) + 1
+            tenant, node = place
+            split = (None, None) if pid == _REST else (pid, stream)
+            self.all.append(Lane(len(self.all), family, tenant, *split, node, pid == _REST))
+        return self._by_lane[key]
 
     def look(self, session: Session) -> None:
         """Survey the store, unless that was done a moment ago."""
@@ -100,10 +95,11 @@ class Lanes:
             if time.monotonic() < self._next_scan:
                 return
             began = time.monotonic()
-            names = session.ask("SELECT cgroup_id, tenant FROM containers").rows()
+            names = session.ask("SELECT cgroup_id, tenant, node FROM containers").rows()
             rows = session.ask(_survey_sql()).rows()
             with self._lock:
-                self._tenants.update((row["cgroup_id"], row["tenant"]) for row in names)
+                for row in names:
+                    self._places[row["cgroup_id"]] = (row["tenant"], row["node"])
             # The busiest of each tenant get lanes of their own.
             rows.sort(key=lambda row: -row["events"])
             for row in rows:
@@ -119,7 +115,7 @@ class Lanes:
         start: int | None = None
         end: int | None = None
         for row in rows:
-            tenant = self._tenants.get(row["cgroup_id"], "unknown")
+            tenant, _ = self._places.get(row["cgroup_id"], _UNKNOWN)
             family, began, ended = row["family"], row["first_ns"], row["last_ns"]
             mine = events.setdefault(tenant, {})
             mine[family] = mine.get(family, 0) + row["events"]

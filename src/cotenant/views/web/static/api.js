@@ -2,6 +2,7 @@
 
 const KEPT = "cotenant-token";
 let token = "";
+let node = null; // Which everything is asked about; null is all of them.
 
 /** The part of an address after #; a plus sign in it is one, and no space as in a form. */
 const settings = (text) => new URLSearchParams(text.replaceAll("+", "%2B"));
@@ -22,6 +23,9 @@ export function keepToken(given) {
   token = given.includes("token=") ? settings(given.split("#").pop()).get("token") : given;
   localStorage.setItem(KEPT, token);
 }
+
+/** From now on, ask about this node alone. */
+export function chooseNode(name) { node = name; }
 
 export class Refused extends Error {
   constructor(status, words) {
@@ -59,13 +63,17 @@ async function send(path, options) {
   return answer(response);
 }
 
+function address(name, query) {
+  const text = new URLSearchParams(node === null ? query : { ...query, node }).toString();
+  return `api/${name}${text ? `?${text}` : ""}`;
+}
+
 export function get(name, query = {}, signal = undefined) {
-  const text = new URLSearchParams(query).toString();
-  return send(`api/${name}${text ? `?${text}` : ""}`, { signal });
+  return send(address(name, query), { signal });
 }
 
 export function sql(text) {
-  return send("api/sql", {
+  return send(address("sql", {}), {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ sql: text }),

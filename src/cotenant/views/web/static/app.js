@@ -1,11 +1,12 @@
 // The page: opens the store, keeps up with it, and wires the parts together.
 
-import { get, keepToken, takeToken } from "./api.js";
+import { chooseNode, get, keepToken, takeToken } from "./api.js";
 import { Chips } from "./chips.js";
 import { Details } from "./details.js";
 import { Findings } from "./findings.js";
 import { by, el, later, refill } from "./dom.js";
 import { brief, count, duration, moment } from "./format.js";
+import { Fleet } from "./fleet.js";
 import { listen } from "./keys.js";
 import { Panels } from "./panels.js";
 import { SqlBox } from "./sqlbox.js";
@@ -36,6 +37,10 @@ class Page {
     this.panels = new Panels(by("panels"), this, showSql);
     this.findings = new Findings(this);
     this.switches = new Chips(this.view, this.theme);
+    this.fleet = new Fleet(this.findings);
+    this.view.node = nodeOf(location.hash);
+    chooseNode(this.view.node);
+    by("nodes").hidden = this.view.node === null;
     this.opened = false;
     this.wire();
     listen(this);
@@ -73,6 +78,8 @@ class Page {
       this.look();
     });
     addEventListener("hashchange", () => {
+      // All that is on screen is of one node or of all.
+      if (nodeOf(location.hash) !== this.view.node) return location.reload();
       if (!this.opened) return;
       if (this.view.read(location.hash)) this.view.changed("tenants");
       this.view.changed("selection");
@@ -83,7 +90,7 @@ class Page {
     await this.look();
     this.insights();
     for (;;) {
-      if (this.opened && !this.sql.questions.length) this.sql.learn().catch((error) => this.notice(error.message));
+      if ((this.opened || this.many) && !this.sql.questions.length) this.sql.learn().catch((error) => this.notice(error.message));
       await new Promise((done) => setTimeout(done, this.status?.state === "live" ? LIVE_MS : STILL_MS));
       if (!document.hidden) await this.look();
     }
@@ -92,11 +99,13 @@ class Page {
   /** Who slows whom and what stands out: at once, and of a live recording again and again. */
   async insights() {
     for (let seen = null; ;) {
-      if (this.opened && !document.hidden && this.status.version !== seen) {
+      const [ready, many] = [this.opened || this.many, this.many];
+      if (ready && !document.hidden && this.status.version !== seen) {
         seen = this.status.version;
-        await Promise.all([this.findings.ask(), this.panels.interference()]);
+        await Promise.all([this.findings.ask(), many ? this.fleet.ask() : this.panels.interference()]);
+        if (many) this.fleet.fill();
       }
-      await new Promise((done) => setTimeout(done, this.opened ? INSIGHT_MS : 100));
+      await new Promise((done) => setTimeout(done, ready ? INSIGHT_MS : 100));
     }
   }
 
@@ -115,6 +124,11 @@ class Page {
     const grown = status.version !== this.status?.version;
     this.status = status;
     document.body.dataset.state = status.state;
+    if (this.many) {
+      by("status").textContent = `${status.store}: ${count(status.nodes.length)} nodes`;
+      this.fleet.show(status);
+      return;
+    }
     if (status.state === "empty") {
       by("findings").hidden = true;
       by("status").textContent = `${status.store}: empty`;
@@ -129,6 +143,9 @@ class Page {
     this.chips();
     this.words(status);
   }
+
+  /** Whether there are too many nodes for one timeline. */
+  get many() { return this.status?.state === "fleet"; }
 
   /** Whether a link led to a time that was not recorded. */
   get outside() { return this.view.end < this.view.first || this.view.start > this.view.last; }
@@ -179,8 +196,8 @@ class Page {
     const [first, last] = [view.absolute(view.first), view.absolute(view.last)];
     const days = moment(first, 0, true).slice(0, 10) === moment(last, 0, true).slice(0, 10);
     const events = status.tenants.flatMap((tenant) => Object.values(tenant.events)).reduce((sum, n) => sum + n, 0);
-    const whose = status.tenant ? `only ${status.tenant}: ` : "";
-    by("status").textContent = `${whose}${brief(events)} events of ${status.tenants.length} tenants, ${moment(first, 0, true)} to ${moment(last, 0, !days)} UTC (${duration(view.last - view.first)})${this.standing(status)}`;
+    const whose = status.tenant ? `only ${status.tenant}: ` : view.node !== null ? `node ${view.node}: ` : "";
+    by("status").textContent = `${whose}${brief(events)} events of ${status.tenants.length} tenants${status.nodes.length > 1 ? ` on ${status.nodes.length} nodes` : ""}, ${moment(first, 0, true)} to ${moment(last, 0, !days)} UTC (${duration(view.last - view.first)})${this.standing(status)}`;
     by("follow").hidden = status.state !== "live";
     by("follow").setAttribute("aria-pressed", view.follow);
   }
@@ -218,6 +235,11 @@ class Page {
     by("notice").textContent = words;
     by("notice").classList.toggle("calm", calm);
   }
+}
+
+/** The node that a link is about; null is all of them. */
+function nodeOf(hash) {
+  return new URLSearchParams(hash.slice(1)).get("node");
 }
 
 /** Who has work on a GPU, by name; all, where nobody has. */

@@ -60,7 +60,7 @@ export class Findings {
     const time = one.cost_ns ? `${duration(one.cost_ns)}, ` : "";
     const cost = `costs ${one.victim} ${time}${Number((100 * one.share).toPrecision(3))} % of ${one.base}; confidence ${sure(one.confidence)}`;
     return el("button", { type: "button", class: "finding", "--own": this.page.theme.variable(one.victim), title: [...others, one.next].filter(Boolean).join("\n"), onclick: () => this.show(one) },
-      el("b", {}, one.title.replace(DEVICE, "$1…")), el("span", {}, cost), first ? el("span", {}, first) : null);
+      el("b", {}, one.title.replace(DEVICE, "$1…")), el("span", {}, where(one) + cost), first ? el("span", {}, first) : null);
   }
 
   toggle() {
@@ -71,6 +71,10 @@ export class Findings {
   /** Leaves only victim and culprit on, and goes to where both had work. */
   show(one) {
     const { view, timeline, status } = this.page;
+    if (this.page.many) {
+      if (one.nodes?.length) location.hash = new URLSearchParams({ node: one.nodes[0] });
+      return;
+    }
     const wanted = new Set([...one.victim.split(", "), one.culprit]);
     view.off = new Set(status.tenants.map((tenant) => tenant.name).filter((name) => !wanted.has(name)));
     view.follow = false;
@@ -83,4 +87,6 @@ export class Findings {
   }
 }
 
+const where = ({ nodes, victim }) => !nodes?.length || victim.endsWith(`@${nodes[0]}`) ? ""
+  : `on ${nodes.slice(0, 3).join(", ")}${nodes.length > 3 ? ` and ${nodes.length - 3} more` : ""}; `;
 const sure = (confidence) => confidence >= 0.9 ? "high" : confidence >= 0.7 ? "fair" : "low";

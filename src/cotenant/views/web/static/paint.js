@@ -61,7 +61,7 @@ export class Painter {
 
   /** Beside a tenant's name: how much of each moment it had work on a GPU. */
   inFlight(pen, frame, row, y, busy) {
-    const parts = busy.tenants[row.tenant];
+    const parts = busyParts(row, busy);
     if (!parts) return;
     const { view, theme } = this;
     const scale = (frame.width - GUTTER) / view.span;
@@ -85,7 +85,7 @@ export class Painter {
 
   /** The part of the time on screen in which a tenant had work on a GPU, in words that fit. */
   share(pen, row, busy) {
-    const parts = !row.folded && busy?.tenants[row.tenant];
+    const parts = !row.folded && busy && busyParts(row, busy);
     if (!parts) return "";
     const share = parts.reduce((sum, part) => sum + part, 0) / parts.length;
     const said = `${share < 0.095 ? (share * 100).toFixed(1) : Math.round(share * 100)} %`;
@@ -113,6 +113,22 @@ export class Painter {
     pen.fillText(fitting(pen, row.label, GUTTER - 33 - taken), 25, middle);
   }
 
+  /** A node's name across the whole width: what follows is its. */
+  node(pen, frame, row, y) {
+    const { theme } = this;
+    const middle = y + row.height / 2 + 2;
+    pen.fillStyle = theme.raised;
+    pen.fillRect(0, y + 3, frame.width, row.height - 4);
+    pen.font = BOLD;
+    pen.fillStyle = theme.ink;
+    pen.fillText(`${row.folded ? "▸" : "▾"}  ${row.label}`, 11, middle);
+    pen.font = SMALL;
+    pen.fillStyle = theme.quiet;
+    pen.textAlign = "right";
+    pen.fillText(row.said, frame.width - 12, middle);
+    pen.textAlign = "left";
+  }
+
   row(pen, frame, row, y, busy) {
     const { theme } = this;
     pen.textBaseline = "middle";
@@ -122,6 +138,7 @@ export class Painter {
       pen.fillRect(0, y + 3, 4, row.height - 3);
       return this.heading(pen, row, y, busy);
     }
+    if (row.kind === "node") return this.node(pen, frame, row, y);
     pen.font = `11.5px ${FACE}`;
     if (row.kind === "title") {
       pen.fillStyle = theme.line;
@@ -316,6 +333,9 @@ export class Painter {
     pen.fillText(duration(view.span), 11, frame.height / 2 + 8);
   }
 }
+
+/** When a row's tenant had work on a GPU: on the row's node, where there are several. */
+const busyParts = (row, busy) => row.node === null ? busy.tenants[row.tenant] : busy.nodes?.[row.node]?.[row.tenant];
 
 function clipped(text, letters) {
   return text.length > letters ? `${text.slice(0, Math.max(letters - 1, 1))}…` : text;

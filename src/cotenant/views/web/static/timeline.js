@@ -57,7 +57,7 @@ export class Timeline {
     if (end - start < 2) return;
     try {
       const got = await get("busy", { from: view.absolute(start), to: view.absolute(end) }, this.asking.signal);
-      if (got.tenants) this.busy = { start: Math.round(start), end: Math.round(end), tenants: got.tenants };
+      if (got.tenants) this.busy = { start: Math.round(start), end: Math.round(end), tenants: got.tenants, nodes: got.nodes };
       this.paint();
     } catch (error) {
       if (error.name !== "AbortError") this.said.failed(error);
@@ -214,6 +214,7 @@ export class Timeline {
 
   click(event) {
     const row = this.rowAt(event.offsetY);
+    if (row?.kind === "node") return this.view.close(row.node);
     if (event.offsetX < GUTTER) {
       if (row?.kind === "tenant") this.view.fold(row.tenant);
       return;

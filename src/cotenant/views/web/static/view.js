@@ -13,6 +13,8 @@ export class View extends EventTarget {
     this.last = 1e9;
     this.off = new Set(); // Tenants that are switched off.
     this.folded = new Set(); // Tenants shown as one lane.
+    this.closed = new Set(); // Nodes of which only the name is shown.
+    this.node = null; // The only one that is looked at, of many.
     this.selected = null; // {family, at, tid}, `at` a BigInt since 1970.
     this.follow = false;
   }
@@ -55,6 +57,11 @@ export class View extends EventTarget {
     this.changed("tenants");
   }
 
+  close(node) {
+    if (!this.closed.delete(node)) this.closed.add(node);
+    this.changed("tenants");
+  }
+
   select(event) {
     this.selected = event;
     this.changed("selection");
@@ -66,6 +73,8 @@ export class View extends EventTarget {
     said.set("span", Math.round(this.span));
     for (const tenant of this.off) said.append("off", tenant);
     for (const tenant of this.folded) said.append("fold", tenant);
+    for (const node of this.closed) said.append("close", node);
+    if (this.node !== null) said.set("node", this.node);
     const { family, at, tid } = this.selected ?? {};
     if (family) said.set("event", `${family}:${at}:${tid}`);
     if (this.follow) said.set("live", "1");
@@ -77,6 +86,8 @@ export class View extends EventTarget {
     const said = new URLSearchParams(hash.slice(1));
     this.off = new Set(said.getAll("off"));
     this.folded = new Set(said.getAll("fold"));
+    this.closed = new Set(said.getAll("close"));
+    this.node = said.get("node");
     this.follow = said.has("live");
     const [family, at, tid] = (said.get("event") ?? "").split(":");
     this.selected = /^\d+$/.test(at ?? "") && /^\d+$/.test(tid ?? "")
