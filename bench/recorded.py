@@ -1,7 +1,7 @@
 """A store of any size, made of ring records by the agent's own drain.
 
 Eight processes of four tenants share a GPU. Each launches one of 50,000 mixes of 2,000 kernels,
-waits for it, and launches the next; 100,000 calls a second in all.
+waits for it, and launches the next; 100,000 calls a second in all, or fewer with pauses in between.
 """
 
 import sys
@@ -38,9 +38,9 @@ class Mixes:
     kernel: Ints
 
     @classmethod
-    def drawn(cls, rng: np.random.Generator) -> "Mixes":
+    def drawn(cls, rng: np.random.Generator, mixes: int) -> "Mixes":
         """Mostly a few common kernels, in many combinations."""
-        length = rng.integers(8, 48, MIXES)
+        length = rng.integers(8, 48, mixes)
         kernel = np.minimum(rng.zipf(1.2, int(length.sum())) - 1, KERNELS - 1)
         kernel[:KERNELS] = np.arange(KERNELS)
         return cls(np.cumsum(length) - length, length, kernel)
@@ -58,36 +58,56 @@ def _template(symbol: str, **more: Any) -> Any:
     return np.frombuffer(call(symbol, 0, **more), WIRE)[0]
 
 
-def _records(process: int, kernel: Ints, waits: NDArray[np.bool_], at_ns: int) -> tuple[Any, Ints]:
+def _records(
+    process: int, kernel: Ints, waits: NDArray[np.bool_], at_ns: int, slower: float
+) -> tuple[Any, Ints]:
     """Ring records of one process, from a time on, and when each call returns."""
     about = {"pid": 1000 + process, "cgroup": 100 + process % TENANTS, "stream": 5}
     launch = _template("cuLaunchKernel", threads=64, **about)
     wait = _template("cuStreamSynchronize", **about)
     records = np.where(waits, wait, launch)
     took = np.where(waits, _WAIT_NS, 3_000)
-    records["timestamp_ns"] = at_ns + np.cumsum(_STEP_NS + took) - took + process
+    # A pause before each mix, so long that all of them take so much longer.
+    pause = int((slower - 1) * (_STEP_NS + took).sum() / waits.sum())
+    steps = _STEP_NS + took + pause * np.roll(waits, 1)
+    records["timestamp_ns"] = at_ns + np.cumsum(steps) - took + process
     records["duration_ns"] = took
     records["handle"] = np.where(waits, 0, 0xF000 + 64 * kernel)
     records["grid_x"] = np.where(waits, 0, _SHAPES[kernel % len(_SHAPES)])
     return records, records["timestamp_ns"].astype(np.int64) + took
 
 
-def fill(root: Path, rows: int, seed: int = 7) -> int:
-    """Make the store; the rows it has."""
+class Turns:
+    """Which mixes a tenant launches next: each as often as any other."""
+
+    def __init__(self, rng: np.random.Generator, mixes: int) -> None:
+        self._order = rng.permutation(mixes)
+        self._next = 0
+
+    def take(self, count: int) -> Ints:
+        """The next so many."""
+        places = np.arange(self._next, self._next + count) % len(self._order)
+        self._next += count
+        return self._order[places]
+
+
+def fill(root: Path, rows: int, slower: float = 1.0, kinds: int = MIXES, seed: int = 7) -> int:
+    """Make the store, with launches so much slower, of so many kinds of mixes; the rows it has."""
     rng = np.random.default_rng(seed)
-    mixes = Mixes.drawn(rng)
+    mixes = Mixes.drawn(rng, kinds)
+    turns = [Turns(rng, kinds) for _ in range(TENANTS)]
     recorder = VirtualRecorder(root, ring_bytes=1 << 26)
     for tenant in range(TENANTS):
         recorder.cgroup(100 + tenant, f"/tenant-{tenant}")
     recorder.began(0)
     clocks = [SECOND] * PROCESSES
     made, compactor = 0, Compactor(recorder.writer, share=1e9)
-    each = ROWS_A_SECOND // PROCESSES // int(mixes.length.mean() + 1)
+    each = int(ROWS_A_SECOND / slower / PROCESSES / (mixes.length.mean() + 1))
     while made < rows:
         parts = []
         for process in range(PROCESSES):
-            kernel, waits = mixes.calls(rng.integers(0, MIXES, each))
-            records, ended = _records(process, kernel, waits, clocks[process])
+            kernel, waits = mixes.calls(turns[process % TENANTS].take(each))
+            records, ended = _records(process, kernel, waits, clocks[process], slower)
             clocks[process] = int(ended[-1])
             parts.append((records, ended))
         order = np.argsort(np.concatenate([ended for _, ended in parts]), kind="stable")

@@ -1,24 +1,25 @@
 """How long all named questions and `explain` take on two stores, over the first promised query.
 
-    python bench/scale.py [--rows 10000000] [--larger 100000000]
+    python bench/scale.py [--rows 10000000] [--larger 100000000] [--mixes 50000]
 
-Each store is made of ring records by the agent's own drain (``recorded.py``). Each question runs
-in a process of its own, without a window; its peak memory is that of the process. A ratio is of
-processor times in one run.
+Each store is made of ring records by the agent's own drain (``recorded.py``); both are of the same
+duration, processes, kernels and mixes, so that they differ in how often something was launched, and
+in nothing else. Each question runs in a process of its own, without a window; its peak memory is
+that of the process. A ratio is of processor times in one run.
 """
 
 import argparse
 import json
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
 
-from recorded import fill
+from apart import add_options, asked
+from recorded import MIXES, fill
 
 from cotenant.query.engine.session import Session
 from cotenant.query.findings.explain import explain
@@ -46,24 +47,12 @@ def ask(root: Path, name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def asked(root: Path, name: str) -> dict[str, Any]:
-    """The same in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--ask", name, "--store", root], capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    if done.returncode:
-        return {"failed": done.stderr.strip().splitlines()[-1:]}
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def measured(root: Path) -> dict[str, Any]:
     """Every question on one store, as a ratio to the first promised query."""
-    first = min((asked(root, PROMISE) for _ in range(RUNS)), key=lambda run: run["cpu_s"])
+    first = min((asked(__file__, root, PROMISE) for _ in range(RUNS)), key=lambda run: run["cpu_s"])
     found = {PROMISE: first}
     for name in (*sorted(questions()), EXPLAIN):
-        found[name] = asked(root, name)
+        found[name] = asked(__file__, root, name)
         if "cpu_s" in found[name]:
             found[name]["over_promised"] = found[name]["cpu_s"] / first["cpu_s"]
         print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
@@ -74,8 +63,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--larger", type=int, default=100_000_000)
-    parser.add_argument("--ask", metavar="NAME", help=argparse.SUPPRESS)
-    parser.add_argument("--store", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--mixes", type=int, default=MIXES)
+    add_options(parser)
     args = parser.parse_args()
     if args.ask:
         print(json.dumps(ask(args.store, args.ask)))
@@ -84,7 +73,7 @@ def main() -> None:
     for rows in (args.rows, args.larger):
         place = Path(tempfile.mkdtemp(prefix="cotenant-scale-"))
         try:
-            made = fill(place / "store", rows)
+            made = fill(place / "store", rows, args.larger / rows, args.mixes)
             result.append({"bench": "scale", "rows": made, "questions": measured(place / "store")})
         finally:
             shutil.rmtree(place)

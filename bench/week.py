@@ -9,9 +9,8 @@ of its own any more. Each question runs in a process of its own.
 
 import argparse
 import json
+import math
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from apart import add_options, asked
 
 from cotenant.query.engine.session import Session
 from cotenant.query.questions.loader import find
@@ -173,12 +173,8 @@ def measured(root: Path, days: int) -> dict[str, Any]:
     """The best of some runs of each."""
     found: dict[str, Any] = {}
     for name in ("top_kernels", "gpu_busy", "rightsize", "overview"):
-        words = [sys.executable, __file__, "--ask", name, "--store", str(root), "--days", str(days)]
-        runs = [
-            json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
-            for _ in range(RUNS)
-        ]
-        found[name] = min(runs, key=lambda run: run["wall_s"])
+        runs = [asked(__file__, root, name, "--days", str(days)) for _ in range(RUNS)]
+        found[name] = min(runs, key=lambda run: run.get("wall_s", math.inf))
     return found
 
 
@@ -186,8 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--days", type=int, default=7)
     parser.add_argument("--tenants", type=int, default=20)
-    parser.add_argument("--ask", metavar="NAME", help=argparse.SUPPRESS)
-    parser.add_argument("--store", type=Path, help=argparse.SUPPRESS)
+    add_options(parser)
     args = parser.parse_args()
     if args.ask:
         print(json.dumps(ask(args.store, args.ask, args.days)))
