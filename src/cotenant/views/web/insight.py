@@ -73,7 +73,7 @@ class Insight:
 
     def _told(self, question: str | None, reader: Reader) -> dict[str, Any]:
         if reader.tenant is not None:
-            return {"unknown": "this page is of one tenant"}
+            return {"unknown": "this page is of one tenant", "version": reader.version()}
         asked = (question, reader.named)
         with self._turn(asked):
             version = reader.version()
@@ -81,7 +81,8 @@ class Insight:
             began = time.monotonic()
             if known and (known[0] == version or began < known[1]):
                 return known[2]
-            found = self._analyst.ask(question, reader.named)
+            # Of a store that has grown since, the page asks again.
+            found = self._analyst.ask(question, reader.named) | {"version": version}
             now = time.monotonic()
             self._kept[asked] = (version, now + max(_KEPT_S, _REST * (now - began)), found)
             return found

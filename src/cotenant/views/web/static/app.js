@@ -98,11 +98,10 @@ class Page {
 
   /** Who slows whom and what stands out: at once, and of a live recording again and again. */
   async insights() {
-    for (let seen = null; ;) {
+    for (;;) {
       const [ready, many] = [this.opened || this.many, this.many];
-      if (ready && !document.hidden && this.status.version !== seen) {
-        seen = this.status.version;
-        await Promise.all([this.findings.ask(), many ? this.fleet.ask() : this.panels.interference()]);
+      if (ready && !document.hidden && this.status.version !== this.findings.version) {
+        await Promise.all([this.findings.ask(this.status.version), many ? this.fleet.ask() : this.panels.interference()]);
         if (many) this.fleet.fill();
       }
       await new Promise((done) => setTimeout(done, ready ? INSIGHT_MS : 100));

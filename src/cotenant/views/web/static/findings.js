@@ -14,13 +14,17 @@ export class Findings {
     this.parent = by("findings");
     this.all = false;
     this.got = null;
+    this.version = null;
   }
 
-  async ask() {
+  /** Asks, and remembers of which state of the store the answer is: it may be older than asked. */
+  async ask(version) {
     try {
       this.got = await get("findings");
+      this.version = this.got.version;
       this.render();
     } catch (error) {
+      this.version = version;
       this.say(error.message);
     }
   }
