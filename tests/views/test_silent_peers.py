@@ -138,7 +138,7 @@ SLOW = ("", "G", "GET / HTTP/1.1\r\nX: ", HALF.replace("{token}", ""))
 class Idle:
     """A worker that knows nothing. Only the server asks it, when it starts."""
 
-    def ask(self, question):
+    def ask(self, question, node):
         return {}
 
 
