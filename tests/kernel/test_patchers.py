@@ -13,7 +13,7 @@ import pytest
 
 from cotenant.probes.ucx import HOOKED
 from tests.drivers import real_drivers
-from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment, truth
+from tests.kernel.conftest import PATIENCE, SIM, Cgroup, Recording, record, sim_environment, truth
 from tests.kernel.patcher import ANSWER, patcher
 from tests.kernel.script import Script
 
@@ -35,6 +35,13 @@ def refused(recording: Recording, library: Path) -> dict[str, str]:
         recording.sql("select libraries from sessions")[0]["libraries"]
     )
     return next(each["refused"] for each in told if each["path"] == str(library))
+
+
+def await_refusal(recording: Recording, library: Path, name: str) -> None:
+    deadline = time.monotonic() + 20 * PATIENCE
+    while name not in refused(recording, library):
+        assert time.monotonic() < deadline, f"{name} is not refused"
+        time.sleep(0.1)
 
 
 def rows(recording: Recording, script: Script) -> dict[str, int]:
@@ -297,6 +304,7 @@ for name in ("cuMemPrefetchAsync", "cuMemFreeHost", "cuMemHostAlloc"):
     wait()
     patch(name, 5)
     say(patched=name)
+wait()
 """
 
 
@@ -321,9 +329,9 @@ def test_a_call_during_which_probes_are_replaced_is_one_row(
             time.sleep(0.7)
             script.go_on()
             name = script.heard()["patched"]
-            while name not in refused(recording, library):
-                time.sleep(0.1)
+            await_refusal(recording, library, name)
         client.communicate(timeout=60)
+        script.go_on()
         script.end()
     done = Counter(line["tid"] for line in truth(log) if line["op"] == "launch")
     asked = "select tid, sum(weight)::bigint as n from cuda_events where op = 'launch' "
