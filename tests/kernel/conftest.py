@@ -200,7 +200,14 @@ def command(*words: object) -> tuple[int, str, str]:
     assert process.stdout is not None
     process.stdin.write(json.dumps([str(word) for word in words]) + "\n")
     process.stdin.flush()
-    code, said, complaints = json.loads(process.stdout.readline())
+    try:
+        line = process.stdout.readline()
+    except BaseException:
+        # Its answer would be taken for that of the next command.
+        process.kill()
+        _commands.cache_clear()
+        raise
+    code, said, complaints = json.loads(line)
     return code, said, complaints
 
 
