@@ -30,7 +30,8 @@ def keep(verdict: Verdict) -> None:
     """Put a cell beside those of other runs, or in the place of its own last one."""
     kept = _kept()
     kept[verdict.cell] = {"date": datetime.date.today().isoformat(), **asdict(verdict)}
-    RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+    # Where this checkout is concerns nobody.
+    RESULTS.write_text(json.dumps(kept, indent=1).replace(f"{ROOT}/", "") + "\n")
 
 
 def _kept() -> dict[str, Any]:
