@@ -8,20 +8,14 @@ from cotenant.query.engine.session import Session
 from cotenant.query.questions.loader import find
 from cotenant.views.tui.sample import SampleSource
 from tests.serving import SECOND_NS, serving
-from tests.views.test_metrics import GPUS, WORKS, work
-from tests.virtual.rings import VirtualRecorder
+from tests.virtual.steady_work import WORKS, begun, work
 
 TOLERANCE = 0.01
 
 
 @pytest.fixture
 def store(tmp_path):
-    recorder = VirtualRecorder(tmp_path / "store")
-    for pid, (cgroup, gpu, *_) in WORKS.items():
-        recorder.cgroup(cgroup, f"/tenant-{cgroup}")
-        recorder.opened(pid, GPUS[gpu])
-    recorder.began(0)
-    recorder.tell()
+    recorder = begun(tmp_path / "store")
     work(recorder, dict.fromkeys(WORKS, SECOND_NS), 23 * SECOND_NS)
     recorder.finish()
     return tmp_path / "store"

@@ -17,7 +17,7 @@ from cotenant.query.questions.loader import find
 from cotenant.store.writer import StoreWriter
 from cotenant.views import metrics
 from tests.serving import LAUNCHES, NOW_NS, SECOND_NS, TENANTS, serving, three_tenants
-from tests.virtual.rings import OFFSET_NS, VirtualRecorder, call
+from tests.virtual.steady_work import WORKS, begun, work
 
 TOKEN = "a-token-of-the-tests"
 
@@ -237,30 +237,6 @@ def test_a_real_prometheus_scrapes_every_tenant(store, token_file, tmp_path):
     assert {one["metric"]["tenant"]: int(one["value"][1]) for one in found} == LAUNCHES
 
 
-GPUS = ("/dev/nvidia0", "/dev/nvidia1")
-# Of each process: whose it is, on which GPU, and how long its work takes and pauses, in ms.
-WORKS = {7: (100, 0, 31, 97), 8: (101, 0, 911, 400), 9: (101, 1, 53, 11), 10: (102, 1, 890, 13)}
-
-
-def work(recorder, clocks, until_ns):
-    """Ring records of all processes until then, drained, sampled and sealed each second."""
-    for now_ns in range(recorder.now_ns + SECOND_NS, until_ns + 1, SECOND_NS):
-        records = []
-        for pid, (cgroup, _, takes, pauses) in WORKS.items():
-            while clocks[pid] + takes * 1_000_000 < now_ns:
-                at, about = clocks[pid], {"pid": pid, "cgroup": cgroup, "stream": 5}
-                took = takes * 1_000_000 - 3_000
-                records += [
-                    (at + 3_000, call("cuLaunchKernel", at, 3_000, threads=64, **about)),
-                    (at + 3_000 + took, call("cuStreamSynchronize", at + 3_001, took, **about)),
-                ]
-                clocks[pid] += (takes + pauses) * 1_000_000
-        recorder.events.add(*(record for _, record in sorted(records)))
-        recorder.cycle(now_ns)
-        recorder.seal()
-    return OFFSET_NS + until_ns
-
-
 def busy_seconds(port, since):
     found = scraped(port, "cotenant_gpu_busy_seconds_total", since)
     labels = [one["metric"] for one in found]
@@ -269,12 +245,7 @@ def busy_seconds(port, since):
 
 
 def test_what_busy_time_grows_by_between_two_scrapes_is_that_of_the_window(token_file, tmp_path):
-    recorder = VirtualRecorder(tmp_path / "store")
-    for pid, (cgroup, gpu, *_) in WORKS.items():
-        recorder.cgroup(cgroup, f"/tenant-{cgroup}")
-        recorder.opened(pid, GPUS[gpu])
-    recorder.began(0)
-    recorder.tell()
+    recorder = begun(tmp_path / "store")
     clocks = dict.fromkeys(WORKS, SECOND_NS)
     from_ns = work(recorder, clocks, 20 * SECOND_NS)
     options = ("--token-file", str(token_file))

@@ -24,7 +24,7 @@ from cotenant.query.engine.tenant_filter import cgroups_meant
 from cotenant.query.engine.united import united
 from cotenant.query.findings.explain import Explanation, concluded, found
 from cotenant.store.layout import check_readable
-from cotenant.store.nodes import Nodes, all_nodes
+from cotenant.store.nodes import Nodes
 
 _MOST_ROWS: Final = 5_000_000  # Of one query on one node.
 _RANKS: Final = "SELECT DISTINCT node, comm_hash FROM whole.nccl_events WHERE comm_hash IS NOT NULL"
@@ -125,8 +125,8 @@ def open_fleet(
         limits=limits,
         **options,
     )
-    chosen = tuple(n for n in all_nodes(store) if not nodes.names or n in nodes.names)
-    return FleetSession(view, chosen, frozenset(s.table for s in segments), runner, told)
+    tables = frozenset(s.table for s in segments)
+    return FleetSession(view, tuple(nodes.chosen()), tables, runner, told)
 
 
 def _named(sql: str) -> frozenset[str]:

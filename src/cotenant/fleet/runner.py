@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from cotenant.errors import UsageError
+from cotenant.fleet import DEFAULT
 from cotenant.fleet.task import Failure, Task, attempt
 
 HERE: Final = "here"
-DEFAULT: Final = "local[*]"
 _SPARK: Final = ("spark://", "local", "yarn", "k8s://")
 
 Told = Callable[[int, int], object]  # How many tasks are done, of how many.

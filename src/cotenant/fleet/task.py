@@ -14,9 +14,9 @@ from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.engine.sight import Sight
 from cotenant.query.engine.window import Window
 from cotenant.release import VERSION
-from cotenant.remote.cache import DEFAULT_BYTES, Cache, cache_directory
-from cotenant.remote.fetch import FarStore
-from cotenant.remote.place import S3, place_of
+from cotenant.remote.cache import DEFAULT_BYTES
+from cotenant.remote.fetch import far_store
+from cotenant.remote.place import S3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,7 @@ class StoreView:
     def _directory(self, nodes: tuple[str, ...], stack: ExitStack) -> Path:
         if not self.store.startswith(S3):
             return Path(self.store)
-        cache = Cache(cache_directory(), self.store, self.cache_bytes)
-        far = FarStore(place_of(self.store), cache, nodes)
+        far = far_store(self.store, self.cache_bytes, nodes)
         directory = stack.enter_context(far.view())
         far.fill(directory, partial(needed, window=Window(self.from_ns, self.to_ns)))
         return directory

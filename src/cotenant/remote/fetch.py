@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.errors import StoreError
-from cotenant.remote.cache import Cache, remove_view
-from cotenant.remote.place import FarPlace, Listed
+from cotenant.remote.cache import Cache, cache_directory, remove_view
+from cotenant.remote.place import FarPlace, Listed, place_of
 from cotenant.store.durable import part_of
 from cotenant.store.layout import MANIFESTS, MARK, node_name
 from cotenant.store.manifest import (
@@ -129,3 +129,8 @@ class FarStore:
             file = view / MANIFESTS / name
             part_of(file).write_bytes(manifest_content(manifest))
             part_of(file).rename(file)
+
+
+def far_store(where: str, most_bytes: int, nodes: Collection[str] = ()) -> FarStore:
+    """The store at this address, seen through this user's cache of it."""
+    return FarStore(place_of(where), Cache(cache_directory(), where, most_bytes), nodes)

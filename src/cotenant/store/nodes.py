@@ -41,6 +41,10 @@ class Nodes:
         left = [s for s in walk(self.root, skip) if not self.names or s.node in self.names]
         return named_segments(manifest for _, manifest in self._read.values()) + left
 
+    def chosen(self) -> list[str]:
+        """Those of the store that are looked at, by name."""
+        return [name for name in all_nodes(self.root) if not self.names or name in self.names]
+
     def check(self) -> None:
         """Raise QuestionError if there is no node of one of the names."""
         if not self.names:

@@ -2,7 +2,6 @@
 
 import re
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from cotenant.query.engine.snapshots import RESTORE
 from cotenant.query.engine.statement import Statement, one_line, read_only
 from cotenant.query.engine.stored_spans import underived
 from cotenant.query.engine.stored_tables import StoredTables, stored_behind
-from cotenant.query.engine.window import Window
+from cotenant.query.engine.window import Window, start_of
 from cotenant.schema import TABLES
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import Segment, Stamp
@@ -79,10 +78,10 @@ class Session:
         self.limits = limits or QueryLimits()
         self._tenant, self._sight = tenant, sight
         self._guarded = self.limits.guarded and tenant is not None
-        if since_ns is not None:
-            from_ns = (to_ns if to_ns is not None else time.time_ns()) - since_ns
         derive = self.limits.derive_spans
-        window = Window(from_ns, to_ns, tenant is not None, derive_spans=derive)
+        window = Window(
+            start_of(from_ns, to_ns, since_ns), to_ns, tenant is not None, derive_spans=derive
+        )
         self._segments: list[Segment] = []
         self._standings: dict[frozenset[str], Standing] = {}  # Of the manifest that was read.
         self._stamp: Stamp | None = None

@@ -1,5 +1,6 @@
 """The rows that a session sees: an interval of time, and whose they are."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,13 @@ from cotenant.store.manifest import Segment
 
 TIME: Final = "timestamp_ns"
 _EVER_NS: Final = 1 << 62
+
+
+def start_of(from_ns: int | None, to_ns: int | None, since_ns: int | None) -> int | None:
+    """Where a window begins that may be given by its length: counted back from its end, or now."""
+    if since_ns is None:
+        return from_ns
+    return (time.time_ns() if to_ns is None else to_ns) - since_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,17 @@
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import UsageError
+from cotenant.fleet import DEFAULT
+from cotenant.views.status_line import show
 
 if TYPE_CHECKING:
     from cotenant.fleet.asking import FleetSession
-
-_DEFAULT: Final = "local[*]"
 
 
 def add_each_node_arguments(parser: argparse.ArgumentParser, what: str) -> None:
@@ -23,7 +22,7 @@ def add_each_node_arguments(parser: argparse.ArgumentParser, what: str) -> None:
         "--on",
         metavar="WHERE",
         help="where the tasks of --each-node run: a Spark master such as spark://HOST:7077, or "
-        f"`here`, one after the other without Spark (default: {_DEFAULT}, Spark on this machine)",
+        f"`here`, one after the other without Spark (default: {DEFAULT}, Spark on this machine)",
     )
 
 
@@ -43,7 +42,7 @@ def each_node(args: argparse.Namespace, window: Mapping[str, Any]) -> Iterator["
     from cotenant.views.cli.fetched import most_bytes
 
     named = getattr(args, "named_store", None) or str(Path(args.store).absolute())
-    with on(args.on or _DEFAULT) as runner:
+    with on(args.on or DEFAULT) as runner:
         try:
             yield open_fleet(
                 Path(args.store),
@@ -59,19 +58,17 @@ def each_node(args: argparse.Namespace, window: Mapping[str, Any]) -> Iterator["
 
 def _from_now(window: Mapping[str, Any]) -> dict[str, Any]:
     """The window with a start that is the same for all tasks."""
-    if window["since_ns"] is None:
-        return dict(window)
-    end_ns = time.time_ns() if window["to_ns"] is None else window["to_ns"]
-    return dict(window) | {"from_ns": end_ns - window["since_ns"]}
+    from cotenant.query.engine.window import start_of
+
+    start_ns = start_of(window["from_ns"], window["to_ns"], window["since_ns"])
+    return dict(window) | {"from_ns": start_ns}
 
 
 def _told(done: int, of: int) -> None:
     if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{done} of {of} tasks done; Ctrl-C stops")
-        sys.stderr.flush()
+        show(f"{done} of {of} tasks done; Ctrl-C stops")
 
 
 def _clear() -> None:
     if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+        show()

@@ -12,6 +12,7 @@ from typing import Any, Final
 from cotenant.errors import UsageError
 from cotenant.views.cli.amounts import size_bytes
 from cotenant.views.cli.each_node import each_node_asked
+from cotenant.views.status_line import show
 
 S3: Final = "s3://"
 READERS: Final = frozenset({"tenants", "sql", "ask", "explain", "export", "top", "serve", "pull"})
@@ -41,12 +42,9 @@ def _check(args: argparse.Namespace) -> None:
 
 @contextmanager
 def _local(where: str, args: argparse.Namespace | None) -> Iterator[str]:
-    from cotenant.remote.cache import Cache, cache_directory
-    from cotenant.remote.fetch import FarStore
-    from cotenant.remote.place import place_of
+    from cotenant.remote.fetch import far_store
 
-    cache = Cache(cache_directory(), where, most_bytes())
-    far = FarStore(place_of(where), cache, getattr(args, "node", ()))
+    far = far_store(where, most_bytes(), getattr(args, "node", ()))
     with far.view() as view:
         if args is None or not each_node_asked(args):
             far.fill(view, _needed(args, view), _told)
@@ -66,25 +64,19 @@ def _needed(args: argparse.Namespace | None, view: Path) -> Callable[[Any], bool
 
 def _window(args: argparse.Namespace | None, view: Path) -> Any:
     """The time that is asked about; the manifests tell when the newest recording ended."""
-    import time
-
-    from cotenant.query.engine.window import Window
+    from cotenant.query.engine.window import Window, start_of
     from cotenant.views.window import window
 
     if args is None or not hasattr(args, "since"):
         return Window()
     chosen = window(argparse.Namespace(**(vars(args) | {"store": str(view)})))
-    from_ns, to_ns, since_ns = chosen["from_ns"], chosen["to_ns"], chosen["since_ns"]
-    if since_ns is not None:
-        from_ns = (time.time_ns() if to_ns is None else to_ns) - since_ns
-    return Window(from_ns, to_ns)
+    start_ns = start_of(chosen["from_ns"], chosen["to_ns"], chosen["since_ns"])
+    return Window(start_ns, chosen["to_ns"])
 
 
 def _told(done: int, of: int) -> None:
     if sys.stderr.isatty():
-        ended = done + 1 == of
-        sys.stderr.write("\r\x1b[K" if ended else f"\r\x1b[Kfetching {done + 1} of {of} objects")
-        sys.stderr.flush()
+        show("" if done + 1 == of else f"fetching {done + 1} of {of} objects")
 
 
 def most_bytes() -> int:

@@ -15,7 +15,7 @@ from cotenant.remote.plan import Closing
 from cotenant.remote.ship import Shipper
 from cotenant.remote.shipped import ALL_ROWS, BY_MINUTE
 from cotenant.store.layout import check_readable
-from cotenant.store.nodes import Nodes, all_nodes
+from cotenant.store.nodes import Nodes
 from cotenant.views import text
 from cotenant.views.cli import store_argument
 from cotenant.views.cli.amounts import bytes_per_second
@@ -107,9 +107,9 @@ class _Fleet:
     def _nodes(self) -> list[str]:
         root = Path(self.args.store)
         check_readable(root)
-        chosen = Nodes(root, self.args.node)
-        chosen.check()
-        return sorted(chosen.names) or all_nodes(root)
+        nodes = Nodes(root, self.args.node)
+        nodes.check()
+        return nodes.chosen()
 
     def _ship(self, node: str) -> None:
         shipper = self.shippers.get(node) or self._shipper(node)

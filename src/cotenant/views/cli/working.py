@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
 from cotenant.query.engine.session import Session
+from cotenant.views.status_line import show
 
 _QUIET_S: Final = 1.0
 _EVERY_S: Final = 0.25
@@ -37,11 +38,9 @@ def _watch(done: Callable[[], float | None], ended: threading.Event) -> None:
     began, wait = time.monotonic(), _QUIET_S
     while not ended.wait(wait):
         wait = _EVERY_S
-        sys.stderr.write(f"\r\x1b[K{words(time.monotonic() - began, done())}")
-        sys.stderr.flush()
+        show(words(time.monotonic() - began, done()))
     if wait != _QUIET_S:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+        show()
 
 
 def words(seconds: float, done: float | None) -> str:

@@ -4,6 +4,8 @@ import sys
 import time
 from typing import Final, Self
 
+from cotenant.views.status_line import show
+
 _EVERY_S: Final = 0.2
 
 
@@ -22,8 +24,7 @@ class ExportProgress:
         now = time.monotonic()
         if self._watched and now - self._shown_at >= _EVERY_S:
             self._shown_at = now
-            sys.stderr.write(f"\r\x1b[K{what}: {self._words(expected)}")
-            sys.stderr.flush()
+            show(f"{what}: {self._words(expected)}")
 
     def _words(self, expected: int) -> str:
         if expected <= self.rows:
@@ -37,4 +38,4 @@ class ExportProgress:
 
     def __exit__(self, *_: object) -> None:
         if self._watched and self._shown_at:
-            sys.stderr.write("\r\x1b[K")
+            show()

@@ -14,7 +14,7 @@ from cotenant.query.screens.timeline.busy import busy_cells, busy_cells_by_node,
 from cotenant.query.screens.timeline.lanes import Lane, Lanes
 from cotenant.query.screens.timeline.tiles import Tile, tile
 from cotenant.store.layout import check_readable
-from cotenant.store.nodes import Nodes, all_nodes
+from cotenant.store.nodes import Nodes
 from cotenant.views.web.bound import opened
 
 SECOND_NS: Final = 1_000_000_000
@@ -107,10 +107,7 @@ class Reader:
 
     def nodes(self) -> list[str]:
         """The nodes in sight, by name; a tenant is not told which there are."""
-        if self.tenant is not None:
-            return []
-        known = all_nodes(self.store)
-        return [name for name in known if not self._nodes.names or name in self._nodes.names]
+        return [] if self.tenant is not None else self._nodes.chosen()
 
     def newest_ns(self) -> int | None:
         """When the last event began."""
