@@ -98,8 +98,9 @@ for _ in range(6007):
     client.close()
     other.close()
 """
-# A user with a cgroup for each of its processes, all of which want one CPU.
+# A user with a cgroup for each of its processes, all of which want one CPU, in no order.
 CROWDED = """
+import random
 os.setpgrp()
 os.setresgid(65534, 65534, 65534), os.setresuid(65534, 65534, 65534)
 os.sched_setaffinity(0, {0})
@@ -109,7 +110,10 @@ for number in range(CROWD):
         with open(f"{HOME}/{number}/cgroup.procs", "w") as file:
             file.write("0")
         while True:
-            pass
+            time.sleep(random.random() / 250)
+            end = time.monotonic() + random.random() / 1000
+            while time.monotonic() < end:
+                pass
 os.sched_setaffinity(0, {1})
 time.sleep(2)
 say(ready=1)
