@@ -24,7 +24,7 @@ def intervals(kind, seeds):
     return found
 
 
-def _whole(_victim, spans, _part):
+def _whole(spans, _part):
     return Samples(spans.start, spans.end, spans.end - spans.start, spans.signature)
 
 
@@ -33,7 +33,7 @@ def findings(seeds, factor=None):
     planted = {PLANTED: factor} if factor else None
     found = []
     for seed in seeds:
-        pairs = pairs_of(crowd(seed, planted), _whole)
+        pairs = pairs_of(crowd(seed, planted), lambda _: _whole)
         level = level_of(pair.verdict for pair in pairs)
         found.append(
             {

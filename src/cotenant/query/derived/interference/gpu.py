@@ -8,12 +8,7 @@ from numpy.typing import NDArray
 
 from cotenant.query.derived.busy_intervals import BusyIntervals
 from cotenant.query.derived.busy_places import NUMBERED, BusyPlace, places_of
-from cotenant.query.derived.interference.slowdown import FEWEST, SHARED, Samples
 from cotenant.query.derived.registry import Ask
-from cotenant.query.derived.solved_times.equations import MixEntries, equations
-from cotenant.query.derived.solved_times.robust_fit import robust_fit
-from cotenant.query.derived.solved_times.table import FEWEST_SPANS, MOST_SPANS, OVERHEAD
-from cotenant.query.text.sql import quoted
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,12 +29,6 @@ join counted c on c.number = p.number
 where s.end_ns > s.start_ns
   and (c.part >= 1 or hash(s.pid, s.stream, s.start_ns) <= c.part * 18446744073709551615)
 order by p.number, s.start_ns
-"""
-_MIXES: Final = """
-select mix, kernel_name, coalesce(size, 0) as size, count as launches
-from span_mixes
-where mix in (select mix from spans where tenant = {tenant} and node = {node})
-order by mix, kernel_name, size, launches
 """
 
 
@@ -129,51 +118,3 @@ def _gpu(node: str, gpu: str | None, places: list[BusyPlace], rows: Any) -> Gpu:
         busy = BusyIntervals.of(starts, ends, 0.0, end)
         tenants.append(Tenant(place.tenant, spans, busy))
     return Gpu(node, gpu, origin, 0.0, end, tuple(tenants))
-
-
-def samples_of(ask: Ask, gpu: Gpu, victim: Tenant, spans: Spans, part: Floats) -> Samples:
-    """Spans of the same kind; or, where few repeat, held against what they should take."""
-    whole = Samples(spans.start, spans.end, spans.end - spans.start, spans.signature)
-    shared = part >= SHARED
-    if not shared.any() or _repeated(whole, part, shared) >= 0.5:
-        return whole
-    expected = _expected(ask, gpu, victim, spans, part)
-    if expected is None:
-        return whole
-    known = expected > 0
-    cost = whole.cost / np.where(known, expected, 1)
-    kind = np.zeros(len(cost), dtype=np.int64)
-    return Samples(whole.start, whole.end, cost, kind).only(known)
-
-
-def _repeated(samples: Samples, part: Floats, shared: NDArray[np.bool_]) -> float:
-    """The part of the shared time in kinds that occur often enough, alone and shared."""
-    _, kind = np.unique(samples.kind, return_inverse=True)
-    often = np.bincount(kind[shared], minlength=kind.max() + 1) >= FEWEST
-    often &= np.bincount(kind[part <= 0], minlength=kind.max() + 1) >= FEWEST
-    return float(samples.cost[shared & often[kind]].sum() / samples.cost[shared].sum())
-
-
-def _expected(ask: Ask, gpu: Gpu, victim: Tenant, spans: Spans, part: Floats) -> Floats | None:
-    """What each span should take alone, by device times solved from those that were alone."""
-    sql = _MIXES.format(tenant=quoted(victim.name), node=quoted(gpu.node))
-    mixes = MixEntries.of(ask(sql))
-    if not len(mixes.mix):
-        return None
-    place, known = mixes.place(spans.mix)
-    matrix, _ = equations(mixes.all_items())
-    alone = _some(np.flatnonzero(known & (part <= 0)), MOST_SPANS)
-    if len(alone) < max(FEWEST_SPANS, 3 * matrix.shape[1]):
-        return None
-    # Of a kernel that never ran alone nothing is known, nor of a mix that has it.
-    solo = (matrix[place[alone]] > 0).any(axis=0)
-    known &= (matrix[:, ~solo] == 0).all(axis=1)[place]
-    length = spans.end - spans.start
-    fit = robust_fit(matrix[place[alone]][:, solo], length[alone], OVERHEAD)
-    return np.where(known, (matrix[:, solo] @ fit.solution)[place], 0.0)
-
-
-def _some(places: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """At most so many of them, evenly."""
-    step = -(-len(places) // most) or 1
-    return places[::step]

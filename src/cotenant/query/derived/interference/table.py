@@ -7,21 +7,15 @@ activity is when it had work on the same GPU. See docs/how/interference.md.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from cotenant.query.derived.interference.cause import NO_EVIDENCE, TOO_FEW, Waits, cause_of
-from cotenant.query.derived.interference.gpu import (
-    Floats,
-    Gpu,
-    Spans,
-    Tenant,
-    gpus_of,
-    samples_of,
-)
+from cotenant.query.derived.interference.gpu import Floats, Gpu, Spans, Tenant, gpus_of
+from cotenant.query.derived.interference.samples import VictimSamples
 from cotenant.query.derived.interference.slowdown import (
     EVIDENCE,
     Samples,
@@ -48,6 +42,8 @@ SCHEMA: Final = pa.schema(
         ("evidence", pa.string()),  # evidence, maybe or none
     ]
 )
+# Some spans of a victim, and the part of each beside the other, as samples.
+SamplesOf = Callable[[Spans, Floats], Samples]
 _AT_ONCE: Final = 0.02  # More than this part with a third tenant, and a sample says nothing.
 
 
@@ -64,38 +60,32 @@ def compute(ask: Ask) -> Any:
     """Every pair of tenants that had work on the same GPU."""
     waits = Waits.of(ask)
     found = []
-    # Each victim is held against every other one in turn: its mixes are asked for once.
-    again = lru_cache(maxsize=1)(ask)
     for gpu in gpus_of(ask):
-        pairs = pairs_of(gpu, partial(samples_of, again, gpu))
+        pairs = pairs_of(gpu, partial(VictimSamples, ask, gpu))
         level = level_of(pair.verdict for pair in pairs)
         found += [_row(gpu, pair, level, waits) for pair in pairs]
     return pa.Table.from_pylist(found, SCHEMA)
 
 
-def pairs_of(gpu: Gpu, samples: Callable[[Tenant, Spans, Floats], Samples]) -> list[Pair]:
+def pairs_of(gpu: Gpu, samples_of: Callable[[Tenant], SamplesOf]) -> list[Pair]:
     """Each tenant as the victim of each other one."""
     return [
         Pair(victim, other, _verdict(gpu, victim, other, samples))
         for victim in gpu.tenants
+        for samples in (samples_of(victim),)
         for other in gpu.tenants
         if victim is not other
     ]
 
 
-def _verdict(
-    gpu: Gpu,
-    victim: Tenant,
-    other: Tenant,
-    samples: Callable[[Tenant, Spans, Floats], Samples],
-) -> Verdict:
+def _verdict(gpu: Gpu, victim: Tenant, other: Tenant, samples: SamplesOf) -> Verdict:
     third = gpu.busy_besides(victim, other)
     spans = victim.spans
     crowd = third.overlap(spans.start, spans.end) / np.maximum(spans.end - spans.start, 1)
     spans = spans.only(spans.usable & (crowd <= _AT_ONCE))
     part = other.busy.overlap(spans.start, spans.end) / np.maximum(spans.end - spans.start, 1)
     pairs = len(gpu.tenants) * (len(gpu.tenants) - 1)
-    return slowdown(samples(victim, spans, part), other.busy, pairs=pairs)
+    return slowdown(samples(spans, part), other.busy, pairs=pairs)
 
 
 def _row(gpu: Gpu, pair: Pair, level: float, waits: Waits) -> dict[str, Any]:

@@ -75,12 +75,13 @@ def robust_fit(
     middle = max(float(np.median(values)), 1.0)
     weights = np.full(len(values), 1.0 / middle**2)
     spread = 0.05
+    start: Floats | None = None
     for turn in range(_ROUNDS):
         weighted = scaled * weights[:, None]
         gram, moment = scaled.T @ weighted, weighted.T @ values
         if prior is not None:
             prior.added(gram, moment, norms[0], spread)
-        x = nnls(gram, moment)
+        start = x = nnls(gram, moment, start)
         expected = np.maximum(scaled @ x, 0.1 * middle)
         residuals = (values - scaled @ x) / expected
         before, spread = spread, max(_scale(residuals), _LEAST)

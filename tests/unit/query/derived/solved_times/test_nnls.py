@@ -33,5 +33,8 @@ def test_the_solution_is_that_of_scipy():
             wanted, _ = scipy_nnls(matrix, values)
             found = nnls(matrix.T @ matrix, matrix.T @ values)
             np.testing.assert_allclose(found, wanted, atol=1e-6, err_msg=f"seed {seed}")
+            start = np.clip(dice.normal(size=columns), 0, None)
+            again = nnls(matrix.T @ matrix, matrix.T @ values, start)
+            np.testing.assert_allclose(again, wanted, atol=1e-6, err_msg=f"seed {seed}")
             bound += int((wanted == 0).sum())
     assert bound > 0
