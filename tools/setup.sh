@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything a fresh Debian 12 or Ubuntu 24.04 needs to build and record (`make setup`), and with
-# `tests`, `kernels` or `spark` as its argument what the tests, other kernels or questions on Spark
-# need besides. A stamp per step makes a second run free.
+# `tests`, `kernels`, `spark` or `readers` as its argument what the tests, other kernels, questions on
+# Spark or other readers of a store need besides. A stamp per step makes a second run free.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
@@ -89,13 +89,25 @@ unpack() {
 
 # install_python STAMP FILE: what is pinned there, then the package itself, in place.
 install_python() {
-	local stamp=build/.stamp-$1 pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
+	# A stamp beside what it tells of goes with it.
+	local stamp=.venv/.stamp-$1 pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
 	[ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt "$2" ] && [ -x .venv/bin/cotenant ] && return
 	say "installing Python packages ($2)"
 	[ -x .venv/bin/python ] || python3 -m venv .venv
 	"${pip[@]}" --require-hashes --requirement "$2"
 	"${pip[@]}" --no-deps --no-build-isolation --editable .
 	touch "$stamp"
+}
+
+# install_reader NAME REQUIREMENT...: a library in an environment of its own.
+install_reader() {
+	local place=build/readers/$1
+	shift
+	[ "$place/.stamp" -nt tools/setup.sh ] && return
+	say "installing $* into $place"
+	python3 -m venv "$place"
+	"$place/bin/pip" install --quiet --disable-pip-version-check "$@"
+	touch "$place/.stamp"
 }
 
 # make_user NAME NUMBER: where root can; a recorder has the number anyway.
@@ -127,8 +139,15 @@ spark)
 	command -v java >/dev/null || install spark-packages "${spark_packages[@]}"
 	install_python spark-python requirements-spark.txt
 	;;
+readers)
+	command -v java >/dev/null || install spark-packages "${spark_packages[@]}"
+	install_reader duckdb 'duckdb==1.5.*'
+	install_reader pyarrow 'pyarrow==15.*' 'numpy<2'
+	install_reader polars polars
+	install_reader pyspark 'pyspark==3.5.*'
+	;;
 *)
-	say "usage: tools/setup.sh [tests|kernels|spark]"
+	say "usage: tools/setup.sh [tests|kernels|spark|readers]"
 	exit 2
 	;;
 esac
