@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.errors import CotenantError, UsageError
+from cotenant.errors import UsageError
+from cotenant.fleet.master import SparkError, check_reachable
 from cotenant.fleet.runner import HERE, Told, checked
 from cotenant.fleet.task import Task, attempt
 
@@ -54,10 +55,6 @@ class _Spark:
             told(sum(stage.numCompletedTasks for stage in stages if stage), number)
 
 
-class SparkError(CotenantError):
-    """Spark is not there, or could not run the tasks."""
-
-
 @contextmanager
 def spark(master: str) -> Iterator[_Spark]:
     """An application on this master, for as long as the context lasts."""
@@ -68,6 +65,7 @@ def spark(master: str) -> Iterator[_Spark]:
         raise UsageError(
             f"--on {master} needs Spark: pip install 'cotenant[spark]'; --on {HERE} needs nothing"
         ) from error
+    check_reachable(master)
     # Workers are to have what this process has; on other machines, under the same path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(master).setAll(list(_CONF.items()))

@@ -2,10 +2,13 @@
 
 import io
 import json
+import socket
 import sys
 
 import pytest
 
+from cotenant.errors import UsageError
+from cotenant.fleet.master import SparkError, check_reachable
 from cotenant.views.cli import main
 
 JOB = "slurm/1000"
@@ -65,6 +68,31 @@ def test_without_spark_it_is_told_how_to_get_it(run, monkeypatch):
     code, told = run("ask", "copies", "--each-node")
     assert code == 2
     assert "pip install 'cotenant[spark]'; --on here needs nothing" in told.err
+
+
+@pytest.mark.parametrize(
+    ("master", "why"),
+    [
+        ("spark://127.0.0.1:1", "Connection refused"),
+        ("spark://127.0.0.1:1,127.0.0.1:2", "Connection refused"),
+        ("spark://no-such-host.invalid:7077", ".*"),
+    ],
+)
+def test_a_master_that_is_not_there_is_told_at_once(master, why):
+    with pytest.raises(SparkError, match=rf"^no Spark master at {master}: {why}; start one there"):
+        check_reachable(master)
+
+
+def test_a_master_is_found_by_any_of_its_addresses():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        check_reachable(f"spark://127.0.0.1:1,127.0.0.1:{listening.getsockname()[1]}")
+    check_reachable("local[2]")
+
+
+@pytest.mark.parametrize("place", ["nowhere", "host:", ":7077", "host:port", "host:70770"])
+def test_a_master_without_host_or_port_is_refused(place):
+    with pytest.raises(UsageError, match="write spark://HOST:7077"):
+        check_reachable(f"spark://{place}")
 
 
 def test_a_terminal_is_told_how_far_it_is(fleet, monkeypatch):
