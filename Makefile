@@ -35,7 +35,7 @@ record: setup ## record this host for 20 s and show what each tenant did
 test: setup-tests lint ## everything that must hold, on the real kernel
 	@.venv/bin/python -m pytest -q -n 2 tests \
 		--ignore=tests/kernel --ignore=tests/browser --ignore=tests/image --ignore=tests/package \
-		--ignore=tests/spark
+		--ignore=tests/spark --ignore=tests/readers
 	@.venv/bin/python -m pytest -q -n 2 tests/browser # A browser's event loop is its own process's.
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests/kernel
 
@@ -48,6 +48,11 @@ kernels: setup-tests ## record on other kernels under qemu (two hours; QUICK=1 f
 spark-test: setup-tests ## install Spark (450 MB), and ask a fleet on it, with workers that die (minutes)
 	@tools/setup.sh spark
 	@COTENANT_REQUIRE_SPARK=1 .venv/bin/python -m pytest -q tests/spark
+
+.PHONY: readers-test
+readers-test: setup-tests ## read every table with other programs, also older ones (450 MB, minutes)
+	@tools/setup.sh readers
+	@COTENANT_REQUIRE_READERS=1 .venv/bin/python -m pytest -q tests/readers
 
 .PHONY: wheel
 wheel: setup-tests ## the wheel and the sdist, into dist/, the same bytes each time (minutes)

@@ -1,0 +1,1 @@
+"""Stores read by other programs, of the versions that people have."""
