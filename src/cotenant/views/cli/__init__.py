@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Final, NoReturn
 
 from cotenant.errors import CotenantError, UsageError
+from cotenant.printable import printable
 from cotenant.query.text.time_syntax import period_ns
 from cotenant.views.cli.ending import ends_after
 from cotenant.views.cli.fetched import fetched
@@ -144,9 +145,7 @@ def parser_of(verb: str | None) -> _Parser:
 
 def _one_line(error: CotenantError) -> str:
     """The error text on one line, without control characters: tenants choose names in it."""
-    from cotenant.views.text import cell
-
-    return cell(" ".join(str(error).splitlines()))
+    return printable(" ".join(str(error).splitlines()))
 
 
 def _check(verb: str, strangers: list[str], words: list[str]) -> None:
