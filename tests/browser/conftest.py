@@ -1,6 +1,5 @@
 """A real Chromium, looking at a real server."""
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.lacking import lacking
 from tests.serving import Served
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
@@ -46,10 +46,7 @@ def chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     if CHROMIUM is None:
-        reason = "needs chromium, which `make setup` installs where there is a package"
-        if os.environ.get("COTENANT_REQUIRE_BROWSER"):
-            pytest.fail(reason)
-        pytest.skip(f"{reason} (COTENANT_REQUIRE_BROWSER=1 makes this a failure)")
+        lacking("browser", "no chromium; `make setup-tests` installs it where there is a package")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

@@ -24,6 +24,7 @@ import pytest
 from cotenant.probes.attach import Method
 from cotenant.probes.features import attempt
 from tests.kernel.objects import held, listed
+from tests.lacking import lacking
 
 ROOT = Path(__file__).parents[2]
 SIM = ROOT / "sim" / "build"
@@ -49,9 +50,7 @@ def _why_not() -> str | None:
 def running_kernel() -> None:
     """Skip with the reason; fail instead where a kernel was promised."""
     if reason := _why_not():
-        if os.environ.get("COTENANT_REQUIRE_KERNEL"):
-            pytest.fail(reason)
-        pytest.skip(f"{reason} (COTENANT_REQUIRE_KERNEL=1 makes this a failure)")
+        lacking("kernel", reason)
 
 
 # How much longer than here everything may take: an emulated CPU is slow.

@@ -11,19 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
-import pytest
-
 from tests.kernel.compiler import build_client
 
 PLACE = "usr/lib/x86_64-linux-gnu"
 CGROUPS = "cotenant-test-runc"
-
-
-def impossible(reason: str) -> None:
-    """Skip with the reason; fail instead where containers were promised."""
-    if os.environ.get("COTENANT_REQUIRE_CONTAINERS"):
-        pytest.fail(reason)
-    pytest.skip(f"{reason} (COTENANT_REQUIRE_CONTAINERS=1 makes this a failure)")
 
 
 def remove_tree(cgroup: Path) -> None:

@@ -18,7 +18,8 @@ from cotenant.sim.image import build_root
 from cotenant.sim.place import Docker
 from tests.kernel.compiler import CLIENTS, build_client
 from tests.kernel.conftest import COTENANT, SIM, Recording, ask, cgroup_root, record, truth
-from tests.kernel.containers import copy_needed, impossible, remove_tree
+from tests.kernel.containers import copy_needed, remove_tree
+from tests.lacking import lacking
 
 TIMES = 23
 GPU = f"GPU-{uuid.UUID(bytes=b'cotenant-sim-gp0')}"
@@ -52,7 +53,7 @@ def docker(tmp_path_factory: pytest.TempPathFactory, image_root: Path) -> Iterat
             daemon = Docker(directory)
             daemon.try_out()
         except CotenantError as error:
-            impossible(f"no container can run here: {error}")
+            lacking("containers", f"no container can run here: {error}")
         environment = {**os.environ, **daemon.environment}
     try:
         packed = subprocess.run(
@@ -160,7 +161,7 @@ def test_a_program_built_by_nvcc_shows_its_own_kernels(
     docker: dict[str, str], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not shutil.which("nvcc"):
-        impossible("nvcc is not installed")
+        lacking("containers", "nvcc is not installed")
     monkeypatch.setenv("DOCKER_HOST", docker["DOCKER_HOST"])
     with record(store) as recording:
         container = start(docker, "nvcc", tmp_path / "log", "/bin/three", str(TIMES))
@@ -306,7 +307,7 @@ def test_the_demo_answers_both_promised_queries_exactly(store: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     if "in Docker containers" not in done.stderr:
-        impossible("the demo ran in cgroups")
+        lacking("containers", "the demo ran in cgroups")
     from cotenant.query.questions.promises import promise
 
     logs = store.with_name(store.name + ".sim") / "truth"

@@ -18,9 +18,9 @@ from tests.kernel.containers import (
     Container,
     brief_root,
     copy_needed,
-    impossible,
     runc_cgroups,
 )
+from tests.lacking import lacking
 
 LIBRARIES = ("libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libnccl.so.2")
 MANY = 211
@@ -31,7 +31,7 @@ HELD = ("link_id", "map_id", "prog_id")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What all containers share: a program, and no library of ours."""
     if shutil.which("runc") is None:
-        impossible("runc is not installed")
+        lacking("containers", "runc is not installed")
     root = brief_root(tmp_path_factory.mktemp("base") / "root")
     for name in LIBRARIES:
         copy_needed(root, SIM / name)

@@ -9,6 +9,7 @@ from cotenant.query.engine.session import Session
 from cotenant.query.findings.explain import explain
 from cotenant.query.questions.loader import questions
 from tests import fleets
+from tests.lacking import lacking
 from tests.spark.cluster import ROOT, Cluster, why_not
 from tests.spark.slowed import slowed
 
@@ -18,9 +19,7 @@ QUESTIONS = sorted(questions())
 @pytest.fixture(scope="module", autouse=True)
 def spark_there():
     if reason := why_not():
-        if os.environ.get("COTENANT_REQUIRE_SPARK"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking("spark", reason)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from cotenant.query.engine.session import Session
 from cotenant.query.questions.loader import find
 from cotenant.store.writer import StoreWriter
 from cotenant.views import metrics
+from tests.lacking import lacking
 from tests.serving import LAUNCHES, NOW_NS, SECOND_NS, TENANTS, serving, three_tenants
 from tests.virtual.steady_work import WORKS, begun, work
 
@@ -201,7 +202,7 @@ def prometheus(target_port, token_file, folder):
     """The port of a real Prometheus that scrapes this one each second."""
     program = shutil.which(tool("prometheus"))
     if program is None:
-        pytest.skip("no prometheus in build/tools; `make setup-tests` fetches it")
+        lacking("tools", "no prometheus in build/tools; `make setup-tests` fetches it")
     config = folder / "prometheus.yml"
     config.write_text(CONFIG.format(token=token_file, port=target_port))
     port = _free_port()
