@@ -50,6 +50,17 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def package(dist: Path) -> Path:
+    """What `make deb` builds of this wheel."""
+    done = subprocess.run(
+        [REPOSITORY / "tools" / "deb.sh", dist], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (file,) = dist.glob("*.deb")
+    return file
+
+
+@pytest.fixture(scope="session")
 def packages(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the wheel and all that it needs, for hosts without an index."""
     kept = REPOSITORY / "build" / "wheels"

@@ -16,7 +16,8 @@ inside=$2/root
 shift 3
 exec chroot "$inside" "$@"
 """
-_CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
+# What somebody's shell has set, and nothing of this checkout's.
+CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
 
 
 def made_root(name: str, packages: str) -> Path:
@@ -60,7 +61,7 @@ class Root:
         """Run to its end."""
         return subprocess.run(
             self.command(*words), capture_output=True, text=True, check=False, timeout=seconds,
-            env=_CLEAN | (environment or {}),
+            env=CLEAN | (environment or {}),
         )  # fmt: skip
 
     def must(self, *words: str, seconds: float = 600) -> str:
@@ -68,10 +69,3 @@ class Root:
         done = self.run(*words, seconds=seconds)
         assert done.returncode == 0, f"{words}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         return done.stdout
-
-    def start(self, *words: str) -> "subprocess.Popen[str]":
-        """Start it, with pipes."""
-        return subprocess.Popen(
-            self.command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=_CLEAN,
-        )  # fmt: skip

@@ -1,27 +1,15 @@
 """The Debian package: installed, used, removed."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.package.root import REPOSITORY, Root, made_root
+from tests.package.root import Root, made_root
 
 TOKEN = "/etc/cotenant/token"
 UNITS = "/lib/systemd/system"
 KEPT = ("/var/lib/dpkg/", "/var/log/", "/var/cache/", "/etc/passwd", "/etc/group", "/etc/shadow",
-        "/etc/gshadow", "/etc/subuid", "/etc/subgid", "/etc/.pwd.lock")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def package(dist: Path) -> Path:
-    """What `make deb` builds of this wheel."""
-    done = subprocess.run(
-        [REPOSITORY / "tools" / "deb.sh", dist], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    (file,) = dist.glob("*.deb")
-    return file
+        "/etc/gshadow", "/etc/subuid", "/etc/subgid", "/etc/.pwd.lock", "/run/adduser")  # fmt: skip
 
 
 @pytest.fixture

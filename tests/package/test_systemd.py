@@ -6,9 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.package.root import made_root
-from tests.package.test_deb import package
-
-__all__ = ["package"]
 
 # Each line of its output is one thing that was seen.
 SCRIPT = """#!/bin/sh

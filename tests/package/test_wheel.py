@@ -3,24 +3,18 @@
 Minutes, and packages from Debian's mirror: ``make package-test``, apart from ``make test``.
 """
 
-import json
 import os
 import re
-import signal
 import subprocess
-import time
-import urllib.error
-import urllib.request
 import zipfile
-from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cotenant.query.questions.promises import promise
 from tests.package.conftest import build_wheel
 from tests.package.root import REPOSITORY, Root, build_root
-from tests.package.truth import collectives, operations, stem
+from tests.package.use import demonstrate, record_and_serve
 
 COTENANT = "/opt/empty/bin/cotenant"
 MOST_BYTES = 5_000_000
@@ -71,76 +65,17 @@ def test_it_needs_no_compiler_and_no_library(root: Root) -> None:
     )
 
 
-def test_the_host_can_be_recorded(root: Root) -> None:
-    assert "this host can be recorded" in root.must(COTENANT, "doctor")
-
-
 def test_both_queries_of_the_demo_are_right(root: Root) -> None:
-    said = root.must(COTENANT, "demo", "--for", "3s", "--store", "/var/tmp/demo")
-    assert promise("kernels").rstrip() in said
     truth = root.place / "upper" / "var" / "tmp" / "demo.sim" / "truth"
-    counted = Counter({(tenant(row), stem(row["kernel_name"])): row["launches"]
-                       for row in asked(root, promise("kernels"))})  # fmt: skip
-    assert counted == operations(truth)
-    calls = {(tenant(row), row["op"]): row["calls"] for row in asked(root, promise("nccl"))}
-    assert calls == collectives(truth)
-    assert "train" in root.must(COTENANT, "top", "--store", "/var/tmp/demo")
-
-
-def asked(root: Root, sql: str) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = json.loads(
-        root.must(COTENANT, "sql", "--store", "/var/tmp/demo", "--format", "json", sql)
-    )
-    return rows
-
-
-def tenant(row: dict[str, object]) -> str:
-    """Of what is ``/train.demo`` where tenants are cgroups."""
-    return str(row["container_id"]).strip("/").removesuffix(".demo")
+    demonstrate(partial(root.command, COTENANT), "/var/tmp/demo", truth)
 
 
 def test_it_records_and_serves(root: Root) -> None:
-    recorder = root.start(COTENANT, "record", "--store", "/var/tmp/live", "--quiet")
-    server = None
-    try:
-        assert recorder.stderr is not None
-        assert recorder.stderr.readline().startswith("recording")
-        server = root.start(COTENANT, "serve", "--as-root", "--store", "/var/tmp/live",
-                            "--port", "0")  # fmt: skip
-        assert server.stdout is not None
-        address, token = re.findall(r"(http://\S+/)#token=(\S+)", server.stdout.readline())[0]
-        with urllib.request.urlopen(address) as page:
-            assert b"<title>cotenant</title>" in page.read()
-        assert "cotenant_" in metrics(address, token)
-    finally:
-        for process in filter(None, (server, recorder)):
-            end(process)
-
-
-def metrics(address: str, token: str) -> str:
-    """Once there is a store to tell of."""
-    bearer = {"authorization": f"Bearer {token}"}
-    request = urllib.request.Request(f"{address}metrics", headers=bearer)
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            with urllib.request.urlopen(request) as answer:
-                return str(answer.read().decode())
-        except urllib.error.HTTPError as error:
-            if error.code != 503 or time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
-
-
-def end(process: "subprocess.Popen[str]") -> None:
-    """Interrupted, it ends by itself: probes are gone with it."""
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)
-    assert process.returncode in (0, 130, -signal.SIGINT), said
+    record_and_serve(partial(root.command, COTENANT), "/var/tmp/live")
 
 
 @pytest.mark.parametrize("tool", ["pipx", "uv"])
-def test_other_installers_install_it(tool: str, packages: Path, tmp_path: Path) -> None:
+def test_other_installers_install_what_works(tool: str, packages: Path, tmp_path: Path) -> None:
     (wheel,) = packages.glob("cotenant-*.whl")
     place = {**os.environ, "PIPX_HOME": f"{tmp_path}/home", "PIPX_BIN_DIR": f"{tmp_path}/bin",
              "UV_TOOL_DIR": f"{tmp_path}/home", "UV_TOOL_BIN_DIR": f"{tmp_path}/bin"}  # fmt: skip
@@ -152,7 +87,6 @@ def test_other_installers_install_it(tool: str, packages: Path, tmp_path: Path) 
     }[tool]
     done = subprocess.run(line, env=place, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    said = subprocess.run(
-        [tmp_path / "bin" / "cotenant", "--version"], capture_output=True, text=True, check=True
-    )
-    assert said.stdout.startswith("cotenant ")
+    program = str(tmp_path / "bin" / "cotenant")
+    demonstrate(lambda *words: [program, *words], f"{tmp_path}/demo", tmp_path / "demo.sim/truth")
+    record_and_serve(lambda *words: [program, *words], f"{tmp_path}/live")
