@@ -21,7 +21,7 @@ class ShowVersion(argparse.Action):
 
 
 def version_line() -> str:
-    """``cotenant 0.1.0 (objects 5f3c9a0b12de, Linux 6.8.0)``."""
+    """``cotenant 0.2.0 (objects 5f3c9a0b12de, Linux 6.8.0)``."""
     kernel = os.uname()
     return f"cotenant {__version__} (objects {objects_id()}, {kernel.sysname} {kernel.release})"
 
