@@ -174,6 +174,7 @@ def test_the_image_records_with_what_the_daemonset_gives_it(
                 assert "<title>cotenant</title>" in asked(serve, "/")
                 assert "cotenant_launches_total" in asked(serve, "/metrics")
                 assert "launch/s" in look(serve, "top")
+                look([*podman, "exec", "recorder"], "explain")
                 assert tenant.path.name in look(serve, "tenants")
                 spoil = [*serve, "sh", "-c", "touch /var/lib/cotenant/x || touch /opt/cotenant/x"]
                 assert subprocess.run(spoil, capture_output=True, check=False).returncode != 0
