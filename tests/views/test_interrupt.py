@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from cotenant.views.cli import VERBS
+
 MOMENTS = 20
 ENDLESS = "SELECT count(*) FROM range(1000000000000) r WHERE r.range % 7 = 3"
 # What a shell shows as 130; or it was done before.
@@ -53,20 +55,33 @@ def interrupted(process, after_s):
     assert "Error" not in err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("tenants",),
-        ("explain",),
-        ("ask", "top_kernels", "--json"),
-        ("top", "--once"),
-        ("export", "perfetto", "--force"),
-        ("export", "csv", "--force"),
-        ("serve", "--as-root", "--port", "0"),
-        ("sim", "path"),
-    ],
-    ids=" ".join,
-)
+COMMANDS = [
+    ("health", "--within", "36500d"),
+    ("tenants",),
+    ("sql", "FROM cuda_events", "--format", "csv"),
+    ("ask", "top_kernels", "--json"),
+    ("explain",),
+    ("export", "html", "--force"),
+    ("export", "perfetto", "--force"),
+    ("export", "csv", "--force"),
+    ("ship", "--once", "--to", "shipped"),
+    ("pull", "--node", "node-a", "--from", "2026-09-21", "--to", "2026-09-22", "--into", "pulled"),
+    ("upgrade",),
+    ("top", "--once"),
+    ("serve", "--as-root", "--port", "0"),
+    ("sim", "path"),
+    ("completion", "bash"),
+    ("help",),
+]
+# What attaches probes, and `top` beside a recording: tests/kernel/test_interrupt.py.
+RECORDERS = {"record", "demo", "doctor"}
+
+
+def test_no_command_is_left_out():
+    assert {words[0] for words in COMMANDS} | RECORDERS == set(VERBS)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words[:2]))
 def test_any_command_ends_at_any_moment(begun, words, place):
     began = time.monotonic()
     first = begun(*words)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.errors import UsageError
+from cotenant.errors import CotenantError, UsageError
 from cotenant.query.text.time_syntax import duration_ns, moment_ns
 from cotenant.views.cli import VERBS, demo, main
+from cotenant.views.cli.commands import commands
 from cotenant.views.web import server
 
 MANY = "9" * 499
@@ -21,57 +22,66 @@ SINCE = ("30s", "59s", "61s")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("serve --port 70000", "70000 is not a port; write one from 0 to 65535"),
-        ("serve --port -1", "-1 is not a port"),
-        (f"serve --port {MANY}", "is not a port"),
-        ("serve --as-root --address=", "--address is empty"),
-        ("serve --token-file /nowhere/token", "No such file or directory; name another file"),
-        ("top --once --window 0s", "'0s' is zero; write 90s, 5m or 2h"),
-        (f"top --once --window {MANY}s", "is longer than 292 years"),
-        (f"tenants --since {MANY}s", "is longer than 292 years"),
-        ("tenants --since=", "'' is not a duration"),
-        ("tenants --from=", "'' is not a time"),
-        (f"tenants --to {MANY}", "is after the year 2262"),
-        (f"tenants --to {MANY * 11}", "is after the year 2262"),
-        ("tenants --from 2026-09-22 --to 2026-09-21", "--from 2026-09-22 is not before --to"),
-        ("tenants --store=", "--store: empty path; name a directory"),
-        ("tenants --bogus", "tenants: unknown argument --bogus; see `cotenant tenants --help`"),
-        ("ask top_kernels limit=-1", "limit=-1: expected a whole number from 0 on"),
-        (f"ask top_kernels limit={MANY}", f"limit={MANY}: expected a whole number from 0 on"),
-        ("ask launch_rate step=0s", "step=0s: expected a duration above zero"),
-        (f"ask launch_rate step={MANY}s", f"step={MANY}s: expected a duration above zero"),
-        ("ask compare_tenants a=\udcff", "is not UTF-8; type it in UTF-8"),
-        ("ask io_delay", "no question io_delay; did you mean io_delays"),
-        ("sql \udcff", "is not UTF-8; type it in UTF-8"),
-        ("sql", "the following arguments are required: SQL; see `cotenant sql --help`"),
-        ("export bogus", "invalid choice: 'bogus'"),
-        ("record --for 0s", "'0s' is zero"),
-        ("record --for=", "'' is not a duration"),
-        ("record --keep 0s", "'0s' is zero"),
-        ("record --keep-rollups 0s", "'0s' is zero"),
-        ("record --ring-bytes 3", "3 is not a power of two from 4k to 1g"),
-        ("record --ring-bytes -4096", "is not a size"),
-        (f"record --max-bytes {MANY * 11}t", "is not a size"),
-        ("record --budget nan", "nan is not a percentage"),
-        (f"record --budget-rest {MANY}s", "is longer than 292 years"),
-        ("demo --for 0s", "'0s' is zero"),
-        ("sim bogus", "invalid choice: 'bogus'"),
-        ("rekord", "there is no command rekord; did you mean record?"),
-        ("expalin", "there is no command expalin; did you mean explain?"),
-        ("xyzzy", "there is no command xyzzy; `cotenant help` lists them"),
-        ("help expalin", "there is no command expalin; did you mean explain?"),
-        ("tenants --tenat x", "unknown argument --tenat x; did you mean --tenant?"),
-        ("completion tcsh", "invalid choice: 'tcsh'"),
-        ("ask top_kernels --follow --json", "--follow prints tables; do without --json"),
-        ("sql --follow --format csv x", "--follow applies to --format table"),
-        ("ask top_kernels --every 0s", "'0s' is zero"),
-        ("sql x --timeout never", "'never' is not a duration"),
-    ],
-    ids=lambda words: words[:40],
-)
+WRONG = [
+    ("serve --port 70000", "70000 is not a port; write one from 0 to 65535"),
+    ("serve --port -1", "-1 is not a port"),
+    (f"serve --port {MANY}", "is not a port"),
+    ("serve --as-root --address=", "--address is empty"),
+    ("serve --token-file /nowhere/token", "No such file or directory; name another file"),
+    ("top --once --window 0s", "'0s' is zero; write 90s, 5m or 2h"),
+    (f"top --once --window {MANY}s", "is longer than 292 years"),
+    (f"tenants --since {MANY}s", "is longer than 292 years"),
+    ("tenants --since=", "'' is not a duration"),
+    ("tenants --from=", "'' is not a time"),
+    (f"tenants --to {MANY}", "is after the year 2262"),
+    (f"tenants --to {MANY * 11}", "is after the year 2262"),
+    ("tenants --from 2026-09-22 --to 2026-09-21", "--from 2026-09-22 is not before --to"),
+    ("tenants --store=", "--store: empty path; name a directory"),
+    ("tenants --bogus", "tenants: unknown argument --bogus; see `cotenant tenants --help`"),
+    ("ask top_kernels limit=-1", "limit=-1: expected a whole number from 0 on"),
+    (f"ask top_kernels limit={MANY}", f"limit={MANY}: expected a whole number from 0 on"),
+    ("ask launch_rate step=0s", "step=0s: expected a duration above zero"),
+    (f"ask launch_rate step={MANY}s", f"step={MANY}s: expected a duration above zero"),
+    ("ask compare_tenants a=\udcff", "is not UTF-8; type it in UTF-8"),
+    ("ask io_delay", "no question io_delay; did you mean io_delays"),
+    ("sql \udcff", "is not UTF-8; type it in UTF-8"),
+    ("sql", "the following arguments are required: SQL; see `cotenant sql --help`"),
+    ("export bogus", "invalid choice: 'bogus'"),
+    ("record --for 0s", "'0s' is zero"),
+    ("record --for=", "'' is not a duration"),
+    ("record --keep 0s", "'0s' is zero"),
+    ("record --keep-rollups 0s", "'0s' is zero"),
+    ("record --ring-bytes 3", "3 is not a power of two from 4k to 1g"),
+    ("record --ring-bytes -4096", "is not a size"),
+    (f"record --max-bytes {MANY * 11}t", "is not a size"),
+    ("record --budget nan", "nan is not a percentage"),
+    (f"record --budget-rest {MANY}s", "is longer than 292 years"),
+    ("demo --for 0s", "'0s' is zero"),
+    ("sim bogus", "invalid choice: 'bogus'"),
+    ("rekord", "there is no command rekord; did you mean record?"),
+    ("expalin", "there is no command expalin; did you mean explain?"),
+    ("xyzzy", "there is no command xyzzy; `cotenant help` lists them"),
+    ("help expalin", "there is no command expalin; did you mean explain?"),
+    ("tenants --tenat x", "unknown argument --tenat x; did you mean --tenant?"),
+    ("completion tcsh", "invalid choice: 'tcsh'"),
+    ("ask top_kernels --follow --json", "--follow prints tables; do without --json"),
+    ("sql --follow --format csv x", "--follow applies to --format table"),
+    ("ask top_kernels --every 0s", "'0s' is zero"),
+    ("sql x --timeout never", "'never' is not a duration"),
+    ("doctor --jsno", "unknown argument --jsno; did you mean --json?"),
+    ("health --within soon", "'soon' is not a duration"),
+    ("explain --since 5", "'5' is not a duration"),
+    ("explain now", "unknown argument now"),
+    ("ship", "the following arguments are required: --to"),
+    ("ship --once --to s3://", "names no bucket"),
+    ("ship --once --to /tmp --bandwidth fast", "fast is not a"),
+    ("pull --node a --from 1 --to 2", "the following arguments are required: --into"),
+    ("pull --node a --from 2 --to 1 --into x", "is not before --to"),
+    ("upgrade now", "unknown argument now"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[words[:40] for words, _ in WRONG])
 def test_what_cannot_be_meant_is_one_line_and_exit_code_2(words, said, store, monkeypatch, capsys):
     monkeypatch.setenv("COTENANT_STORE", str(store))
     monkeypatch.setattr("os.geteuid", lambda: 0)
@@ -80,6 +90,53 @@ def test_what_cannot_be_meant_is_one_line_and_exit_code_2(words, said, store, mo
     out, err = capsys.readouterr()
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert said in err
+
+
+def test_no_command_is_left_out():
+    assert {words.split()[0] for words, _ in WRONG} >= set(VERBS)
+
+
+# What a command needs to be complete, so that an option is all that is wrong.
+NEEDS = {
+    "sql": ["SELECT 1"],
+    "export": ["csv", "--force"],
+    "ship": ["--once", "--to", "shipped"],
+    "pull": ["--node", "node-a", "--from", "1", "--to", "2", "--into", "pulled"],
+    "serve": ["--as-root", "--port", "0"],
+    "top": ["--once"],
+    "ask": ["top_kernels"],
+}
+NONSENSE = ("", MANY, "no\x1b\npe", "-1")
+
+
+@pytest.mark.parametrize("command", commands(), ids=lambda command: command.name)
+def test_nonsense_for_any_option_is_at_most_one_line(command, store, place, monkeypatch, capsys):
+    """Whatever it says, and however it ends: it is no traceback."""
+    monkeypatch.setenv("COTENANT_STORE", str(store))
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(server, "serve", lambda settings, listening: listening.close())
+    for would_run in WOULD_RUN:
+        monkeypatch.setattr(would_run, _understood)
+    before = [command.name, *NEEDS.get(command.name, [])]
+    for option in (option for option in command.options if option.names and option.value):
+        for value in NONSENSE:
+            code = _left([*before, f"{option.names[-1]}={value}"])
+            err = capsys.readouterr().err
+            assert code in (0, 1, 2), (option, value)
+            assert code == 0 or err.count("\n") == 1, (option, value, err)
+            assert "\x1b" not in err
+
+
+WOULD_RUN = (
+    "cotenant.views.cli.record._recorder",
+    "cotenant.views.cli.demo._simulate",
+    "cotenant.views.cli.doctor.run",
+)
+
+
+def _understood(*_, **__):
+    raise CotenantError("it would run")
 
 
 def _left(words):

@@ -51,7 +51,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with the code of wrong usage."""
-        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+        self.exit(2, f"{self.prog}: {printable(message)}; see `{self.prog} --help`\n")
 
 
 def _directory(text: str) -> str:

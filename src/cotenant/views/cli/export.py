@@ -1,6 +1,7 @@
 """``cotenant export``: writes a recording for other tools."""
 
 import argparse
+import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -50,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
     output = Path(args.output or DEFAULTS.get(args.format, f"cotenant-{args.format}"))
     if args.format == "html" and args.tenant is not None:
         raise UsageError("--tenant does not apply to html, which compares tenants")
-    if output.exists() and not args.force:
+    if not args.force and os.path.lexists(output):
         raise CotenantError(f"{output} exists; --force replaces it")
-    if not output.absolute().parent.is_dir():
+    if not os.path.isdir(output.absolute().parent):
         raise UsageError(
             f"there is no directory {output.parent}; make it, or name another --output"
         )

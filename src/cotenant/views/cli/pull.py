@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.errors import UsageError
+from cotenant.printable import printable
 from cotenant.query.engine.changelog_tables import CHANGELOGS
 from cotenant.query.text.time_syntax import moment_ns
 from cotenant.remote.near import NearNode
@@ -87,6 +88,7 @@ def needs(args: argparse.Namespace, segment: Segment) -> bool:
 
 def run(args: argparse.Namespace) -> int:
     """Bring what is not there yet."""
+    bounds(args)  # They are wrong whatever the store holds.
     root = Path(args.store)
     check_readable(root)
     Nodes(root, args.node).check()
@@ -112,7 +114,7 @@ def _pull(args: argparse.Namespace, near: NearNode) -> None:
     shipped = {by_minute.table for by_minute in BY_MINUTE}
     counts = [near.counts(table.name) for table in EVENTS if table.name not in shipped]
     if not any(first_ns <= start < end_ns for found in counts for start in found):
-        named = getattr(args, "named_store", args.store)
+        named = printable(getattr(args, "named_store", args.store))
         print(
             f"{named} has no rows of {near.node} then, at most what it did by the minute; "
             "name the node's own store",

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from cotenant.errors import CotenantError, UsageError
+from cotenant.printable import printable
 from cotenant.query.engine.session import Session
 from cotenant.query.screens.tenants import meant
 from cotenant.store.layout import check_readable
@@ -107,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         check_readable(settings.store)
     except CotenantError as error:
-        print(f"nothing to show yet: {error}", file=sys.stderr)
+        print(f"nothing to show yet: {printable(str(error))}", file=sys.stderr)
     if not server.is_loopback(settings.address):
         print(
             "warning: the connection is not encrypted; an ssh tunnel is safer",
