@@ -198,6 +198,21 @@ def test_a_link_to_another_time_says_so_and_leads_back(tab):
     assert opened.page.locator("#notice").is_hidden()
 
 
+def test_a_large_recording_opens_on_its_newest_part_below_a_strip_of_all(tab):
+    since_ns = NOW_NS + 700_000_000
+    strip = {"cell_ns": 1_000_000_000, "tenants": {"ml/train": [0]}}
+    opened = tab(status={"newest_ns": str(since_ns)}, answers={"strip*": strip})
+    assert opened.run("() => String(cotenant.view.absolute(cotenant.view.start))") == str(since_ns)
+    assert "opened on the newest" in opened.page.locator("#status").inner_text()
+    assert opened.until("() => cotenant.timeline.strip?.tenants")["ml/train"] == [0]
+    # Nothing but what is on screen was read.
+    begun = [url for url in opened.asked if "/api/tile" in url]
+    opened.page.get_by_role("button", name="Whole recording").click()
+    opened.until("() => cotenant.view.start <= cotenant.view.first")
+    opened.settled()
+    assert len([url for url in opened.asked if "/api/tile" in url]) > len(begun)
+
+
 def test_a_live_page_that_is_late_says_so(tab):
     opened = tab(status={"state": "live", "behind_s": 31.4})
     assert "the newest event is 31 s old" in opened.page.locator("#status").inner_text()

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from cotenant.errors import CotenantError, QuestionError, StoreError
 from cotenant.query.screens import activity, fleet
 from cotenant.query.screens.timeline import details, status
+from cotenant.query.screens.timeline.strip import strip
 from cotenant.query.screens.timeline.tiles import CELLS, MAX_CELL_NS
 from cotenant.schema.families import FAMILIES
 from cotenant.schema.family import Family
@@ -56,6 +57,7 @@ class Api:
             "cell": self._cell,
             "tables": self._tables,
             "busy": self._busy,
+            "strip": self._strip,
             "questions": lambda _: insight.questions(self._readers.whole.tenant),
             "interference": lambda request: self._insight.interference(self._reader(request)),
             "findings": lambda request: self._insight.findings(self._reader(request)),
@@ -89,6 +91,7 @@ class Api:
             "nodes": nodes,
             "start_ns": None if start is None else str(start),
             "end_ns": None if end is None else str(end),
+            "newest_ns": _text(survey.newest_ns),
             "families": [_family(family) for family in FAMILIES.values()],
             "tenants": [
                 {"name": name, "events": (survey.events or {})[name]} for name in survey.order
@@ -123,6 +126,10 @@ class Api:
     def _busy(self, request: Request) -> dict[str, Any]:
         start, end = _period(request)
         return self._reader(request).busy(start, end)
+
+    def _strip(self, request: Request) -> dict[str, Any]:
+        start, end = _period(request)
+        return strip(self._reader(request).session(), start, end)
 
     def _tables(self, request: Request) -> dict[str, Any]:
         reader = self._reader(request)

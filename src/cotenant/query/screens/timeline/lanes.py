@@ -3,10 +3,11 @@
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cotenant.query.engine.session import Session
+from cotenant.query.screens.timeline.newest import newest_part
 from cotenant.query.screens.timeline.rows import rows as slices_of
 from cotenant.schema.families import FAMILIES
 
@@ -36,13 +37,17 @@ class Lane:
 
 @dataclass(slots=True)
 class Survey:
-    """What a scan of the whole store found: its interval, tenants and counts."""
+    """What a look at the whole store found: its interval, tenants and counts.
+
+    Of a large store the newest part is looked at; the rest is added up from rollups.
+    """
 
     start_ns: int | None = None
     end_ns: int | None = None
     events: dict[str, dict[str, int]] | None = None  # By tenant and family.
     order: tuple[str, ...] = ()  # Tenants with GPU events first, then by their first event.
     longest: dict[str, int] | None = None  # By family, in ns.
+    newest_ns: int | None = None  # Since when it has no more than can be shown at once.
 
 
 class Lanes:
@@ -96,7 +101,8 @@ class Lanes:
                 return
             began = time.monotonic()
             names = session.ask("SELECT cgroup_id, tenant, node FROM containers").rows()
-            rows = session.ask(_survey_sql()).rows()
+            newest_ns = newest_part(session.segments)
+            rows = session.ask(_survey_sql(newest_ns)).rows()
             with self._lock:
                 for row in names:
                     self._places[row["cgroup_id"]] = (row["tenant"], row["node"])
@@ -104,7 +110,9 @@ class Lanes:
             rows.sort(key=lambda row: -row["events"])
             for row in rows:
                 self.lane_of(row["family"], (row["cgroup_id"], row["pid"], row["stream"]))
-            self.survey = self._summed(rows)
+            if newest_ns is not None:
+                rows += session.ask(_rollup_sql(newest_ns)).rows()
+            self.survey = replace(self._summed(rows), newest_ns=newest_ns)
             took = time.monotonic() - began
             self._next_scan = time.monotonic() + max(_LEAST_PAUSE_S, _PAUSE * took)
 
@@ -129,11 +137,20 @@ class Lanes:
         return Survey(start, end, events, order, longest)
 
 
-def _survey_sql() -> str:
+def _survey_sql(since_ns: int | None) -> str:
+    since = "" if since_ns is None else f" AND timestamp_ns >= {since_ns}"
     return "\nUNION ALL ".join(
         f"""SELECT '{family.name}' AS family, cgroup_id, pid, stream,
        sum(weight)::BIGINT AS events, min(began_ns) AS first_ns, max(began_ns + d) AS last_ns,
        max(d)::BIGINT AS longest_ns
-  FROM ({slices_of(family)}) GROUP BY ALL"""
+  FROM ({slices_of(family)}{since}) GROUP BY ALL"""
         for family in FAMILIES.values()
     )
+
+
+def _rollup_sql(until_ns: int) -> str:
+    """The same of what came before, by the second; whose lanes there were is not known."""
+    return f"""
+SELECT family, cgroup_id, sum(count)::BIGINT AS events, min(timestamp_ns) AS first_ns,
+       max(timestamp_ns) AS last_ns, coalesce(max(max_ns), 0)::BIGINT AS longest_ns
+  FROM rollups WHERE timestamp_ns < {until_ns} GROUP BY ALL"""

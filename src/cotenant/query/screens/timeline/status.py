@@ -6,23 +6,31 @@ from cotenant.query.engine.answer import Standing
 from cotenant.query.engine.session import Session
 from cotenant.schema.families import FAMILIES
 
-_NEWEST: Final = " UNION ALL ".join(
-    f"SELECT max(timestamp_ns) AS newest_ns FROM {family.table.name}"
-    for family in FAMILIES.values()
-)
+_TABLES: Final = tuple(family.table.name for family in FAMILIES.values())
 _OPEN: Final = "SELECT count(*) AS open FROM sessions WHERE ended_ns IS NULL"
 
 
 def newest_ns(session: Session) -> int | None:
     """When the last event began; None in a store without events."""
-    (row,) = session.ask(f"SELECT max(newest_ns) AS newest_ns FROM ({_NEWEST})").rows()
+    known = [segment.max_ns or 0 for segment in session.segments if segment.table in _TABLES]
+    # Few rows are as new as that; those of one tenant may all be older.
+    newest = _newest_ns(session, max(known, default=0))
+    return _newest_ns(session, 0) if newest is None else newest
+
+
+def _newest_ns(session: Session, since_ns: int) -> int | None:
+    each = " UNION ALL ".join(
+        f"SELECT max(timestamp_ns) AS newest_ns FROM {name} WHERE timestamp_ns >= {since_ns}"
+        for name in _TABLES
+    )
+    (row,) = session.ask(f"SELECT max(newest_ns) AS newest_ns FROM ({each})").rows()
     newest: int | None = row["newest_ns"]
     return newest
 
 
 def standing(session: Session) -> Standing:
     """How complete the tables are that lanes are made from."""
-    return session.standing(family.table.name for family in FAMILIES.values())
+    return session.standing(_TABLES)
 
 
 def has_open_recording(session: Session) -> bool:

@@ -172,7 +172,7 @@ class Page {
       this.timeline.open(status);
       if (view.follow && !told) view.span = LIVE_SPAN;
       if (view.follow) this.followNow();
-      else if (!told) view.whole();
+      else if (!told) this.first(status);
       else view.changed();
       if (view.selected) view.changed("selection");
       return;
@@ -182,6 +182,14 @@ class Page {
     this.timeline.open(status);
     this.followNow();
     if (grown) this.panels.settle();
+  }
+
+  /** All there is, or the newest part of it that can be shown at once. */
+  first(status) {
+    const { view } = this;
+    if (status.newest_ns === null) return view.whole();
+    const start = view.relative(BigInt(status.newest_ns));
+    view.show(start, view.last - start);
   }
 
   followNow() {
@@ -196,7 +204,7 @@ class Page {
     const days = moment(first, 0, true).slice(0, 10) === moment(last, 0, true).slice(0, 10);
     const events = status.tenants.flatMap((tenant) => Object.values(tenant.events)).reduce((sum, n) => sum + n, 0);
     const whose = status.tenant ? `only ${status.tenant}: ` : view.node !== null ? `node ${view.node}: ` : "";
-    by("status").textContent = `${whose}${brief(events)} events of ${status.tenants.length} tenants${status.nodes.length > 1 ? ` on ${status.nodes.length} nodes` : ""}, ${moment(first, 0, true)} to ${moment(last, 0, !days)} UTC (${duration(view.last - view.first)})${this.standing(status)}`;
+    by("status").textContent = `${whose}${brief(events)} events of ${status.tenants.length} tenants${status.nodes.length > 1 ? ` on ${status.nodes.length} nodes` : ""}, ${moment(first, 0, true)} to ${moment(last, 0, !days)} UTC (${duration(view.last - view.first)})${this.standing(status)}${this.part(status)}`;
     by("follow").hidden = status.state !== "live";
     by("follow").setAttribute("aria-pressed", view.follow);
   }
@@ -204,6 +212,12 @@ class Page {
   standing(status) {
     if (status.state === "live" && status.behind_s > LATE_S) return `, live but late: the newest event is ${count(status.behind_s)} s old`;
     return status.lacks.length ? "" : ", complete";
+  }
+
+  /** What a large recording was opened on. */
+  part(status) {
+    if (status.newest_ns === null || status.state === "live") return "";
+    return `; opened on the newest ${duration(this.view.last - this.view.relative(BigInt(status.newest_ns)))}`;
   }
 
   chips() { this.switches.render(this.status); }

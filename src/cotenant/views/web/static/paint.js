@@ -293,7 +293,7 @@ export class Painter {
   }
 
   /** The whole recording in a strip, with a frame around what is on screen. */
-  minimap(pen, frame, tenants, parts) {
+  minimap(pen, frame, tenants, parts, strip) {
     const { theme, view } = this;
     pen.fillStyle = theme.ground;
     pen.fillRect(0, 0, frame.width, frame.height);
@@ -303,6 +303,7 @@ export class Painter {
     const high = tall > 2 ? tall - 1 : tall; // With many tenants there is no room for gaps.
     tenants.forEach((tenant, place) => {
       pen.fillStyle = theme.of(tenant);
+      for (const cell of strip?.tenants[tenant] ?? []) pen.fillRect(x(strip.start + cell * strip.cell), 4 + place * tall, Math.max(strip.cell * scale, 1), high);
       for (const { tile } of parts) {
         if (!tile) continue;
         for (const [id, lane] of tile.lanes) {

@@ -23,6 +23,8 @@ export class Timeline {
     this.frames = []; // How long each took to paint; the last few hundred.
     this.marks = 0;
     this.painted = false;
+    this.strip = null; // When each tenant had events, if there are too many to read: {start, cell, tenants}.
+    this.nextStrip = 0;
     this.busy = null; // When each tenant had work on a GPU: {start, end, tenants}.
     this.settle = later(250, () => this.askBusy());
     this.due = false;
@@ -43,6 +45,7 @@ export class Timeline {
     this.tiles ??= new Tiles(this.view, status.cells, (error, lanes) => this.arrived(error, lanes));
     this.arrange();
     this.paint();
+    this.askStrip();
   }
 
   /** Asks what was in flight in the time on screen; it takes a while, so it is drawn when it comes. */
@@ -61,6 +64,25 @@ export class Timeline {
       this.paint();
     } catch (error) {
       if (error.name !== "AbortError") this.said.failed(error);
+    }
+  }
+
+  /** Whether there is too much to read all of it while somebody waits. */
+  get large() { return this.status.newest_ns !== null; }
+
+  /** Asks when each tenant had events, over all of a large store. */
+  async askStrip() {
+    const { view, status } = this;
+    if (!this.large || this.stripped === status.version || performance.now() < this.nextStrip) return;
+    this.stripped = status.version;
+    this.nextStrip = performance.now() + FOLLOWING;
+    const start = view.first;
+    try {
+      const got = await get("strip", { from: view.absolute(start), to: view.absolute(view.last + 1) });
+      this.strip = { start, cell: got.cell_ns, tenants: got.tenants };
+      this.paint();
+    } catch (error) {
+      this.said.failed(error);
     }
   }
 
@@ -98,7 +120,7 @@ export class Timeline {
     const wanted = []; // What is on screen comes first; the strip above it can wait.
     this.parts = tiles.covering(view.start, view.end, Tiles.cell(view.span / room), wanted);
     const whole = (view.last - view.first) * WHOLE;
-    const overview = tiles.covering(view.first, view.last, Tiles.cell(whole / room), wanted);
+    const overview = this.large ? [] : tiles.covering(view.first, view.last, Tiles.cell(whole / room), wanted);
     tiles.fetch(wanted);
     const most = Math.max(0, this.layout.height + RULER + 12 - frame.height);
     this.scroll = Math.min(Math.max(this.scroll, 0), most);
@@ -107,7 +129,7 @@ export class Timeline {
     if (this.marks) this.painted ||= performance.now(); // Since the page was opened.
     const strip = fitted(this.small);
     const shown = this.status.tenants.map((one) => one.name).filter((name) => !view.off.has(name));
-    painter.minimap(strip.pen, strip, shown, overview);
+    painter.minimap(strip.pen, strip, shown, overview, this.strip);
   }
 
   /** The middle of the stretch in which these had most work on a GPU at once; null if never. */
