@@ -17,10 +17,12 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from apart import add_options
 from playwright.sync_api import sync_playwright
 from rows import START_NS, cgroup_ids, cuda_rows
 
@@ -31,6 +33,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.serving import Served, serving
 
 SEAL_ROWS = 100_000
+PATIENCE_S = 120
+PANELS = ("tables", "busy", "findings", "interference")
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 WATCH = """() => {
   globalThis.between = [];
@@ -64,12 +68,42 @@ def fill(root: Path, rows: int) -> None:
 def first_paint(page: Any, served: Served) -> float:
     """Milliseconds from the navigation to the first frame with events in it."""
     page.goto(f"{served.url}#token={served.token}")
-    deadline = time.monotonic() + 60
-    while not (painted := page.evaluate("() => globalThis.cotenant?.timeline.painted")):
+    return float(until(page, lambda: page.evaluate("() => globalThis.cotenant?.timeline.painted")))
+
+
+def until(page: Any, found: Callable[[], Any]) -> Any:
+    """Wait for something true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (value := found()):
         if time.monotonic() > deadline:
-            raise SystemExit("nothing was painted in a minute")
+            raise SystemExit(f"the page was not there after {PATIENCE_S} s")
         page.wait_for_timeout(20)
-    return float(painted)
+    return value
+
+
+def opened(root: Path) -> dict[str, Any]:
+    """When the page of a fresh server paints first, and when each panel has its answer."""
+    with serving(root) as served, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        answered: dict[str, float] = {}
+        began = time.monotonic()
+
+        def note(request: Any) -> None:
+            name = request.url.partition("/api/")[2].partition("?")[0]
+            response = request.response()
+            if name in PANELS and response.status == 200:
+                answered.setdefault(name, time.monotonic() - began)
+
+        page.on("requestfinished", note)
+        painted = first_paint(page, served)
+        until(page, lambda: len(answered) == len(PANELS))
+        browser.close()
+    return {
+        "first_paint_s": round(painted / 1000, 3),
+        "panels_s": round(max(answered.values()), 3),
+        "panels": {name: round(at, 3) for name, at in answered.items()},
+    }
 
 
 def pan(page: Any, seconds: float) -> list[float]:
@@ -119,7 +153,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=6.0)
+    add_options(parser)
     args = parser.parse_args()
+    if args.ask:
+        print(json.dumps(opened(args.store)))
+        return
     folder = Path(tempfile.mkdtemp(prefix="cotenant-bench-"))
     try:
         fill(folder / "store", args.rows)

@@ -1,17 +1,17 @@
 """How long all named questions and `explain` take on two stores, over the first promised query.
 
-    python bench/scale.py [--rows 10000000] [--larger 100000000] [--mixes 50000]
+    python bench/scale.py [--rows 10000000] [--larger 100000000] [--mixes 50000] [--stores DIR]
 
 Each store is made of ring records by the agent's own drain (``recorded.py``); both are of the same
 duration, processes, kernels and mixes, so that they differ in how often something was launched, and
 in nothing else. Each question runs in a process of its own, without a window; its peak memory is
-that of the process. A ratio is of processor times in one run.
+that of the process. A ratio is of processor times in one run. Then Chromium opens the page of the
+larger one. With a directory for the stores they stay there, and are not made anew.
 """
 
 import argparse
 import json
 import resource
-import shutil
 import sys
 import tempfile
 import time
@@ -28,6 +28,7 @@ from cotenant.query.questions.promises import promise
 
 PROMISE: Final = "promised"
 EXPLAIN: Final = "explain"  # Not a question, and may take more.
+PAGE: Final = Path(__file__).with_name("page.py")
 RUNS: Final = 3  # The best of so many is the promised query's time.
 
 
@@ -64,19 +65,21 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--larger", type=int, default=100_000_000)
     parser.add_argument("--mixes", type=int, default=MIXES)
+    parser.add_argument("--stores", type=Path, help="where the stores are, or are made and kept")
     add_options(parser)
     args = parser.parse_args()
     if args.ask:
         print(json.dumps(ask(args.store, args.ask)))
         return
-    result = []
-    for rows in (args.rows, args.larger):
-        place = Path(tempfile.mkdtemp(prefix="cotenant-scale-"))
-        try:
-            made = fill(place / "store", rows, args.larger / rows, args.mixes)
-            result.append({"bench": "scale", "rows": made, "questions": measured(place / "store")})
-        finally:
-            shutil.rmtree(place)
+    with tempfile.TemporaryDirectory(prefix="cotenant-scale-") as place:
+        stores = args.stores or Path(place)
+        result = []
+        for rows in (args.rows, args.larger):
+            store = stores / str(rows)
+            if not store.exists():
+                fill(store, rows, args.larger / rows, args.mixes)
+            result.append({"bench": "scale", "rows": rows, "questions": measured(store)})
+        result[-1]["page"] = asked(str(PAGE), store, "opened")
     print(json.dumps(result, indent=2))
 
 
