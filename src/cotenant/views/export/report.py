@@ -46,7 +46,7 @@ def write_report(session: Session, output: Path) -> int:
 
 def _page(session: Session, found: Explanation) -> str:
     covered = found.interval
-    busy = {} if covered is None or too_many(session) else _busy(session, covered)
+    busy = {} if covered is None else _busy(session, covered)
     colours = _Colours(sorted(busy, key=lambda tenant: -sum(busy[tenant])))
     body = [element("h1", "cotenant: what stands out"), *_about(session, found)]
     if covered is not None:
@@ -94,7 +94,8 @@ def _slowdowns(session: Session, colours: _Colours) -> Html:
 
 
 def _busy(session: Session, covered: Interval) -> dict[str, list[float]]:
-    return busy_cells(session, covered.start_ns, covered.end_ns + 1)
+    start_ns, end_ns = covered.start_ns, covered.end_ns + 1
+    return {} if too_many(session, start_ns, end_ns) else busy_cells(session, start_ns, end_ns)
 
 
 def _flight(busy: dict[str, list[float]], colours: _Colours) -> Html:

@@ -99,7 +99,7 @@ class Reader:
         check_readable(self.store)
         before = max(SECOND_NS, (end_ns - start_ns) // 10)  # Work in flight was launched before.
         with self._opened(from_ns=max(start_ns - before, 0), to_ns=end_ns) as session:
-            if too_many(session):
+            if too_many(session, start_ns, end_ns):
                 return {"tenants": None, "nodes": None}
             several = len({lane.node for lane in self._lanes.all}) > 1
             nodes = busy_cells_by_node(session, start_ns, end_ns) if several else None

@@ -9,14 +9,31 @@ import numpy.typing as npt
 from cotenant.query.engine.session import Session
 
 CELLS: Final = 512
-MOST_EVENTS: Final = 250_000  # In the session's window; more take too long.
+MOST_SPANS: Final = 250_000  # In the session's window; more take too long.
 _DIGITS: Final = 3
+_SECOND_NS: Final = 1_000_000_000
+_SECONDS: Final = """
+SELECT c.tenant, c.node, s.gpu, s.timestamp_ns AS start_ns, end_ns,
+       least(sum(s.busy_ns), end_ns - s.timestamp_ns)::BIGINT AS busy_ns
+  FROM (SELECT *, timestamp_ns + seconds * 1000000000 AS end_ns FROM gpu_seconds) s
+  JOIN containers c USING (cgroup_id)
+ GROUP BY c.tenant, c.node, s.gpu, s.timestamp_ns, end_ns
+ ORDER BY c.tenant, c.node, s.gpu, start_ns, end_ns
+"""
 
 
-def too_many(session: Session) -> bool:
-    """Whether the window has too many events to compute this while a reader waits."""
-    (row,) = session.ask("SELECT count(*) AS events FROM cuda_events").rows()
-    return int(row["events"]) > MOST_EVENTS
+def too_many(session: Session, start_ns: int, end_ns: int) -> bool:
+    """Whether there is too much to tell while a reader waits: not in cells of a second or more."""
+    return end_ns - start_ns < CELLS * _SECOND_NS and _many_spans(session)
+
+
+def _many_spans(session: Session) -> bool:
+    # Where they are not stored, each is derived from its rows.
+    derived = session.standing(("spans",)).underived
+    (row,) = session.ask(
+        f"SELECT count(*) AS n FROM {'cuda_events' if derived else 'spans'}"
+    ).rows()
+    return int(row["n"]) > MOST_SPANS
 
 
 def busy_cells(session: Session, start_ns: int, end_ns: int) -> dict[str, list[float]]:
@@ -38,21 +55,44 @@ def _cells(
     session: Session, by: tuple[str, ...], start_ns: int, end_ns: int
 ) -> Iterator[tuple[tuple[Any, ...], list[float]]]:
     gpus: dict[tuple[Any, ...], list[npt.NDArray[Any]]] = {}
-    found = session.ask(
-        "SELECT tenant, node, gpu, start_ns, end_ns FROM busy "
-        f"WHERE end_ns > {start_ns} AND start_ns < {end_ns} ORDER BY tenant, node, gpu"
-    ).table
     width = (end_ns - start_ns) / CELLS
+    rough = width >= _SECOND_NS and _many_spans(session)
+    found = session.ask(_SECONDS if rough else _intervals_sql(start_ns, end_ns)).table
     starts = (found["start_ns"].to_numpy() - start_ns) / width
     ends = (found["end_ns"].to_numpy() - start_ns) / width
+    busy = found["busy_ns"].to_numpy() / width
     places = found.group_by(["tenant", "node", "gpu"], use_threads=False)
     last = 0
     for place in places.aggregate([("start_ns", "count")]).to_pylist():
         first, last = last, last + place["start_ns_count"]
         who = tuple(place[name] for name in by)
-        gpus.setdefault(who, []).append(_covered(starts[first:last], ends[first:last]))
-    for who, covered in gpus.items():
-        yield who, [round(float(part), _DIGITS) for part in np.mean(covered, axis=0)]
+        mine = slice(first, last)
+        covered = (
+            _spread(starts[mine], ends[mine], busy[mine])
+            if rough
+            else _covered(starts[mine], ends[mine])
+        )
+        gpus.setdefault(who, []).append(covered)
+    for who, covered_by in gpus.items():
+        yield who, [round(float(part), _DIGITS) for part in np.mean(covered_by, axis=0)]
+
+
+def _intervals_sql(start_ns: int, end_ns: int) -> str:
+    return (
+        "SELECT tenant, node, gpu, start_ns, end_ns, busy_ns FROM busy "
+        f"WHERE end_ns > {start_ns} AND start_ns < {end_ns} ORDER BY tenant, node, gpu"
+    )
+
+
+def _spread(
+    starts: npt.NDArray[Any], ends: npt.NDArray[Any], busy: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    """Busy time of intervals in units of a cell, as if it were even in each."""
+    sums = np.concatenate(([0.0], np.cumsum(busy)))
+    times = np.column_stack((starts, ends)).ravel()
+    upto = np.interp(np.arange(CELLS + 1), times, np.column_stack((sums[:-1], sums[1:])).ravel())
+    covered: npt.NDArray[Any] = np.clip(np.diff(upto), 0.0, 1.0)
+    return covered
 
 
 def _covered(starts: npt.NDArray[Any], ends: npt.NDArray[Any]) -> npt.NDArray[Any]:
