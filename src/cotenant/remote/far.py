@@ -1,6 +1,7 @@
 """A node's part of a far store: what is there, what is put, and the manifest that names it."""
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -113,6 +114,18 @@ class FarNode:
         self._segments[segment.path] = segment
         self._gone.discard(segment.path)
         self._unnamed += 1
+
+    def let_go(self, kept_from_ns: Callable[[str], int]) -> None:
+        """Name nothing any more that is older than its table is kept; snapshots stay."""
+        old = [
+            s
+            for s in self._segments.values()
+            if s.max_ns is not None and s.max_ns < kept_from_ns(s.table)
+        ]
+        for segment in old:
+            del self._segments[segment.path]
+            self._gone.add(segment.path)
+        self._unnamed += len(old)
 
     def _listed(self, folder: str) -> dict[str, Listed]:
         if folder not in self._folders:

@@ -7,6 +7,7 @@ from typing import Final
 
 from cotenant.remote.periods import DAY_S, SECOND_NS, Period, around, told_by
 from cotenant.store.manifest import Segment
+from cotenant.store.retention import LONGER, USED_LATER
 
 # A call is a row of the time at which it began, and comes when it has ended.
 LATE_NS: Final = 60 * SECOND_NS
@@ -32,6 +33,14 @@ class Closing:
     now_ns: int
     at_rest: bool = False  # Nothing more will come.
     folds: bool = True
+    keep_ns: int | None = None  # How old rows may become in the far store.
+
+    def kept_from_ns(self, table: str) -> int:
+        """The start of the first day of which the far store keeps this table."""
+        if self.keep_ns is None:
+            return 0
+        longer = LONGER if table in USED_LATER else 1
+        return around(max(self.now_ns - self.keep_ns * longer, 0), DAY_S).start_ns
 
     def window(self, window: Period) -> bool:
         """Whether a window's rows are all expected to be here."""

@@ -51,6 +51,7 @@ class Shipper:
         far.check_machine(Machine(self.near.manifest.machine, self.takes_over))
         self._resumes = True
         far.check()
+        far.let_go(closing.kept_from_ns)
         for shipped in self.tables:
             if not TABLES[shipped.table].snapshot:
                 self._ship_rows(far, shipped, closing)
@@ -64,7 +65,7 @@ class Shipper:
     def _ship_rows(self, far: FarNode, shipped: Shipped, closing: Closing) -> None:
         table, whole = shipped.table, shipped.change is None
         there = sent(far.segments(table), whole=whole)
-        counts = self._counts(far, shipped)
+        counts = self._counts(far, shipped, closing.kept_from_ns(table))
         for want in wanted(counts, there, closing, self._bytes_per_row(shipped)):
             told = ObjectName(want.period, want.made_of, whole)
             path = object_path(table, self.near.node, told)
@@ -77,7 +78,7 @@ class Shipper:
             far.put(packed, want.instead_of)
             far.name_some(self.near.manifest)
 
-    def _counts(self, far: FarNode, shipped: Shipped) -> Counter[int]:
+    def _counts(self, far: FarNode, shipped: Shipped, from_ns: int) -> Counter[int]:
         """The rows of each window; none of those that another table tells the same of already."""
         counts: Counter[int] = Counter()
         for table in shipped.made_from:
@@ -86,7 +87,11 @@ class Shipper:
         wants = self.window_wanted or (lambda _, __: True)
         table = shipped.table
         return Counter(
-            {s: n for s, n in counts.items() if wants(table, s) and not _within(s, told)}
+            {
+                start_ns: rows
+                for start_ns, rows in counts.items()
+                if start_ns >= from_ns and wants(table, start_ns) and not _within(start_ns, told)
+            }
         )
 
     def _bytes_per_row(self, shipped: Shipped) -> float:

@@ -10,6 +10,7 @@ from cotenant.remote.cache import Cache
 from cotenant.remote.fetch import FarStore
 from cotenant.remote.shipped import ALL_ROWS
 from cotenant.views.cli import main
+from tests.serving import serving
 from tests.unit.remote.fleet import MIDNIGHT_NS, MINUTE_NS, Fleet, all_rows
 from tests.unit.remote.s3_server import direct_client, objects, upload
 
@@ -75,6 +76,7 @@ FIRST, LAST = str(MIDNIGHT_NS - 10 * MINUTE_NS), str(MIDNIGHT_NS + 10 * MINUTE_N
         ["ask", "nccl_cost", "--json", "--from", FIRST, "--to", LAST],
         ["ask", "who_uses_what", "--json", "--since", "5m"],
         ["tenants", "--json"],
+        ["top", "--once", "--json"],
         ["explain", "--json"],
         ["ask", "nccl_cost", "--json", "--from", FIRST, "--to", LAST, "--on", "here"],
         ["sql", "SELECT count(*) AS calls FROM cuda_events", "--each-node", "--on", "here"],
@@ -84,6 +86,17 @@ FIRST, LAST = str(MIDNIGHT_NS - 10 * MINUTE_NS), str(MIDNIGHT_NS + 10 * MINUTE_N
 def test_a_bucket_answers_as_the_directory_does(shipped, capsys, words):
     near = answer(capsys, *words, "--store", str(shipped))
     assert answer(capsys, *words, "--store", WHERE) == near
+
+
+def test_the_page_of_a_bucket_is_that_of_the_directory(shipped):
+    pages = []
+    for store in (shipped, WHERE):
+        with serving(store) as served:
+            lanes = served.request("/api/status").json["lanes"]
+            rows = served.sql("SELECT node, count(*) FROM cuda_events GROUP BY 1 ORDER BY 1").json
+        pages.append((lanes, rows["rows"]))
+    assert pages[0] == pages[1]
+    assert len(pages[0][1]) == 2
 
 
 def test_no_more_is_fetched_than_the_window_and_nodes_need(shipped, capsys, proxy, cache):

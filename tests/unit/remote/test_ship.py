@@ -23,11 +23,12 @@ from cotenant.store.compaction import Compactor
 from cotenant.store.folding import Folding
 from cotenant.store.manifest import current_segments, read_manifest
 from cotenant.store.nodes import all_nodes
-from cotenant.store.retention import Retention, RetentionLimits
+from cotenant.store.retention import USED_LATER, Retention, RetentionLimits
 from cotenant.store.writer import StoreWriter
 from tests.unit.remote.fleet import (
     DAY_NS,
     FROM_NS,
+    MIDNIGHT_NS,
     MINUTE_NS,
     NOW_NS,
     RECORDED,
@@ -254,6 +255,25 @@ def test_what_the_node_let_go_stays_there_and_is_folded(fleet):
     fleet.ship(tables=ALL_ROWS, now_ns=NOW_NS + 2 * DAY_NS)
     assert all_rows(fleet.far) == before
     assert all("-86400-" in s.path for s in current_segments(fleet.far) if s.key is None)
+
+
+def test_days_older_than_they_are_kept_go_from_there_and_stay_away(fleet):
+    fleet.record("node-a", 1)
+    fleet.ship(tables=ALL_ROWS)
+    (shipper,) = fleet.shippers(tables=ALL_ROWS)
+    before, keep = all_rows(fleet.far), Closing(NOW_NS, at_rest=True, keep_ns=MINUTE_NS * 60)
+    assert shipper.ship(keep)[0].objects == 1  # The manifest.
+    kept = all_rows(fleet.far)
+    for table in TABLES:
+        stays = table in USED_LATER or TABLES[table].snapshot
+        rows = [row for row in before[table] if stays or row[1] >= MIDNIGHT_NS]
+        assert kept[table] == rows, table
+    assert kept["cuda_events"] != before["cuda_events"]
+    there = {str(f.relative_to(fleet.far)) for f in fleet.far.rglob("*.parquet")}
+    assert there == {s.path for s in current_segments(fleet.far)}
+    # Neither this shipper nor one that starts anew sends them again.
+    for one in (shipper, *fleet.shippers(tables=ALL_ROWS)):
+        assert one.ship(keep)[0].objects == 0
 
 
 def test_an_object_that_is_gone_is_sent_again(fleet):

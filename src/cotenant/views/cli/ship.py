@@ -31,6 +31,7 @@ examples:
   cotenant ship --to s3://fleet/cotenant                 # from now on, what is new each minute
   cotenant ship --to s3://fleet/cotenant --once          # what there is, and end
   cotenant ship --to /mnt/fleet --bandwidth 10MB/s       # into a directory, no faster than this
+  cotenant ship --to s3://fleet/cotenant --keep 90d      # older days of this node go from there
   cotenant ship --to /mnt/case --rows --once             # every row of every table
   AWS_ENDPOINT_URL=https://rgw:8443 cotenant ship --to s3://fleet --once
 """
@@ -55,6 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="end when everything is sent")
     parser.add_argument(
         "--every", default="60s", metavar="TIME", help="how often to look (default: 60s)"
+    )
+    parser.add_argument(
+        "--keep",
+        metavar="TIME",
+        help="delete from the other store whole days of these nodes that are older than this: 90d "
+        "(default: nothing)",
     )
     parser.add_argument(
         "--bandwidth",
@@ -114,7 +121,9 @@ class _Fleet:
     def _ship(self, node: str) -> None:
         shipper = self.shippers.get(node) or self._shipper(node)
         self.shippers[node] = shipper
-        sent, until_ns = shipper.ship(Closing(time.time_ns(), shipper.near.at_rest()))
+        keep_ns = period_ns(self.args.keep) if self.args.keep else None
+        closing = Closing(time.time_ns(), shipper.near.at_rest(), keep_ns=keep_ns)
+        sent, until_ns = shipper.ship(closing)
         if sent.objects or self.args.once:
             until = f"; there until {with_zone(until_ns)}" if until_ns else ""
             print(
