@@ -1,6 +1,6 @@
 """A store of many nodes, made of a recording of one, with truths that are planted in it.
 
-    python bench/fleet.py RECORDING [--nodes 1000] [--seconds 4]
+    python bench/fleet.py RECORDING [--nodes 1000] [--seconds 4] [--into DIRECTORY]
 
 Each node gets the recording with ids of its own: cgroups, GPUs, boots. Its tenant that has
 collectives becomes a Slurm job over eight nodes with one communicator, others become pods of one of
@@ -8,7 +8,8 @@ four namespaces. So that no two nodes are the same, calls and ends of spans move
 all work of a node takes up to 3 % more or less.
 
 Prints what it takes to open the store, to count its containers and to read one node of it, and what
-each question about a fleet takes and finds: with truths planted, and with none.
+each question about a fleet takes and finds: with truths planted, and with none. With ``--into``
+the two stores stay, as ``planted`` and ``nothing_planted``, and are not made again.
 """
 
 import argparse
@@ -29,7 +30,7 @@ import pyarrow.parquet as pq
 from cotenant.query.engine.session import Session
 from cotenant.query.questions.loader import find
 from cotenant.schema import TABLES
-from cotenant.store.manifest import current_segments
+from cotenant.store.manifest import current_segments, read_manifest
 from cotenant.store.segment import conform
 from cotenant.store.writer import StoreWriter
 
@@ -61,8 +62,9 @@ _TIMES: Final = frozenset(
     }
 )
 _BY_SECOND: Final = frozenset(
-    {"rollups", "gpu_seconds", "gpu_overlaps", "cpu_contention", "totals"}
-)
+    {"rollups", "gpu_seconds", "gpu_overlaps", "cpu_contention", "totals",
+     "rollup_minutes", "gpu_minutes", "gpu_overlap_minutes"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,12 @@ class Recording:
         self.rows = {name: pa.concat_tables(parts) for name, parts in self.rows.items()}
         if seconds is not None:
             self._cut(seconds)
-        calls = self.rows["nccl_events"].select(["pid", "rank", "cgroup_id"]).to_pylist()
+        columns = ["pid", "rank", "cgroup_id"]
+        calls = (
+            self.rows["nccl_events"].select(columns).to_pylist()
+            if "nccl_events" in self.rows
+            else []
+        )
         self.rank_of = {row["pid"]: row["rank"] for row in calls if row["rank"] is not None}
         self.job_cgroup = calls[0]["cgroup_id"] if calls else None
         self.ranks = len(set(self.rank_of.values()))
@@ -106,7 +113,8 @@ class Recording:
 
     def tenants(self) -> dict[int, str]:
         """Those with GPU calls, by cgroup."""
-        used = set(self.rows["cuda_events"].column("cgroup_id").unique().to_pylist())
+        calls = self.rows["cuda_events" if "cuda_events" in self.rows else "rollup_minutes"]
+        used = set(calls.column("cgroup_id").unique().to_pylist())
         rows = self.rows["containers"].select(["cgroup_id", "tenant"]).to_pylist()
         used -= {row["cgroup_id"] for row in rows if row["tenant"] in _NOBODY}
         return {row["cgroup_id"]: row["tenant"] for row in rows if row["cgroup_id"] in used}
@@ -202,6 +210,12 @@ class Node:
                 row |= place | {"tenant": f"{place['namespace']}/{place['pod']}", "scope": "fleet"}
         columns |= {name: [row[name] for row in rows] for name in columns}
 
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is planted here."""
+        late = self.job in self.planted.late
+        return not late and self.number not in self.planted.slow and not self.clock_ns
+
     def write(self, root: Path, parts: int) -> None:
         """Into the store, as so many segments of each table."""
         with StoreWriter(root, node=self.name, boot_id=f"boot_id-{self.name}") as writer:
@@ -222,10 +236,28 @@ def fill(
     planted: Planted | None = None,
     *,
     parts: int = 1,
+    same: tuple[Path, Planted] | None = None,
 ) -> None:
-    """Make a store of so many nodes out of a recording of one."""
+    """Make a store of so many nodes out of a recording of one.
+
+    Nodes with nothing planted are ``same`` as in another store, and their files are linked.
+    """
     for number in range(nodes):
-        Node(recording, number, planted or Planted()).write(root, parts)
+        node = Node(recording, number, planted or Planted())
+        if same and node.is_well and Node(recording, number, same[1]).is_well:
+            _link(same[0], root, node.name)
+        else:
+            node.write(root, parts)
+
+
+def _link(store: Path, root: Path, node: str) -> None:
+    manifest = f"manifest/{node}.json"
+    found = read_manifest(store / manifest)
+    paths = [segment.path for segment in found.segments] if found else []
+    for path in ("store.json", manifest, *paths):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).unlink(missing_ok=True)
+        (root / path).hardlink_to(store / path)
 
 
 def _timed(root: Path, sql: str, **options: Any) -> dict[str, Any]:
@@ -250,20 +282,24 @@ def _found(root: Path) -> dict[str, Any]:
     return {"late_ranks": late, "slow_nodes": slow} | told
 
 
-def measured(recording: Recording, nodes: int, planted: Planted | None) -> dict[str, Any]:
-    """Make such a store, and ask it."""
-    place = Path(tempfile.mkdtemp(prefix="cotenant-fleet-"))
-    try:
-        fill(recording, place / "store", nodes, planted, parts=3)
-        count = _timed(place / "store", "select count(*) as n from containers")
-        one = _timed(place / "store", "select count(*) as n from nccl_events",
-                     nodes=[node_name(nodes - 1)])  # fmt: skip
-        segments = len(current_segments(place / "store"))
-        return {"segments": segments, "containers": count, "one_node": one} | _found(
-            place / "store"
-        )
-    finally:
-        shutil.rmtree(place)
+def measured(recording: Recording, store: Path, nodes: int, planted: Planted) -> dict[str, Any]:
+    """Ask such a store."""
+    opened = _timed(store, "select count(*) as n from containers")
+    one = _timed(store, "select count(*) as n from nccl_events", nodes=[node_name(nodes - 1)])
+    about = {"segments": len(current_segments(store)), "containers": opened, "one_node": one}
+    found = _found(store)
+    return about | found | {"wrong": _wrong(found, recording, nodes, planted)}
+
+
+def _wrong(found: dict[str, Any], recording: Recording, nodes: int, planted: Planted) -> int:
+    """How much was found that was not planted, and not found that was."""
+    late = {(node_name(job * JOB_NODES + rank // recording.ranks), rank)
+            for job, rank in planted.late.items()}  # fmt: skip
+    slow = {node_name(number) for number in planted.slow}
+    late ^= {(node, rank) for node, rank, _ in found["late_ranks"]["rows"]}
+    slow ^= {node for node, _ in found["slow_nodes"]["rows"]}
+    uncovered: int = abs(nodes - found["node_coverage"]["rows"])
+    return len(late) + len(slow) + uncovered
 
 
 def main() -> None:
@@ -271,6 +307,7 @@ def main() -> None:
     parser.add_argument("recording", type=Path, help="a store that one node recorded")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=4.0, help="of the recording")
+    parser.add_argument("--into", type=Path, help="keep the stores there")
     args = parser.parse_args()
     recording = Recording(args.recording, args.seconds)
     last = (args.nodes - 1) // JOB_NODES
@@ -279,9 +316,18 @@ def main() -> None:
         slow=frozenset({args.nodes // 2}),
         clocks=dict.fromkeys(range(0, args.nodes, 7), 1_000_000),
     )
-    result = {"bench": "fleet", "nodes": args.nodes}
-    result["planted"] = measured(recording, args.nodes, planted)
-    result["nothing_planted"] = measured(recording, args.nodes, None)
+    stores = {"planted": planted, "nothing_planted": Planted()}
+    into = args.into or Path(tempfile.mkdtemp(prefix="cotenant-fleet-"))
+    result: dict[str, Any] = {"bench": "fleet", "nodes": args.nodes}
+    try:
+        for name, what in stores.items():
+            if not (into / name).exists():
+                same = (into / "planted", planted) if name != "planted" else None
+                fill(recording, into / name, args.nodes, what, parts=3, same=same)
+            result[name] = measured(recording, into / name, args.nodes, what)
+    finally:
+        if args.into is None:
+            shutil.rmtree(into)
     print(json.dumps(result, indent=2))
 
 
