@@ -7,7 +7,9 @@ from pathlib import Path
 
 from cotenant.query.engine.session import Session
 from tests.kernel.conftest import COTENANT
+from tests.kernel.kept_clock import kept_clock
 
+CLOCK_ERROR_US = 1_234
 NODE = "rack-3-gpu-07"
 ONE, OTHER = "1" * 32, "2" * 32
 # A mount namespace in which the host is another machine.
@@ -36,7 +38,8 @@ def record(machine: str, store: Path, *options: str) -> str:
 
 
 def test_a_node_is_recorded_by_its_name_and_refused_to_another_machine(store: Path) -> None:
-    record(ONE, store)
+    with kept_clock(CLOCK_ERROR_US):
+        record(ONE, store)
     manifest = store / "manifest" / f"{NODE}.json"
     machine = json.loads(manifest.read_bytes())["machine"]
     assert ONE not in manifest.read_text()
@@ -50,6 +53,11 @@ def test_a_node_is_recorded_by_its_name_and_refused_to_another_machine(store: Pa
     assert json.loads(manifest.read_bytes())["machine"] != machine
     with Session(store) as session:
         nodes = session.ask("select node from sessions").rows()
+        errors = "select clock_error_ns as ns from sessions order by started_ns"
+        first, _ = session.ask(errors).rows()
         unsure = session.ask("select * from containers where scope is null").rows()
     assert nodes == [{"node": NODE}] * 2
     assert unsure == []
+    # The kernel lets it grow by 500 us each second.
+    assert first["ns"] >= CLOCK_ERROR_US * 1000
+    assert (first["ns"] // 1000 - CLOCK_ERROR_US) % 500 == 0
