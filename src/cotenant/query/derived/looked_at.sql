@@ -1,6 +1,7 @@
 -- table: How much time of each host is looked at: what was recorded of it within the window. Shares of
 -- time have it as their base. The time between two recordings does not count.
--- from: totals, sessions, busy_time
+-- from: totals, sessions, spans, spans_of_rows
+-- before: older_busy
 with samples as (
     select distinct node, first_ns, timestamp_ns
     from totals
@@ -16,7 +17,15 @@ recordings as (
 -- Without totals: as long as there was work.
 worked as (
     select node, max(last_ns) - min(first_ns) as time_ns
-    from busy_time
+    from (
+        select node, min(timestamp_ns) as first_ns, max(end_ns) as last_ns
+        from stored.spans
+        group by node
+        union all by name
+        select node, start_ns as first_ns, end_ns as last_ns from spans_of_rows
+        union all by name
+        select node, first_ns, last_ns from older_busy
+    )
     group by node
 ),
 added as (
