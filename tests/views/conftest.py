@@ -109,10 +109,9 @@ def process(store):
     return process
 
 
-def more_launches(root, count):
+def more_launches(root, count, later=NOW_NS + 120_000_000_000):
     """Seal further launches of the pod into the store."""
     with StoreWriter(root, node="node-a", boot_id="boot-1", gid=65534) as writer:
-        later = NOW_NS + 120_000_000_000
         rows = _launches(4_611_686_018_427_387_847, count, "gemm", later)
         writer.append("cuda_events", rows)
         writer.seal(later)

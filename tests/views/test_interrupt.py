@@ -2,14 +2,19 @@
 
 import contextlib
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
+import termios
+import threading
 import time
 
 import pytest
 
 from cotenant.views.cli import VERBS
+from tests.views.conftest import more_launches
 
 MOMENTS = 20
 ENDLESS = "SELECT count(*) FROM range(1000000000000) r WHERE r.range % 7 = 3"
@@ -95,6 +100,85 @@ def test_any_command_ends_at_any_moment(begun, words, place):
         # More of them at the start, where most of the code is.
         interrupted(begun(*words), took * (moment / MOMENTS) ** 2)
     assert not list(place.rglob(".*.part"))
+
+
+@pytest.fixture
+def recorded(store):
+    """The store, while something writes into it."""
+    ended = threading.Event()
+
+    def write():
+        while not ended.wait(0.3):
+            more_launches(store, 7, time.time_ns())
+
+    more_launches(store, 7, time.time_ns())
+    writer = threading.Thread(target=write)
+    writer.start()
+    yield store
+    ended.set()
+    writer.join()
+
+
+class Terminal:
+    """A command on a terminal of its own, where Ctrl-C is a key."""
+
+    def __init__(self, *words):
+        self._screen, theirs = pty.openpty()
+        self._settings = termios.tcgetattr(theirs)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", IN_SESSION, *words], stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        self._theirs = theirs
+        self.said = b""
+
+    def hear(self, seconds, until=None):
+        """Read the screen for so long, or until these words."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not (until and until in self.said):
+            if select.select([self._screen], [], [], 0.01)[0]:
+                self.said += os.read(self._screen, 65536)
+
+    def press(self, key):
+        os.write(self._screen, key)
+
+    def ended(self):
+        """Its exit code, once it has ended; until then the screen is read, and Ctrl-C repeated."""
+        deadline = time.monotonic() + 60
+        while self._process.poll() is None:
+            assert time.monotonic() < deadline, self.said[-2000:]
+            self.press(b"\x03")
+            self.hear(0.3)
+        as_before = termios.tcgetattr(self._theirs) == self._settings
+        os.close(self._screen)
+        os.close(self._theirs)
+        return self._process.returncode, as_before
+
+
+# Ctrl-C waits until Python itself has started, as above.
+IN_SESSION = """
+import fcntl, os, signal, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+os.execv(sys.executable, [sys.executable, "-m", "cotenant", *sys.argv[1:]])
+"""
+
+
+def test_top_beside_a_recording_ends_at_any_moment(recorded):
+    words = ("top", "--store", str(recorded))
+    began = time.monotonic()
+    first = Terminal(*words)
+    first.hear(60, until=b"live")
+    took = time.monotonic() - began
+    assert first.ended() in [(code, True) for code in ENDED]
+    for moment in range(MOMENTS):
+        top = Terminal(*words)
+        # From before its first line of code until after its first refresh.
+        top.hear(1.2 * took * moment / MOMENTS)
+        code, as_before = top.ended()
+        assert code in ENDED, top.said
+        assert as_before
+        assert b"Traceback" not in top.said
 
 
 def test_a_query_that_would_take_hours_ends(begun):

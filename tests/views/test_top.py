@@ -9,7 +9,7 @@ import pytest
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import main
 from cotenant.views.tui.app import Top
-from cotenant.views.tui.columns import milliseconds, percent, short
+from cotenant.views.tui.columns import COLUMNS, layout, milliseconds, percent, short
 from cotenant.views.tui.sample import SampleSource
 from cotenant.views.tui.screens import Detail, Help, Sql
 from cotenant.views.tui.slowed import NOBODY, slowed_words
@@ -45,6 +45,11 @@ def tenants(app):
     return [str(table.get_row_at(i)[0])[1:] for i in range(table.row_count)]
 
 
+def rows_shown(app):
+    table = app.screen.query_one("#tenants")
+    return [table.get_row_at(i) for i in range(table.row_count)]
+
+
 def screen_text(app):
     lines = (strip.text for strip in app.screen._compositor.render_strips())
     return "\n".join(lines)
@@ -61,6 +66,39 @@ def test_the_busiest_tenant_is_first_and_everything_fits_eighty_columns(store):
         assert table.virtual_size.width <= 80
 
     drive(store, steps)
+
+
+def test_forty_columns_have_whole_columns_and_a_whole_title(store):
+    async def steps(app, pilot):
+        lines = screen_text(app).splitlines()
+        head = " ".join(" ".join(lines[:3]).split())
+        assert "3 tenants, last 1.00 s, by launch/s" in head
+        assert app.query_one("#tenants").virtual_size.width <= 40
+        (titles,) = (line.split() for line in lines if line.startswith("tenant "))
+        assert titles == ["tenant", "GPU", "launch/s", "CPU", "wait/s"]
+        assert all(len(str(row[0])) <= 13 for row in rows_shown(app))
+        assert "q Quit" in lines[-1]
+        await pilot.resize_terminal(120, 24)
+        assert "retr  lost" in screen_text(app)
+        assert "slurm/4711" in tenants(app)
+
+    drive(store, steps, size=(40, 24))
+
+
+def test_a_longer_name_is_shown_where_there_is_room():
+    assert [layout(width).tenant_width for width in (40, 80, 100, 999)] == [13, 16, 36, 48]
+    assert len(layout(80).columns) == len(COLUMNS)
+    assert layout(10).columns == ()
+
+
+def test_what_one_tenant_does_fits_forty_columns(store):
+    async def steps(app, pilot):
+        await pilot.press("enter")
+        await settled(pilot)
+        assert app.screen.query_one("#kernels").virtual_size.width <= 40
+        assert "longest" in screen_text(app)
+
+    drive(store, steps, size=(40, 24))
 
 
 def test_sorting_goes_from_column_to_column(store):

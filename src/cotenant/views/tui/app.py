@@ -8,13 +8,14 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import Resize
 from textual.reactive import reactive
 from textual.widgets import DataTable, Footer, Input, Static
 
 from cotenant.errors import CotenantError
 from cotenant.views import text
 from cotenant.views.moments import with_zone
-from cotenant.views.tui.columns import COLUMNS, TENANT_WIDTH
+from cotenant.views.tui.columns import COLUMNS, ScreenLayout, layout
 from cotenant.views.tui.sample import Sample, SampleSource
 from cotenant.views.tui.screens import Detail, Help, Sql
 from cotenant.views.tui.slowed import NOBODY
@@ -36,11 +37,11 @@ class Top(App[None]):
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("enter", "drill", "Drill", priority=False),
         Binding("x", "sql", "SQL"),
-        Binding("space", "pause", "Pause"),
         Binding("plus,equals_sign", "window(2)", "Longer", show=False),
         Binding("minus", "window(0.5)", "Shorter", show=False),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "quit", "Quit"),
+        Binding("space", "pause", "Pause"),
         # As in any other command; the library would only say which key to press instead.
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
@@ -55,6 +56,7 @@ class Top(App[None]):
         self._every_s = every_s
         self._sample: Sample | None = None
         self._colours: dict[str, str] = {}
+        self._layout = layout(80)
 
     def compose(self) -> ComposeResult:
         """Two lines above, the table, a filter when asked for, and the keys."""
@@ -67,16 +69,27 @@ class Top(App[None]):
 
     def on_mount(self) -> None:
         """Begin to look."""
-        table = self.query_one("#tenants", DataTable)
-        table.add_column(Text("tenant"), key="tenant", width=TENANT_WIDTH)
-        for column in COLUMNS:
-            title = Text(column.title, justify="right")
-            table.add_column(title, key=column.key, width=column.width)
+        self._lay_out(layout(self.size.width))
         self.query_one("#filter", Input).display = False
         self.look()
         self.compare()
         self.set_interval(self._every_s, self._tick)
         self.set_interval(_COMPARE_S, self._tick_slowly)
+
+    def on_resize(self, event: Resize) -> None:
+        """More columns fit, or fewer."""
+        if (fitting := layout(event.size.width)) != self._layout:
+            self._lay_out(fitting)
+            self._draw()
+
+    def _lay_out(self, fitting: ScreenLayout) -> None:
+        self._layout = fitting
+        table = self.query_one("#tenants", DataTable)
+        table.clear(columns=True)
+        table.add_column(Text("tenant"), key="tenant", width=fitting.tenant_width)
+        for column in fitting.columns:
+            title = Text(column.title, justify="right")
+            table.add_column(title, key=column.key, width=column.width)
 
     def _tick(self) -> None:
         if not self.paused:
@@ -164,10 +177,10 @@ class Top(App[None]):
 
     def _cells(self, row: dict[str, Any]) -> list[Text]:
         name = text.cell(row["tenant"])
-        room = TENANT_WIDTH - 2
+        room = self._layout.tenant_width - 2
         shown = name if len(name) <= room else name[: room - 1] + "…"
         cells = [Text.assemble(("▌", self._colour(row["tenant"])), (shown, "bold"))]
-        for column in COLUMNS:
+        for column in self._layout.columns:
             said = column.cell(row)
             style = "dim" if said in ("-", "0") else "bold #ff8a80" if column.alarming else ""
             cells.append(Text(said, style=style, justify="right"))

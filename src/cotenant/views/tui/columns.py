@@ -1,4 +1,4 @@
-"""The columns of `top`: ten numbers per tenant that fit into eighty characters."""
+"""The columns of `top`: ten numbers per tenant that fit into eighty characters, fewer into less."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,4 +59,27 @@ COLUMNS: Final = (
     ScreenColumn("retransmits", "retr", 5, short, "TCP retransmits a second", alarming=True),
     ScreenColumn("lost", "lost", 6, short, "events lost in this time", alarming=True),
 )
-TENANT_WIDTH: Final = 80 - 1 - sum(column.width for column in COLUMNS)
+_TENANT_WIDTH: Final = 13  # At least.
+_WIDEST_TENANT: Final = 48  # So that a line can still be followed by eye.
+_SCROLLBAR: Final = 1
+# On a narrow screen, what matters first.
+_FIRST: Final = ("in_flight", "launches", "wait_ns", "cpu_ns", "nccl_ns", "gpu_bytes", "lost")
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenLayout:
+    """What fits beside each other: the width of a name, and the columns after it."""
+
+    tenant_width: int
+    columns: tuple[ScreenColumn, ...]
+
+
+def layout(width: int) -> ScreenLayout:
+    """Every column if there is room, else those that matter first; names get what is left."""
+    room = width - _SCROLLBAR - _TENANT_WIDTH
+    keys = [*_FIRST, *(column.key for column in COLUMNS if column.key not in _FIRST)]
+    widths = {column.key: column.width for column in COLUMNS}
+    fit = {key for n, key in enumerate(keys) if sum(widths[k] for k in keys[: n + 1]) <= room}
+    columns = tuple(column for column in COLUMNS if column.key in fit)
+    rest = room - sum(column.width for column in columns)
+    return ScreenLayout(min(_TENANT_WIDTH + max(rest, 0), _WIDEST_TENANT), columns)

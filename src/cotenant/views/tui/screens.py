@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from rich.table import Table
 from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
@@ -19,7 +20,7 @@ _BACK: list[BindingType] = [
     Binding("escape", "app.pop_screen", "Back"),
     Binding("q", "app.pop_screen", "Back", show=False),
 ]
-_NAME_WIDTH = 44
+_NUMBER_WIDTH = 9
 
 
 class Sql(ModalScreen[None]):
@@ -54,10 +55,14 @@ class Help(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """One line each."""
-        lines = [f"{column.title:>9}  {column.doc}" for column in COLUMNS]
+        columns = Table.grid(padding=(0, 2, 0, 0))
+        columns.add_column(justify="right", no_wrap=True)
+        for column in COLUMNS:
+            columns.add_row(column.title, column.doc)
         keys = "s S sort   / filter   Enter drill down   x SQL   space pause   + - longer, shorter"
         with VerticalScroll(id="help"):
-            yield Static(Text("\n".join([*lines, "", keys])))
+            yield Static(columns)
+            yield Static(Text(f"\n{keys}"))
         yield Footer(compact=True, show_command_palette=False)
 
 
@@ -83,11 +88,12 @@ class Detail(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin to look."""
+        self._opened_width = self.app.size.width
         for name, title in (("kernels", "kernel or call"), ("collectives", "collective")):
             table = self.query_one(f"#{name}", DataTable)
-            table.add_column(Text(title), width=_NAME_WIDTH)
+            table.add_column(Text(title), width=self._name_width())
             for heading in ("calls", "time", "longest"):
-                table.add_column(Text(heading, justify="right"), width=11)
+                table.add_column(Text(heading, justify="right"), width=_NUMBER_WIDTH)
         self.look()
         self.set_interval(1.0, self.look)
 
@@ -110,9 +116,13 @@ class Detail(Screen[None]):
             at = table.cursor_row
             table.clear()
             for row in sample.rows:
-                table.add_row(*_cells(row, key))
+                table.add_row(*_cells(row, key, self._name_width()))
             table.move_cursor(row=at, animate=False)
         self.query_one("#words", Static).update(Text("\n".join(samples[0].lacks)))
+
+    def _name_width(self) -> int:
+        """What three numbers leave, as the screen was when this was opened."""
+        return max(self._opened_width - 1 - 3 * _NUMBER_WIDTH, 12)
 
     def action_sql(self) -> None:
         """The SQL of the table that has the cursor."""
@@ -121,9 +131,9 @@ class Detail(Screen[None]):
             self.app.push_screen(Sql(self._samples[nccl].sql))
 
 
-def _cells(row: dict[str, Any], key: str) -> list[Text]:
+def _cells(row: dict[str, Any], key: str, width: int) -> list[Text]:
     name = text.cell(row[key])
-    shown = name if len(name) < _NAME_WIDTH else name[: _NAME_WIDTH - 2] + "…"
+    shown = name if len(name) < width else name[: width - 2] + "…"
     times = [row["total_ns"], row["longest_ns"]]
     said = [short(row["calls"]), *("-" if ns is None else text.duration(ns) for ns in times)]
     return [Text(shown), *(Text(word, justify="right") for word in said)]
