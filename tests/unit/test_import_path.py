@@ -12,6 +12,7 @@ from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.processes import demangle
 from cotenant.errors import QuestionError
 from cotenant.views.cli import demo
+from cotenant.views.cli.stop_signal import StopSignal
 from cotenant.views.web.worker import Bounds, Worker
 
 # What each of our processes imports sooner or later; some by their first line.
@@ -47,7 +48,7 @@ def test_the_helper_imports_nothing_from_here(poisoned):
 def test_the_recorder_of_a_demo_imports_nothing_from_here(poisoned, monkeypatch):
     started = []
     monkeypatch.setattr(demo.subprocess, "Popen", lambda words, **_: started.append(words))
-    demo._DemoRecorder(Path("store"), {})
+    demo._DemoRecorder(Path("store"), {}, StopSignal(()))
     monkeypatch.undo()
     done = _run([*started[0], "--help"], cwd=poisoned.parent)
     assert (done.returncode, done.stderr) == (0, "")

@@ -64,3 +64,25 @@ with ends_at_once():
 def test_a_recorder_is_alone_when_it_gives_up_rights_and_still_ends_at_once():
     done = subprocess.run([sys.executable, "-c", _ALONE], capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("1\n", -signal.SIGINT)
+
+
+_WISHES = """
+import os, signal, sys, time
+from cotenant.views.cli.stop_signal import StopSignal
+
+stop = StopSignal((signal.SIGINT,), "stopping\\n", lambda: print("at last", flush=True))
+for _ in range(3):
+    os.kill(os.getpid(), signal.SIGINT)
+print(stop.wait(0), flush=True)
+time.sleep(0.3)
+os.kill(os.getpid(), signal.SIGINT)
+print("still here")
+"""
+
+
+def test_what_a_process_and_its_group_are_told_at_once_is_one_wish():
+    done = subprocess.run(
+        [sys.executable, "-c", _WISHES], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("True\nat last\n", "stopping\n")
+    assert done.returncode == -signal.SIGINT

@@ -6,9 +6,9 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from cotenant import sim
 from cotenant.errors import CotenantError
@@ -16,6 +16,14 @@ from cotenant.sim.image import build_root
 from cotenant.sim.tenant import Shared, SimulatedTenant
 
 _DAEMON_S: Final = 30.0
+_LOOK_S: Final = 0.1
+# Sleeps for so long, unless all shall stop: then it is true.
+Stopped = Callable[[float], bool]
+
+
+def _never(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
 
 
 class Place(Protocol):
@@ -27,8 +35,8 @@ class Place(Protocol):
     def start(self, tenant: SimulatedTenant, shared: Shared) -> None:
         """Begin to run a tenant."""
 
-    def wait(self) -> None:
-        """Until every tenant is done."""
+    def wait(self, stopped: Stopped) -> None:
+        """Until every tenant is done, or all shall stop."""
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -61,13 +69,14 @@ class Cgroups:
                     env=sim.environment(_variables(tenant, shared.log(tenant.name), shared.device)),
                     preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())),
                     stdout=subprocess.DEVNULL,
+                    process_group=0,
                 )
             )
 
-    def wait(self) -> None:
+    def wait(self, stopped: Stopped) -> None:
         """Until every command has ended."""
         for process in self._running:
-            if process.wait():
+            if _ended(process, stopped) and process.returncode:
                 raise CotenantError(
                     f"a simulated tenant failed with exit code {process.returncode}"
                 )
@@ -90,29 +99,33 @@ class Docker:
 
     words = "in Docker containers"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, stopped: Stopped = _never) -> None:
         self._directory = directory
         self._daemon: subprocess.Popen[bytes] | None = None
         self._containers: list[str] = []
         self._images: list[str] = []
         self.environment: dict[str, str] = {}
         if self._docker("version", check=False).returncode:
-            self._start_daemon()
+            self._start_daemon(stopped)
+
+    def _apart(self) -> dict[str, Any]:
+        """How its commands are started: Ctrl-C is for us alone, who then clean up after them."""
+        return {"env": {**os.environ, **self.environment}, "process_group": 0}
 
     def _docker(self, *words: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
         done = subprocess.run(
             ["docker", *words],
             capture_output=True,
             text=True,
-            env={**os.environ, **self.environment},
             check=False,
+            **self._apart(),
         )
         if check and done.returncode:
             said = (done.stderr.strip().splitlines() or ["no word"])[-1]
             raise CotenantError(f"docker {words[0]} failed: {said}")
         return done
 
-    def _start_daemon(self) -> None:
+    def _start_daemon(self, stopped: Stopped) -> None:
         socket = f"unix://{self._directory}/docker.sock"
         self.environment = {"DOCKER_HOST": socket}
         with (self._directory / "dockerd.log").open("wb") as log:
@@ -124,10 +137,10 @@ class Docker:
             )  # fmt: skip
         deadline = time.monotonic() + _DAEMON_S
         while self._docker("version", check=False).returncode:
-            if self._daemon.poll() is not None or time.monotonic() > deadline:
+            late = time.monotonic() > deadline
+            if late or self._daemon.poll() is not None or stopped(2 * _LOOK_S):
                 self.close()
                 raise CotenantError("dockerd does not start on this host")
-            time.sleep(0.2)
 
     def try_out(self) -> None:
         """Run a container that does nothing: a daemon may answer where no container can run."""
@@ -139,18 +152,18 @@ class Docker:
         root = self._directory / "roots" / name
         build_root(root, library_place)
         image = f"cotenant-demo-{name}"
+        self._images.append(image)
         tar = ["tar", "-C", str(root), "-c", "."]
-        with subprocess.Popen(tar, stdout=subprocess.PIPE) as packed:
+        with subprocess.Popen(tar, stdout=subprocess.PIPE, process_group=0) as packed:
             done = subprocess.run(
                 ["docker", "import", "-", image],
                 stdin=packed.stdout,
                 capture_output=True,
-                env={**os.environ, **self.environment},
                 check=False,
+                **self._apart(),
             )
         if packed.returncode or done.returncode:
             raise CotenantError(f"docker import failed: {done.stderr.decode().strip()}")
-        self._images.append(image)
         return image
 
     def start(self, tenant: SimulatedTenant, shared: Shared) -> None:
@@ -165,25 +178,34 @@ class Docker:
         script = starts + "for one in $p; do wait $one || exit 1; done"
         options = [word for pair in variables.items() for word in ("-e", "=".join(pair))]
         name = self._free_name(tenant.name)
+        self._containers.append(name)
         self._docker(
             "run", "-d", "--name", name, "--network=none", *options,
             "-v", f"{shared.log(tenant.name)}:/log", "-v", f"{shared.device}:/device",
             image, "/bin/sh", "-c", script,
         )  # fmt: skip
-        self._containers.append(name)
 
     def _free_name(self, name: str) -> str:
         """The tenant's name, unless a container of the user's has it."""
         taken = self._docker("ps", "-a", "--format", "{{.Names}}").stdout.split()
         return name if name not in taken else f"{name}-demo"
 
-    def wait(self) -> None:
+    def wait(self, stopped: Stopped) -> None:
         """Until every container has ended."""
         for name in self._containers:
-            code = self._docker("wait", name).stdout.strip()
+            code = self._code(name, stopped)
             if code != "0":
                 said = self._docker("logs", name, check=False).stderr.strip()
                 raise CotenantError(f"the simulated tenant {name} failed ({code}): {said[-200:]}")
+
+    def _code(self, name: str, stopped: Stopped) -> str:
+        """The exit code of a container once it has ended; 0 if all shall stop before."""
+        wait = ["docker", "wait", name]
+        with subprocess.Popen(wait, stdout=subprocess.PIPE, text=True, **self._apart()) as waiting:
+            if not _ended(waiting, stopped):
+                waiting.kill()
+                return "0"
+            return str(waiting.communicate()[0]).strip()
 
     def close(self) -> None:
         """Remove containers and images, and end the daemon if it is ours."""
@@ -200,6 +222,14 @@ class Docker:
                 with contextlib.suppress(OSError):
                     parent.rmdir()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _ended(process: "subprocess.Popen[Any]", stopped: Stopped) -> bool:
+    """Whether it ended before all shall stop."""
+    while process.poll() is None:
+        if stopped(_LOOK_S):
+            return False
+    return True
 
 
 def _map_code(path: Path) -> mmap.mmap:
@@ -224,14 +254,14 @@ def _cgroup2() -> Path:
 
 
 @contextlib.contextmanager
-def best_place(directory: Path) -> Iterator[Place]:
+def best_place(directory: Path, stopped: Stopped) -> Iterator[Place]:
     """Docker where it runs or can be started, else cgroups; nothing of it is left afterwards."""
     place: Place
     try:
         if shutil.which("docker") is None:
             raise CotenantError("no docker command")
         directory.mkdir(parents=True, exist_ok=True)
-        place = docker = Docker(directory)
+        place = docker = Docker(directory, stopped)
         try:
             docker.try_out()
         except CotenantError:

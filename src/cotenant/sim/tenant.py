@@ -5,6 +5,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 from cotenant.errors import CotenantError
 
@@ -27,7 +28,8 @@ def demo_tenants(seconds: float) -> tuple[SimulatedTenant, ...]:
     rank = _words(
         f"train --api runtime13 --kernels 2 --rate 20 --seed 1 --steps {20 * seconds:.0f}"
     )
-    job = (*rank, "--ranks", "2", "--id-file", "/log/id")
+    # An id that another demo left behind would have each rank wait for one that does not come.
+    job = (*rank, "--ranks", "2", "--id-file", f"/log/{uuid4().hex}.id")
     serve = f"serve --api driver --kernels 2 --rate 12 --seed 2 --steps {12 * seconds:.0f}"
     noisy = f"noisy --api runtime12 --kernels 1 --rate 200 --seed 3 --steps {200 * seconds:.0f}"
     return (

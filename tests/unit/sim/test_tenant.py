@@ -20,6 +20,15 @@ def test_a_second_demo_writes_beside_the_first(tmp_path):
     }
 
 
+def test_ranks_of_one_demo_meet_nowhere_that_those_of_another_met():
+    met = [
+        {word for command in tenants[0].commands for word in command if word.endswith(".id")}
+        for tenants in (demo_tenants(1), demo_tenants(1))
+    ]
+    assert [len(one) for one in met] == [1, 1]
+    assert met[0] != met[1]
+
+
 @pytest.mark.parametrize("name", ["", "device", "truth", "truth/train"])
 def test_a_link_is_not_followed(tmp_path, name):
     elsewhere = tmp_path / "elsewhere"
