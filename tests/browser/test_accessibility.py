@@ -1,29 +1,13 @@
 """axe-core finds no serious fault, whatever the page shows and however it is shown."""
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
 
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import main
+from tests.browser.axe import THEMES, faults, faults_at_any_width, faults_in_any_theme
 from tests.serving import serving
 from tests.virtual.hosts import Growing, forty_tenants
 from tests.virtual.scenarios import noisy_neighbour
-
-WIDTHS = (1440, 390)
-THEMES = ("light", "dark")
-GRAVE = ("serious", "critical")
-
-
-def faults(page):
-    """What axe-core calls serious or critical: rule, and where."""
-    page.evaluate(AXE_SCRIPT)
-    found = page.evaluate("() => axe.run({resultTypes: ['violations']})")["violations"]
-    return [
-        (one["id"], node["html"][:150], node.get("failureSummary"))
-        for one in found
-        if one["impact"] in GRAVE
-        for node in one["nodes"]
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +44,7 @@ def test_the_page_has_no_serious_fault(request, visit, state):
             tab.page.locator("#findings .finding").first.wait_for(timeout=60_000)
             tab.page.locator(".matrix").wait_for(timeout=60_000)
             tab.page.click("#fold")
-        found = []
-        for theme in THEMES:
-            for width in WIDTHS:
-                tab.page.set_viewport_size({"width": width, "height": 900})
-                found += [(theme, width, *fault) for fault in faults(tab.page)]
-            tab.page.click("#theme")
-        assert found == []
+        assert faults_in_any_theme(tab.page) == []
 
 
 def test_a_fault_would_be_found(chromium):
@@ -84,8 +62,6 @@ def test_the_report_has_no_serious_fault(chromium, noisy, tmp_path):
         context = chromium.new_context(color_scheme=theme)
         page = context.new_page()
         page.goto(output.as_uri())
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 900})
-            found += [(theme, width, *fault) for fault in faults(page)]
+        found += [(theme, *fault) for fault in faults_at_any_width(page)]
         context.close()
     assert found == []

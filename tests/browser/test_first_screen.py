@@ -139,6 +139,30 @@ def test_of_many_pairs_the_surest_are_listed(tab):
     )
 
 
+def test_what_the_recording_lacks_is_said_once(tab):
+    lost = "incomplete: 5 of 58 cuda events were lost"
+    less = "incomplete: 2 of 58 cuda events were lost"
+    answers = {"findings": FINDINGS | {"lacks": [lost]}, "interference": PAIRS | {"lacks": [less]}}
+    opened = tab(status={"lacks": [lost]}, answers=answers)
+    opened.page.locator(".card .lacks").first.wait_for()
+    said = opened.page.locator(".lacks").all_inner_texts()
+    assert set(said) == {"incomplete: see above"}
+    assert opened.page.locator("#notice").inner_text() == lost
+
+
+def test_what_only_an_answer_lacks_is_said_there(tab):
+    few = "incomplete: 2 of 58 cuda events were lost"
+    opened = tab(status={"lacks": []}, answers={"interference": PAIRS | {"lacks": [few]}})
+    opened.page.locator(".card .lacks", has_text=few).wait_for()
+
+
+def test_cards_begin_at_the_top_however_little_they_say(tab):
+    opened = tab()
+    opened.page.locator(".finding").nth(2).wait_for()
+    titles = [one.bounding_box() for one in opened.page.locator(".finding b").all()[:3]]
+    assert len({box["y"] for box in titles}) == 1
+
+
 def test_a_click_on_a_finding_shows_victim_and_culprit(tab):
     opened = tab()
     opened.page.locator("#findings .finding").first.click()

@@ -5,6 +5,7 @@ import pytest
 
 from bench.fleet import Recording, fill, node_name
 from cotenant.store.writer import StoreWriter
+from tests.browser.axe import faults_in_any_theme
 from tests.serving import serving
 from tests.virtual.device import START_NS
 from tests.virtual.scenarios import noisy_neighbour
@@ -95,6 +96,13 @@ def test_of_many_nodes_an_overview_comes_first_and_opens_one(many, visit):
     tab.page.get_by_role("link", name="All nodes").click()
     tab.page.locator("#fleet td a").nth(MANY - 1).wait_for(timeout=PATIENCE_MS)
     assert tab.complaints == []
+
+
+def test_the_overview_has_no_serious_fault(many, visit):
+    tab = visit(many)
+    tab.page.locator("#fleet td", has_text="11 events lost").wait_for(timeout=PATIENCE_MS)
+    tab.page.locator("#findings .finding").first.wait_for(timeout=PATIENCE_MS)
+    assert faults_in_any_theme(tab.page) == []
 
 
 def test_a_finding_of_the_overview_opens_its_node(many, visit):

@@ -19,6 +19,13 @@ export function refill(parent, ...children) {
   parent.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
 }
 
+/** What an answer lacks: in full, or in a word where the page says above what the recording lacks. */
+export function lacking(answer, recording) {
+  const lines = answer.lacks ?? [];
+  if (!lines.length || !recording?.lacks.length) return lines.map((line) => el("p", { class: "lacks" }, line));
+  return [el("p", { class: "lacks", title: lines.join("\n") }, "incomplete: see above")];
+}
+
 /** Calls `run` once things have been quiet for a while. */
 export function later(wait, run) {
   let timer = 0;

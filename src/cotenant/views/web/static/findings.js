@@ -1,7 +1,7 @@
 // What stands out, above everything else: a sentence each; a click shows it in the timeline.
 
 import { get } from "./api.js";
-import { by, el, refill } from "./dom.js";
+import { by, el, lacking, refill } from "./dom.js";
 import { duration } from "./format.js";
 
 const FEW = 3; // Shown at once; the rest on request.
@@ -45,11 +45,10 @@ export class Findings {
     const rest = Math.max(found.length - FEW, 0) + Math.max((got.maybes ?? []).length - (found.length ? 0 : FEW), 0);
     const more = rest > 0 ? el("button", { type: "button", class: "more", "aria-expanded": String(this.all), onclick: () => this.toggle() }, this.all ? "Fewer" : `${rest} more`) : null;
     const head = el("header", {}, el("h2", {}, "What stands out"), el("small", {}, "in the whole recording"), more);
-    const lacks = (got.lacks ?? []).map((line) => el("p", { class: "lacks" }, line));
     const said = found.length
       ? el("ol", {}, ...shown.map((one) => el("li", {}, this.card(one))))
       : el("p", {}, "Nothing stands out: no tenant is slowed by another, as far as the recording tells.");
-    refill(this.parent, head, said, ...this.maybes(), ...lacks);
+    refill(this.parent, head, said, ...this.maybes(), ...lacking(got, page.status));
   }
 
   /** What may be so, if nothing surely is, or if somebody asks for all. */

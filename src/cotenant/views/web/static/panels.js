@@ -1,7 +1,7 @@
 // Beside the timeline: who slows whom, and who does what in the time on screen.
 
 import { get } from "./api.js";
-import { el, later, refill } from "./dom.js";
+import { el, lacking, later, refill } from "./dom.js";
 import { brief, bytes, count, duration, percent } from "./format.js";
 import { slowdowns } from "./slowdowns.js";
 
@@ -11,6 +11,7 @@ const SETTLED = 350; // ms without a move before the tables are asked for again.
 export class Panels {
   constructor(parent, page, showSql) {
     const { view, theme, details, timeline } = page;
+    this.page = page;
     this.timeline = timeline;
     this.view = view;
     this.theme = theme;
@@ -79,11 +80,10 @@ export class Panels {
 
   fill(name, got, ...content) {
     if (got.rows && !got.rows.length) content = [el("p", {}, "Nothing in this time.")];
-    const lacks = (got.lacks ?? []).map((line) => el("p", { class: "lacks" }, line));
     const parent = this.cards[name];
     refill(parent, el("header", {}, el("h2", {}, parent.dataset.title, " ", el("small", {}, parent.dataset.note ?? "on screen")),
       got.sql ? el("button", { type: "button", title: "Show the SQL behind this", onclick: () => this.showSql(got.sql, true) }, "SQL") : null),
-    ...content, ...lacks);
+    ...content, ...lacking(got, this.page.status));
   }
 
   note(parent, words) {
