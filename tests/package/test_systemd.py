@@ -21,6 +21,10 @@ echo "capabilities: $(grep CapEff /proc/$(systemctl show -P MainPID cotenant.ser
 echo "page: $(python3 -c "$ASK" 2>&1 | tail -n 1)"
 echo "server: $(systemctl is-active cotenant-serve.service)"
 journalctl --no-pager --lines=40 --unit=cotenant.service --unit=cotenant-serve.service
+systemctl disable --now --quiet cotenant.service
+dpkg --install /mnt/*.deb
+echo "disabled: $(systemctl is-active cotenant.service)"
+echo "not disabled: $(systemctl is-active cotenant-serve.socket)"
 dpkg --purge cotenant
 echo "afterwards: $(systemctl is-active cotenant.service cotenant-serve.socket | sort -u)"
 echo "left: $(find / -xdev -name '*cotenant*' -not -path '/mnt/*' | tr '\\n' ' ')"
@@ -69,6 +73,11 @@ def test_the_page_is_served_when_somebody_connects(said: str) -> None:
     assert told(said, "socket") == "active", said
     assert told(said, "page") == "200", said
     assert told(said, "server") == "active", said
+
+
+def test_installed_anew_it_starts_nothing_that_was_disabled(said: str) -> None:
+    assert told(said, "disabled") == "inactive", said
+    assert told(said, "not disabled") == "active", said
 
 
 def test_it_is_removed_cleanly(said: str) -> None:
