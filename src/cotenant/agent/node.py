@@ -58,11 +58,16 @@ def machine() -> str | None:
     may also have been shown the host's where systemd's container interface has it.
     """
     places = [_SHOWN]
-    if os.stat("/proc/self/ns/pid").st_ino == _FIRST_PID_NAMESPACE:
+    if among_all_processes():
         places.append(Path("/proc/1/root/etc/machine-id"))
     if not _in_container():
         places.append(Path("/etc/machine-id"))
     return next((hashed for place in places if (hashed := _hashed(place))), None)
+
+
+def among_all_processes() -> bool:
+    """Whether processes have the numbers here that the kernel's probes see."""
+    return os.stat("/proc/self/ns/pid").st_ino == _FIRST_PID_NAMESPACE
 
 
 def _in_container() -> bool:

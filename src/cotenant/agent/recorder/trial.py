@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from cotenant._native import probe_here
+from cotenant.agent.node import among_all_processes
 from cotenant.agent.protocol.requests import TrialDone
 from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.ingest.batch import Batch
@@ -60,7 +61,10 @@ def run_trial(drain: Drain, families: Iterable[str], seconds: float) -> str | No
     if not missing:
         return None
     sorts = " or ".join(sorted(missing))
-    return f"probes are attached, but no {sorts} event of a call of our own arrived; see doctor"
+    what = f"probes are attached, but no {sorts} event of a call of our own arrived"
+    if among_all_processes():
+        return f"{what}; see doctor"
+    return f"{what}: this is a PID namespace of its own; use the host's (hostPID, --pid=host)"
 
 
 def _call() -> None:

@@ -58,3 +58,13 @@ def test_a_call_that_does_not_arrive_is_no_recording(calls: list[int]) -> None:
     assert "no nccl event of a call of our own arrived" in said
     assert calls
     assert drain.back[0][1] == [io]
+
+
+def test_in_a_namespace_of_its_own_it_is_told_which_one_to_use(
+    calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the kernel's numbers of processes are not its own."""
+    monkeypatch.setattr(module, "among_all_processes", lambda: False)
+    said = run_trial(Emptied([rows("cuda", 7)]), ["cuda"], seconds=0.1)  # type: ignore[arg-type]
+    assert said is not None
+    assert said.endswith("use the host's (hostPID, --pid=host)")
