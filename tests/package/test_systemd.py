@@ -7,8 +7,12 @@ import pytest
 
 from tests.package.root import made_root
 
-# Each line of its output is one thing that was seen.
+# Each line of its output is one thing that was seen. This systemd has a PID namespace for itself,
+# and a probe sees other numbers: no recorder finds its own first call. Where somebody is excluded,
+# that may be the recorder itself, and it goes on.
 SCRIPT = """#!/bin/sh
+mkdir /etc/cotenant
+echo 'exclude = ["nobody.service"]' >/etc/cotenant/config.toml
 dpkg --install /mnt/*.deb
 for second in $(seq 60); do
   cotenant health >/dev/null 2>&1 && break
