@@ -20,6 +20,10 @@ sys.exit(code)
 """
 
 
+# So many times the start of Python: 100 ms where that takes 10.
+MOST = 10
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     return three_tenants(tmp_path / "store")
@@ -65,3 +69,17 @@ def test_it_waits_for_nothing_that_answers_need(store: Path, seconds: int) -> No
     )  # fmt: skip
     assert done.returncode == (1 if seconds else 0)
     assert done.stdout.splitlines()[-1] == ""
+
+
+def test_it_answers_in_a_few_times_the_start_of_python(store: Path) -> None:
+    health = [sys.executable, "-m", "cotenant", "health", "--store", str(store), "--within=1h"]
+    pairs = [(took(health), took([sys.executable, "-c", "pass"])) for _ in range(7)]
+    answer, start = (min(times) for times in zip(*pairs, strict=True))
+    print(f"health: {answer * 1e3:.0f} ms, {answer / start:.1f} times the start of Python")
+    assert answer < MOST * start
+
+
+def took(words: list[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(words, check=True, capture_output=True)
+    return time.perf_counter() - began
