@@ -145,6 +145,7 @@ def test_what_the_recording_lacks_is_said_once(tab):
     answers = {"findings": FINDINGS | {"lacks": [lost]}, "interference": PAIRS | {"lacks": [less]}}
     opened = tab(status={"lacks": [lost]}, answers=answers)
     opened.page.locator(".card .lacks").first.wait_for()
+    assert opened.page.locator("#findings .lacks").count() == 0
     said = opened.page.locator(".lacks").all_inner_texts()
     assert set(said) == {"incomplete: see above"}
     assert opened.page.locator("#notice").inner_text() == lost

@@ -12,6 +12,7 @@ import pytest
 
 from cotenant.views import units
 from cotenant.views.tables import Layout
+from cotenant.views.text import cell
 from tests.views.conftest import KERNEL
 
 
@@ -72,3 +73,15 @@ def test_disk_delays_show_their_numbers_on_the_narrowest_screen(width):
     (row,) = [line for line in lines if line.startswith("4bce3920a2f6b")]
     assert all(number in row for number in ("31.620", "1.61 s", "3.23 ms", "102 us"))
     assert "more columns do not fit: --wide" in lines[-1]
+
+
+def test_a_heading_that_cannot_be_broken_stands_above_its_values():
+    names = ["victim", "aggressor", "why_it_is_so"]
+    values = [["train"], ["noisy"], ["time slicing of a GPU"]]
+    lines = units.table(names, values, Layout(30, way_out="--wide"))
+    (rule,) = (n for n, line in enumerate(lines) if line.startswith("-"))
+    assert lines[rule - 1].split()[:2] == ["victim", "aggressor"]
+
+
+def test_a_small_number_takes_no_more_room_than_it_tells():
+    assert [cell(p) for p in (0.000999000999, 0.05, 1e-12)] == ["0.000999", "0.050", "1e-12"]

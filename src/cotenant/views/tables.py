@@ -121,7 +121,7 @@ def _fitted(columns: list[_TextColumn], width: int | None) -> list[_TextColumn]:
 def _broken(column: _TextColumn) -> _TextColumn:
     """The column with its heading broken at underscores, where that makes it narrower."""
     lines = [""]
-    for word in _WORD.findall(column.heading[0]):
+    for word in filter(None, _WORD.findall(column.heading[0])):
         if lines[-1] and len((lines[-1] + word).rstrip()) > max(column.widest, _NARROWEST):
             lines.append("")
         lines[-1] += word

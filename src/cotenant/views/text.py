@@ -80,7 +80,9 @@ def cell(value: Any) -> str:
     if value is None:
         return NULL
     if isinstance(value, float):
-        return f"{value:.3f}" if 0.001 <= abs(value) < 1e9 or value == 0 else f"{value:.6g}"
+        if 0.001 <= abs(value) < 1e9 or value == 0:
+            return f"{value:.3f}"
+        return f"{value:.3g}" if abs(value) < 1 else f"{value:.6g}"
     if isinstance(value, str):
         return printable(value)
     return json.dumps(value) if isinstance(value, list | dict) else str(value)

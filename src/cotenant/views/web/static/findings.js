@@ -48,7 +48,7 @@ export class Findings {
     const said = found.length
       ? el("ol", {}, ...shown.map((one) => el("li", {}, this.card(one))))
       : el("p", {}, "Nothing stands out: no tenant is slowed by another, as far as the recording tells.");
-    refill(this.parent, head, said, ...this.maybes(), ...lacking(got, page.status));
+    refill(this.parent, head, said, ...this.maybes(), ...(page.status?.lacks?.length ? [] : lacking(got)));
   }
 
   /** What may be so, if nothing surely is, or if somebody asks for all. */
