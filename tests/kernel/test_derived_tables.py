@@ -1,5 +1,6 @@
 """Device times and interference on live recordings, held against the stand-in's own log."""
 
+import json
 import random
 import statistics
 import subprocess
@@ -11,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.conftest import COTENANT, SIM, Cgroup, Recording, record, sim_environment, truth
+from tests.kernel.conftest import (
+    COTENANT,
+    SIM,
+    Cgroup,
+    Recording,
+    command,
+    record,
+    sim_environment,
+    truth,
+)
 
 WORKLOAD = SIM / "workload"
 KERNEL_NS = "gemm=900000,softmax=150000,layernorm=400000,*=250000"
@@ -33,10 +43,10 @@ def _tenant(recording: Recording, cgroup: Cgroup) -> str:
 
 def _warm(recording: Recording, cgroup: Cgroup) -> None:
     """Have the libraries found and probed before anything counts."""
-    command = [WORKLOAD, "train", "--api", "driver", "--steps", 3]
+    words = [WORKLOAD, "train", "--api", "driver", "--steps", 3]
     environment = sim_environment(COTENANT_SIM_INIT_MS="0")
     for _ in range(10):
-        cgroup.popen(command, env=environment).communicate(timeout=60)
+        cgroup.popen(words, env=environment).communicate(timeout=60)
         time.sleep(0.5)
         if recording.sql(
             "select 1 from cuda_events join containers using (cgroup_id) "
@@ -49,14 +59,15 @@ def _warm(recording: Recording, cgroup: Cgroup) -> None:
 def test_solved_device_times_agree_with_the_log(cgroup: Cgroup, store: Path, tmp_path: Path):
     log = tmp_path / "truth.jsonl"
     seed = random.randrange(1, 1 << 16)
-    command = [WORKLOAD, "mix", "--api", "driver", "--kernels", 6, "--streams", 1]
-    command += ["--steps", 9_001, "--seed", seed]
+    # Else spans are longer now and then where others have the CPU, and no time is given.
+    words = ["chrt", "--fifo", 1, WORKLOAD, "mix", "--api", "driver", "--streams", 1]
+    words += ["--kernels", 6, "--steps", 9_001, "--seed", seed]
     environment = sim_environment(
         log, COTENANT_SIM_KERNEL_NS=KERNEL_NS, COTENANT_SIM_INIT_MS="0", COTENANT_SIM_COPY="0"
     )
     with record(store, "--events", "cuda") as recording:
         _warm(recording, cgroup)
-        process = cgroup.popen(command, env=environment)
+        process = cgroup.popen(words, env=environment)
         process.communicate(timeout=120)
         assert process.returncode == 0
     took = defaultdict(list)
@@ -64,17 +75,25 @@ def test_solved_device_times_agree_with_the_log(cgroup: Cgroup, store: Path, tmp
         if line["op"] == "launch" and line.get("device_final"):
             took[_readable(line["kernel"])].append(line["device_end"] - line["device_start"])
     total = sum(map(sum, took.values()))
-    rows = recording.sql("select kernel_name, gpu_ns_source, mean_ns from kernel_times")
-    solved = {
-        row["kernel_name"]: row["mean_ns"] for row in rows if row["gpu_ns_source"] == "solved"
-    }
-    errors = [
-        abs(solved[name] / statistics.mean(times) - 1)
-        for name, times in took.items()
-        if sum(times) >= 0.01 * total and name in solved
+    code, said, complaints = command("ask", "device_time", "--json", "--store", recording.store)
+    assert code == 0, complaints
+    rows = [row for row in json.loads(said)["rows"] if row["gpu_ns_source"] == "solved"]
+    checked = [
+        (row, statistics.mean(took[row["kernel_name"]]))
+        for row in rows
+        if sum(took[row["kernel_name"]]) >= 0.01 * total
     ]
-    assert len(errors) >= 4, rows
+    assert len(checked) >= 4, said
+    errors = [abs(row["mean_ns"] / true_ns - 1) for row, true_ns in checked]
     assert statistics.median(errors) < 0.05, f"seed {seed}: {errors}"
+    # Of stated intervals, 95 of 100 hold the truth: two of six do not in 3 runs of 100, three in
+    # 2 of 1,000.
+    outside = [
+        (row, true_ns)
+        for row, true_ns in checked
+        if not row["mean_low_ns"] <= true_ns <= row["mean_high_ns"]
+    ]
+    assert len(outside) <= 2, f"seed {seed}: {outside}"
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.4, 1.9])
@@ -104,6 +123,8 @@ def test_the_observed_slowdown_is_the_one_that_was_set(
     )
     assert row["slowdown"] == pytest.approx(factor, rel=0.1), row
     assert row["cause"] == ("no evidence" if factor == 1.0 else "time slicing"), row
+    assert row["evidence"] == ("none" if factor == 1.0 else "evidence"), row
+    assert 0.98 * row["ci_low"] <= factor <= 1.02 * row["ci_high"], row
 
 
 def test_a_question_about_a_live_store_is_answered(cgroup: Cgroup, store: Path):
