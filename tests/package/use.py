@@ -17,6 +17,7 @@ from tests.package.truth import collectives, operations, stem
 
 # ``line("doctor")``: the command line of `cotenant doctor` there.
 Line = Callable[..., list[str]]
+_NAMES = "select container_id, tenant from containers where tenant is not null"
 
 
 def must(words: list[str]) -> str:
@@ -33,11 +34,23 @@ def demonstrate(line: Line, store: str, truth: Path) -> None:
     assert "this host can be recorded" in must(line("doctor"))
     said = must(line("demo", "--for", "3s", "--store", store))
     assert promise("kernels").rstrip() in said
-    counted = Counter({(_tenant(row), stem(row["kernel_name"])): row["launches"]
+    check(line, store, truth)
+
+
+def check(line: Line, store: str, truth: Path) -> None:
+    """The answers of a demo that is over, against what its tenants wrote down."""
+    named = {row["container_id"]: row["tenant"] for row in _asked(line, store, _NAMES)}
+
+    def tenant(row: dict[str, object]) -> str:
+        """Of a container, or of what is ``/train.demo`` where tenants are cgroups."""
+        name = named.get(row["container_id"]) or row["container_id"]
+        return str(name).strip("/").removesuffix(".demo")
+
+    counted = Counter({(tenant(row), stem(row["kernel_name"])): row["launches"]
                        for row in _asked(line, store, promise("kernels"))})  # fmt: skip
     assert counted == operations(truth)
     asked = _asked(line, store, promise("nccl"))
-    assert {(_tenant(row), row["op"]): row["calls"] for row in asked} == collectives(truth)
+    assert {(tenant(row), row["op"]): row["calls"] for row in asked} == collectives(truth)
     assert "train" in must(line("top", "--store", store))
 
 
@@ -46,11 +59,6 @@ def _asked(line: Line, store: str, sql: str) -> list[dict[str, object]]:
         must(line("sql", "--store", store, "--format", "json", sql))
     )
     return rows
-
-
-def _tenant(row: dict[str, object]) -> str:
-    """Of what is ``/train.demo`` where tenants are cgroups."""
-    return str(row["container_id"]).strip("/").removesuffix(".demo")
 
 
 def record_and_serve(line: Line, store: str) -> None:
