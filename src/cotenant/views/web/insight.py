@@ -53,9 +53,13 @@ class Insight:
         """Begin now, so that the first visitor waits for less."""
 
         def ask() -> None:
+            whole = self._readers.whole
+            with contextlib.suppress(CotenantError):
+                if len(whole.nodes()) <= fleet.MANY:
+                    whole.look()
             for question in (EXPLAIN, PAIRS_SQL):
                 with contextlib.suppress(CotenantError):
-                    self._told(question, self._readers.whole)
+                    self._told(question, whole)
 
         threading.Thread(target=ask, name="warm", daemon=True).start()
 

@@ -62,11 +62,15 @@ class Reader:
         """An answer to one of our own questions."""
         return self.session().ask(sql)
 
+    def look(self) -> None:
+        """Survey the store, if that is due."""
+        session = self.session()
+        self._lanes.look(session)
+
     @property
     def lanes(self) -> Lanes:
         """Every lane so far; surveyed anew if that is due."""
-        session = self.session()
-        self._lanes.look(session)
+        self.look()
         return self._lanes
 
     def lane(self, number: int) -> Lane:

@@ -25,6 +25,7 @@ from cotenant.views.web.bound import opened
 EXPLAIN = None  # In place of SQL: asks for the findings over the whole store.
 _SAFE_PATH = "PYTHONSAFEPATH"
 _GRACE_S = 3.0  # For a question to notice that its time is up.
+_BELOW_PAGE = 10  # Niceness: the timeline is painted first.
 _HEADROOM = 3 << 30  # Address space of Python, Arrow and DuckDB themselves.
 
 
@@ -147,6 +148,7 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
 
 def _confine(bounds: Bounds) -> None:
     most = bounds.memory_bytes + _HEADROOM
+    os.nice(_BELOW_PAGE)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -57,21 +57,24 @@ class VictimSamples:
     @cached_property
     def _mix_times(self) -> MixTimes | None:
         """By device times that are solved from the spans that were alone; None if too few were."""
+        spans = self._victim.spans
+        others = self._gpu.busy_besides(self._victim).overlap(spans.start, spans.end)
+        alone = spans.usable & (others <= 0)
+        if np.count_nonzero(alone) < FEWEST_SPANS:
+            return None
         tenant, node = quoted(self._victim.name), quoted(self._gpu.node)
         mixes = MixEntries.of(self._ask(_MIXES.format(tenant=tenant, node=node)))
         if not len(mixes.mix):
             return None
         matrix, _ = equations(mixes.all_items())
-        spans = self._victim.spans
         place, known = mixes.place(spans.mix)
-        others = self._gpu.busy_besides(self._victim).overlap(spans.start, spans.end)
-        alone = _some(np.flatnonzero(known & spans.usable & (others <= 0)), MOST_SPANS)
-        if len(alone) < max(FEWEST_SPANS, 3 * matrix.shape[1]):
+        chosen = _some(np.flatnonzero(known & alone), MOST_SPANS)
+        if len(chosen) < max(FEWEST_SPANS, 3 * matrix.shape[1]):
             return None
-        launched = matrix[place[alone]]
+        launched = matrix[place[chosen]]
         # Of a kernel that never ran alone nothing is known, nor of a mix that has it.
         solo = (launched > 0).any(axis=0)
-        fit = robust_fit(launched[:, solo], (spans.end - spans.start)[alone], OVERHEAD)
+        fit = robust_fit(launched[:, solo], (spans.end - spans.start)[chosen], OVERHEAD)
         unknown = (matrix[:, ~solo] > 0).any(axis=1)
         return MixTimes(mixes, np.where(unknown, 0.0, matrix[:, solo] @ fit.solution))
 

@@ -6,7 +6,7 @@ from typing import Final
 from cotenant.schema.families import FAMILIES
 from cotenant.store.manifest import Segment
 
-MOST_AT_ONCE: Final = 2_000_000  # Rows that are read while somebody waits.
+MOST_AT_ONCE: Final = 1_000_000  # Rows that are read while somebody waits.
 _SECOND_NS: Final = 1_000_000_000
 _TABLES: Final = frozenset(family.table.name for family in FAMILIES.values())
 
