@@ -159,7 +159,7 @@ def test_the_kustomize_base_is_what_the_chart_renders() -> None:
 def test_kustomize_takes_the_base() -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        lacking("tools", "no kubectl")
+        lacking("kubectl", "no kubectl, which nothing here installs")
     done = subprocess.run(
         [kubectl, "kustomize", daemonset.DAEMONSET.parent],
         capture_output=True, text=True, check=True,
