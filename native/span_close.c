@@ -198,7 +198,10 @@ static int close_queue(struct spans *spans, struct queue *queue, int64_t limit)
 			continue;
 		if (!count && !queue->folded.ops)
 			continue;
-		proof->closed++;
+		/* In how many cgroups the process was matters to nobody here. */
+		if (!proof->closed || proof->last_stream != queue->stream)
+			proof->closed++;
+		proof->last_stream = queue->stream;
 		if (close_span(spans, queue, count, proof, CLOSED_BY_PROOF))
 			return -1;
 	}
@@ -250,6 +253,7 @@ static int pending(const struct queue *queue)
 static int give_up(struct spans *spans, struct process *process, uint8_t closed_by)
 {
 	size_t first = spans->closed.used;
+	int64_t last_stream = 0;
 
 	process->unproven = 0;
 	for (struct queue *queue = process->queues; queue; queue = queue->next) {
@@ -262,7 +266,9 @@ static int give_up(struct spans *spans, struct process *process, uint8_t closed_
 		if (close_span(spans, queue, count, NULL, closed_by))
 			return -1;
 		queue_tidy(queue);
-		process->unproven++;
+		if (!process->unproven || last_stream != queue->stream)
+			process->unproven++;
+		last_stream = queue->stream;
 	}
 	for (; first < spans->closed.used; first += sizeof(struct span))
 		((struct span *)(spans->closed.bytes + first))->streams = process->unproven;

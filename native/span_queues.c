@@ -43,12 +43,21 @@ struct process *process_of(struct spans *spans, uint32_t pid, uint64_t start_ns,
 	return NULL;
 }
 
+/* Queues of one stream, which a process has in each of its cgroups, stand side by side. */
+static struct queue **place_of(struct process *process, int64_t stream)
+{
+	for (struct queue **at = &process->queues; process->moved && *at; at = &(*at)->next)
+		if ((*at)->stream == stream)
+			return at;
+	return &process->queues;
+}
+
 struct queue *queue_of(struct spans *spans, struct process *process, int64_t stream,
 		       int64_t cgroup_id)
 {
 	uint64_t hash = scramble(scramble((uintptr_t)process ^ spans->seed[1], stream), cgroup_id);
 	struct node *node = table_find(&spans->queues, hash);
-	struct queue *queue;
+	struct queue *queue, **place;
 
 	for (; node; node = table_next(node)) {
 		queue = (struct queue *)node;
@@ -71,8 +80,9 @@ struct queue *queue_of(struct spans *spans, struct process *process, int64_t str
 	}
 	if (process->queues && process->queues->cgroup_id != cgroup_id)
 		process->moved = 1;
-	queue->next = process->queues;
-	process->queues = queue;
+	place = place_of(process, stream);
+	queue->next = *place;
+	*place = queue;
 	process->nqueues++;
 	return queue;
 }

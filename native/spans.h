@@ -86,8 +86,9 @@ struct proof {
 	int64_t began_ns;
 	int64_t took_ns;
 	uint64_t came_ns;	/* on the recorder's clock */
-	uint32_t closed;	/* spans that it closed */
+	uint32_t closed;	/* streams of which it closed spans */
 	uint16_t api;
+	int64_t last_stream;	/* of those streams */
 };
 
 struct count {

@@ -42,7 +42,12 @@ struct found {
 static int add_proof(struct spans *spans, struct buffer *proofs, const struct signature *sig,
 		     int64_t began_ns, int64_t took_ns)
 {
-	struct proof proof = {began_ns, took_ns, spans->now_ns, 0, sig->api};
+	struct proof proof = {
+		.began_ns = began_ns,
+		.took_ns = took_ns,
+		.came_ns = spans->now_ns,
+		.api = sig->api,
+	};
 
 	return buffer_add(proofs, &proof, sizeof(proof));
 }

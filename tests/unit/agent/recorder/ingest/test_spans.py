@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from cotenant.agent.process import Process
@@ -78,6 +78,28 @@ def interleaved(steps, moves=()):
     return sorted(records, key=lambda record: record[0])
 
 
+# Of a process that moves, one stream has open work in both cgroups.
+@example(
+    steps=[
+        (0, (("cuMemsetD8Async", {"bytes": 1001}), 5), 0, MS),
+        (0, (("cuMemsetD8Async", {"bytes": 1001}), 5), 0, MS),
+        (0, (("cuLaunchKernel", {"threads": 64}), 2), 0, MS),
+    ],
+    cuts=[],
+    started=0,
+    moves=[1],
+)
+@example(
+    steps=[
+        (0, (("cuMemsetD8Async", {"bytes": 1001}), 5), 0, MS),
+        (0, (("cuLaunchKernel", {"threads": 64}), 2), 0, MS),
+        (0, (("cuMemsetD8Async", {"bytes": 1001}), 5), 0, MS),
+        (0, (("cuCtxSynchronize", {}), None), 0, MS),
+    ],
+    cuts=[],
+    started=0,
+    moves=[1],
+)
 @settings(
     max_examples=25,
     deadline=None,
