@@ -31,7 +31,7 @@ def _scaled(results: dict[str, Any], what: str) -> float | None:
 
 
 # Questions that read sums of seconds and no rows, nor spans.
-ROLLUP_READERS = ("memory_held", "node_coverage", "rightsize", "team_use")
+ROLLUP_READERS = ("memory_held", "node_coverage", "rightsize")
 
 
 def _growth(results: dict[str, Any], *names: str) -> float | None:
