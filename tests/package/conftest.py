@@ -17,14 +17,18 @@ SUITES = ("bookworm", "trixie", "sid")
 PYTHONS = ("3.11", "3.13", "3.14")
 
 
+def built(tool: str, directory: Path, pattern: str) -> Path:
+    """The only such file in a directory after a tool has built it there."""
+    words = [REPOSITORY / "tools" / tool, directory]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (file,) = directory.glob(pattern)
+    return file
+
+
 def build_wheel(directory: Path) -> Path:
     """What `make wheel` builds."""
-    done = subprocess.run(
-        [REPOSITORY / "tools" / "wheel.sh", directory], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    (wheel,) = directory.glob("*.whl")
-    return wheel
+    return built("wheel.sh", directory, "*.whl")
 
 
 def download(directory: Path) -> None:
@@ -52,12 +56,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def package(dist: Path) -> Path:
     """What `make deb` builds of this wheel."""
-    done = subprocess.run(
-        [REPOSITORY / "tools" / "deb.sh", dist], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    (file,) = dist.glob("*.deb")
-    return file
+    return built("deb.sh", dist, "*.deb")
 
 
 @pytest.fixture(scope="session")

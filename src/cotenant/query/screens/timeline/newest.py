@@ -8,7 +8,7 @@ from cotenant.store.manifest import Segment
 
 MOST_AT_ONCE: Final = 1_000_000  # Rows that are read while somebody waits.
 _SECOND_NS: Final = 1_000_000_000
-_TABLES: Final = frozenset(family.table.name for family in FAMILIES.values())
+EVENT_TABLES: Final = tuple(family.table.name for family in FAMILIES.values())
 
 
 def newest_part(segments: Iterable[Segment], most: int = MOST_AT_ONCE) -> int | None:
@@ -24,8 +24,13 @@ def newest_part(segments: Iterable[Segment], most: int = MOST_AT_ONCE) -> int | 
     return None
 
 
+def newest_known_ns(segments: Iterable[Segment]) -> int:
+    """When the last event began that a manifest tells of; 0 without any."""
+    return max(map(_end_ns, filter(_has_events, segments)), default=0)
+
+
 def _has_events(segment: Segment) -> bool:
-    return segment.table in _TABLES and segment.rows > 0
+    return segment.table in EVENT_TABLES and segment.rows > 0
 
 
 def _end_ns(segment: Segment) -> int:

@@ -4,24 +4,22 @@ from typing import Final
 
 from cotenant.query.engine.answer import Standing
 from cotenant.query.engine.session import Session
-from cotenant.schema.families import FAMILIES
+from cotenant.query.screens.timeline.newest import EVENT_TABLES, newest_known_ns
 
-_TABLES: Final = tuple(family.table.name for family in FAMILIES.values())
 _OPEN: Final = "SELECT count(*) AS open FROM sessions WHERE ended_ns IS NULL"
 
 
 def newest_ns(session: Session) -> int | None:
     """When the last event began; None in a store without events."""
-    known = [segment.max_ns or 0 for segment in session.segments if segment.table in _TABLES]
     # Few rows are as new as that; those of one tenant may all be older.
-    newest = _newest_ns(session, max(known, default=0))
+    newest = _newest_ns(session, newest_known_ns(session.segments))
     return _newest_ns(session, 0) if newest is None else newest
 
 
 def _newest_ns(session: Session, since_ns: int) -> int | None:
     each = " UNION ALL ".join(
         f"SELECT max(timestamp_ns) AS newest_ns FROM {name} WHERE timestamp_ns >= {since_ns}"
-        for name in _TABLES
+        for name in EVENT_TABLES
     )
     (row,) = session.ask(f"SELECT max(newest_ns) AS newest_ns FROM ({each})").rows()
     newest: int | None = row["newest_ns"]
@@ -30,7 +28,7 @@ def _newest_ns(session: Session, since_ns: int) -> int | None:
 
 def standing(session: Session) -> Standing:
     """How complete the tables are that lanes are made from."""
-    return session.standing(_TABLES)
+    return session.standing(EVENT_TABLES)
 
 
 def has_open_recording(session: Session) -> bool:
