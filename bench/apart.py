@@ -4,14 +4,22 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What a script is told when it is to ask only one question."""
+def parsed(
+    parser: argparse.ArgumentParser, ask: Callable[[argparse.Namespace], Any]
+) -> argparse.Namespace:
+    """The options; a script that is told to ask only one question prints the answer and ends."""
     parser.add_argument("--ask", metavar="NAME", help=argparse.SUPPRESS)
     parser.add_argument("--store", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.ask:
+        print(json.dumps(ask(args)))
+        raise SystemExit
+    return args
 
 
 def asked(script: str, store: Path, name: str, *more: str) -> dict[str, Any]:

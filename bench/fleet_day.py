@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from apart import add_options, asked
+from apart import asked, parsed
 from fleet import Recording, fill
 from ship import a_day
 
@@ -42,11 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--tenants", type=int, default=3)
-    add_options(parser)
-    args = parser.parse_args()
-    if args.ask:
-        print(json.dumps(ask(args.store, args.ask)))
-        return
+    args = parsed(parser, lambda args: ask(args.store, args.ask))
     place = Path(tempfile.mkdtemp(prefix="cotenant-day-"))
     try:
         a_day(place, args.tenants)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from apart import add_options
+from apart import parsed
 from playwright.sync_api import sync_playwright
 from rows import START_NS, cgroup_ids, cuda_rows
 
@@ -153,11 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=6.0)
-    add_options(parser)
-    args = parser.parse_args()
-    if args.ask:
-        print(json.dumps(opened(args.store)))
-        return
+    args = parsed(parser, lambda args: opened(args.store))
     folder = Path(tempfile.mkdtemp(prefix="cotenant-bench-"))
     try:
         fill(folder / "store", args.rows)

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from apart import add_options, asked
+from apart import asked, parsed
 from recorded import MIXES, fill
 
 from cotenant.query.engine.session import Session
@@ -66,11 +66,7 @@ def main() -> None:
     parser.add_argument("--larger", type=int, default=100_000_000)
     parser.add_argument("--mixes", type=int, default=MIXES)
     parser.add_argument("--stores", type=Path, help="where the stores are, or are made and kept")
-    add_options(parser)
-    args = parser.parse_args()
-    if args.ask:
-        print(json.dumps(ask(args.store, args.ask)))
-        return
+    args = parsed(parser, lambda args: ask(args.store, args.ask))
     with tempfile.TemporaryDirectory(prefix="cotenant-scale-") as place:
         stores = args.stores or Path(place)
         result = []

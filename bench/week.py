@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from apart import add_options, asked
+from apart import asked, parsed
 
 from cotenant.query.engine.session import Session
 from cotenant.query.questions.loader import find
@@ -182,11 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--days", type=int, default=7)
     parser.add_argument("--tenants", type=int, default=20)
-    add_options(parser)
-    args = parser.parse_args()
-    if args.ask:
-        print(json.dumps(ask(args.store, args.ask, args.days)))
-        return
+    args = parsed(parser, lambda args: ask(args.store, args.ask, args.days))
     place = Path(tempfile.mkdtemp(prefix="cotenant-week-"))
     try:
         fill(place / "store", args.days, args.tenants, time.time_ns())
