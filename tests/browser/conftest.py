@@ -30,10 +30,21 @@ class Tab:
     def until(self, script: str, what: str = "") -> Any:
         """Wait until a function in the page gives something true, and return that."""
         deadline = time.monotonic() + PATIENCE_S
-        while not (found := self.run(script)):
+        while not (found := self._asked_for(script)):
             assert time.monotonic() < deadline, what or script
             self.page.wait_for_timeout(50)
         return found
+
+    def _asked_for(self, script: str) -> Any:
+        """As `run`; None of a page that is left meanwhile: the next one is waited for."""
+        from playwright.sync_api import Error
+
+        try:
+            return self.run(script)
+        except Error as error:
+            if "context was destroyed" not in error.message:
+                raise
+            return None
 
     def settled(self) -> None:
         """Wait until everything on screen is the newest there is."""

@@ -237,6 +237,26 @@ def test_an_empty_store_says_so_and_fills_by_itself(tmp_path, visit):
         assert "lost" in words(tab)
 
 
+def test_a_page_opened_on_the_first_row_shows_those_that_follow(tmp_path, visit):
+    root = tmp_path / "store"
+    with StoreWriter(root, node="n", boot_id="b") as writer:
+        row = {"timestamp_ns": NOW_NS - SECOND_NS, "pid": 7, "tid": 7, "comm": "new"}
+        row |= {"cgroup_id": TENANTS["ml/serve"], "op": "launch", "api": "cuLaunchKernel"}
+        row |= {"kernel_name": "first_kernel", "duration_ns": 11, "weight": 1}
+        writer.append("cuda_events", pa.Table.from_pylist([row]))
+        writer.seal(NOW_NS - SECOND_NS)
+    with serving(root) as served:
+        tab = visit(served)
+        tab.until("() => cotenant.opened")
+        three_tenants(root)
+        tab.until(
+            "() => { const { first, last, start, end } = cotenant.view;"
+            " return last - first > 1e6 && start < first && last < end; }"
+        )
+        seen = f"() => {{ const seen = ({PIXELS})();"
+        tab.until(f"{seen} return {list(TENANTS)}.every((name) => seen[name] > 20); }}")
+
+
 def test_a_store_that_disappears_is_missed_in_words(tmp_path, visit):
     root = three_tenants(tmp_path / "store")
     with serving(root) as served:

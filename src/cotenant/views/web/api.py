@@ -92,6 +92,8 @@ class Api:
             "start_ns": None if start is None else str(start),
             "end_ns": None if end is None else str(end),
             "newest_ns": _text(survey.newest_ns),
+            "survey": survey.number,  # Older than the version: tiles are made by what it found,
+            "surveyed_ns": _text(survey.end_ns),  # and are known to be right up to here.
             "families": [_family(family) for family in FAMILIES.values()],
             "tenants": [
                 {"name": name, "events": (survey.events or {})[name]} for name in survey.order

@@ -81,9 +81,9 @@ class Reader:
         return lanes[number]
 
     def tile(self, start_ns: int, cell_ns: int) -> Tile:
-        """A tile, from memory if nothing was written since it was made."""
+        """A tile, from memory if nothing was written or surveyed since it was made."""
         lanes, session = self.lanes, self.session()
-        key = (start_ns, cell_ns, self._nodes.stamp())
+        key = (start_ns, cell_ns, lanes.survey.number, self._nodes.stamp())
         with self._lock:
             if key in self._tiles:
                 self._tiles.move_to_end(key)

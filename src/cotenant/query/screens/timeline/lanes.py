@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from cotenant.query.engine.session import Session
@@ -48,6 +48,7 @@ class Survey:
     order: tuple[str, ...] = ()  # Tenants with GPU events first, then by their first event.
     longest: dict[str, int] | None = None  # By family, in ns.
     newest_ns: int | None = None  # Since when it has no more than can be shown at once.
+    number: int = field(default=0, compare=False)  # Of those that found something else than before.
 
 
 class Lanes:
@@ -112,7 +113,9 @@ class Lanes:
                 self.lane_of(row["family"], (row["cgroup_id"], row["pid"], row["stream"]))
             if newest_ns is not None:
                 rows += session.ask(_rollup_sql(newest_ns)).rows()
-            self.survey = replace(self._summed(rows), newest_ns=newest_ns)
+            found = replace(self._summed(rows), newest_ns=newest_ns)
+            if found != self.survey:
+                self.survey = replace(found, number=self.survey.number + 1)
             took = time.monotonic() - began
             self._next_scan = time.monotonic() + max(_LEAST_PAUSE_S, _PAUSE * took)
 

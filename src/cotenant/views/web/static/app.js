@@ -57,7 +57,10 @@ class Page {
       }
       if (detail === "selection") this.details.refresh().catch((error) => this.notice(error.message));
     });
-    by("all").addEventListener("click", () => this.view.whole());
+    by("all").addEventListener("click", () => {
+      this.view.follow = false;
+      this.view.whole();
+    });
     by("theme").addEventListener("click", () => {
       this.theme.flip();
       this.timeline.paint();
@@ -120,7 +123,7 @@ class Page {
       } else this.notice(error.message);
       return;
     }
-    const grown = status.version !== this.status?.version;
+    const grown = status.version !== this.status?.version || status.survey !== this.status.survey;
     this.status = status;
     document.body.dataset.state = status.state;
     if (this.many) {
@@ -163,7 +166,8 @@ class Page {
     const { view } = this;
     const [first, last] = [BigInt(status.start_ns), BigInt(status.end_ns)];
     if (!this.opened) view.origin = (first / ALIGNED) * ALIGNED;
-    const before = view.last;
+    const before = Math.min(view.last, this.surveyed ?? view.first);
+    this.surveyed = status.surveyed_ns === null ? null : view.relative(BigInt(status.surveyed_ns));
     Object.assign(view, { first: view.relative(first), last: Math.max(view.relative(last), view.relative(first) + 1) });
     if (!this.opened) {
       const told = view.read(location.hash);
@@ -181,6 +185,7 @@ class Page {
     if (grown) this.timeline.tiles.outdate(before - 2e9);
     this.timeline.open(status);
     this.followNow();
+    if (grown && view.all) view.whole();
     if (grown) this.panels.settle();
   }
 

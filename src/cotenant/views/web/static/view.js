@@ -9,6 +9,7 @@ export class View extends EventTarget {
     this.origin = 0n;
     this.start = 0; // Of what is on screen.
     this.span = 1e9;
+    this.all = false; // Whether that is all there is: then it grows with it.
     this.first = 0; // Of what there is.
     this.last = 1e9;
     this.off = new Set(); // Tenants that are switched off.
@@ -27,6 +28,7 @@ export class View extends EventTarget {
 
   show(start, span) {
     if (!Number.isFinite(start) || !Number.isFinite(span)) return;
+    this.all = false;
     const whole = Math.max(this.last - this.first, 1000);
     this.span = Math.min(Math.max(span, 20), whole * 1.3);
     const slack = this.span * 0.5;
@@ -40,6 +42,7 @@ export class View extends EventTarget {
   whole() {
     const length = Math.max(this.last - this.first, 1000);
     this.show(this.first - length * (WHOLE - 1) / 2, length * WHOLE);
+    this.all = true;
   }
 
   toggle(tenant) {
@@ -93,6 +96,7 @@ export class View extends EventTarget {
     this.selected = /^\d+$/.test(at ?? "") && /^\d+$/.test(tid ?? "")
       ? { family, at: BigInt(at), tid: Number(tid) } : null;
     if (!/^\d+$/.test(said.get("from") ?? "") || !(Number(said.get("span")) > 0)) return false;
+    this.all = false;
     this.start = this.relative(BigInt(said.get("from")));
     this.span = Number(said.get("span"));
     return true;
