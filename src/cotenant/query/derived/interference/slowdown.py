@@ -36,6 +36,7 @@ _NULL_SAMPLES: Final = 600
 MOST_KINDS: Final = 12
 LEVEL: Final = 0.05
 MAYBE_LEVEL: Final = 0.1
+WORTH_A_WORD: Final = 1.01  # Less is not worth an hour of anybody's, however sure it is.
 
 # How sure a slowdown is, in the words that tables, the page and `top` share.
 EVIDENCE: Final = "evidence"
@@ -95,7 +96,7 @@ class Verdict:
 
     def word(self, level: float = LEVEL) -> str:
         """How sure the slowdown is: evidence, maybe or none; ``level`` is the largest p."""
-        if not self.enough or self.slowdown <= 1 or self.slope <= 0:
+        if not self.enough or self.slowdown < WORTH_A_WORD or self.slope <= 0:
             return NONE
         if self.low > 1 and self.p <= level:
             return EVIDENCE

@@ -18,8 +18,8 @@ def test_a_planted_slowdown_is_found_with_its_culprit(factor):
     assert sum(PLANTED in found for found in runs) >= 0.9 * len(runs)
 
 
-def _verdict(p, low=1.1, slope=1.0):
-    return Verdict(slowdown=1.5, low=low, high=2.0, p=p, slope=slope, alone=50, shared=50)
+def _verdict(p, low=1.1, slope=1.0, slowdown=1.5):
+    return Verdict(slowdown=slowdown, low=low, high=2.0, p=p, slope=slope, alone=50, shared=50)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,8 @@ def _verdict(p, low=1.1, slope=1.0):
         (_verdict(0.01, low=0.9), MAYBE),
         (_verdict(0.187), NONE),
         (_verdict(0.01, slope=-1.0), NONE),
+        (_verdict(0.01, low=1.008, slowdown=1.009), NONE),
+        (_verdict(0.01, low=1.008, slowdown=1.011), EVIDENCE),
     ],
 )
 def test_one_word_says_how_sure_it_is(verdict, word):
