@@ -8,12 +8,16 @@ from cotenant.query.engine.answer import Hole, Interval
 from cotenant.query.engine.completeness import families_of
 from cotenant.query.engine.window import Window
 from cotenant.schema.families import FAMILIES, GPU_FAMILIES
-from cotenant.schema.folding import SHOWN_BY
+from cotenant.schema.folding import ROLLUP_TABLES, SHOWN_BY
 from cotenant.schema.holes import REASONS
+from cotenant.store.manifest import Segment
 
 # What no probe saw is missing from these, too.
 _OF_CALLS: Final = {"totals": tuple(FAMILIES), "in_flight": GPU_FAMILIES}
 DOWN: Final = "nothing recorded"
+_FORGOTTEN: Final = "losses no longer kept"
+# A recording counts what it lost from its first second on.
+_SLACK_NS: Final = 60_000_000_000
 SHOWN: Final = 4  # Tenants of a hole.
 
 # Pieces of one hole may overlap: two libraries of a tenant that were probed late.
@@ -96,6 +100,33 @@ def _not_recording(connection: Any, window: Window) -> list[Hole]:
         if start < end:
             found.append(Hole(DOWN, (), (), Interval(start, end), end - start, None))
     return found
+
+
+def forgotten(
+    connection: Any, segments: Iterable[Segment], tables: Iterable[str], window: Window
+) -> tuple[Hole, ...]:
+    """Times of which rollups are kept, and ``losses`` are not: who knows what is missing?"""
+    wanted = set(tables) & ROLLUP_TABLES
+    first: dict[str, int] = {}
+    known: dict[str, int] = {}
+    for segment in segments:
+        kept = known if segment.table == "losses" else first
+        if segment.min_ns is not None and (kept is known or segment.table in wanted):
+            kept[segment.node] = min(segment.min_ns, kept.get(segment.node, segment.min_ns))
+    if not any(first[node] < since_ns for node, since_ns in known.items() if node in first):
+        return ()
+    began = dict(
+        connection.execute("SELECT node, min(started_ns) FROM whole.recordings GROUP BY 1")
+        .fetchall()
+    )  # fmt: skip
+    bounds = window.bounds()
+    found = []
+    for node, since_ns in known.items():
+        start = max(first.get(node, since_ns), began.get(node, since_ns), bounds["from"])
+        end = min(since_ns, bounds["to"])
+        if start + _SLACK_NS < end:
+            found.append(Hole(_FORGOTTEN, (), (), Interval(start, end), end - start, None))
+    return tuple(found)
 
 
 def _last_beat(connection: Any, node: str, started_ns: int, until_ns: int) -> int:

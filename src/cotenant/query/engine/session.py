@@ -14,7 +14,7 @@ from cotenant.errors import QuestionError, StoreError, TooLarge
 from cotenant.query.derived.registry import DERIVED, with_before, with_sources
 from cotenant.query.engine.answer import Answer, Standing
 from cotenant.query.engine.batches import Batches, FileGone
-from cotenant.query.engine.blindness import holes_of, touches_losses
+from cotenant.query.engine.blindness import forgotten, holes_of, touches_losses
 from cotenant.query.engine.catalog import Catalog
 from cotenant.query.engine.completeness import interval_of, losses_of, unrecorded_of
 from cotenant.query.engine.connection import connect, memory_share
@@ -248,7 +248,10 @@ class Session:
                 losses=losses_of(cursor, tables, window),
                 missing_segments=self._tables.missing(stored_behind(tables)),
                 unrecorded=unrecorded_of(cursor, tables, window),
-                holes=holes_of(cursor, tables, window),
+                holes=(
+                    *holes_of(cursor, tables, window),
+                    *forgotten(cursor, self._segments, stored_behind(tables), window),
+                ),
                 underived=underived(cursor, self._segments) if "spans" in tables else 0,
             )
         finally:

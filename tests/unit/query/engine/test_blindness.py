@@ -136,3 +136,19 @@ def test_every_table_of_what_was_recorded_has_a_hole_where_its_events_have_one(r
     with Session(recorded.root) as session:
         whole = {name for name in TABLES if not session.standing([name]).holes}
     assert whole == about_nothing
+
+
+def test_what_is_older_than_all_that_is_known_of_losses_is_not_called_complete(recorded):
+    day = 86_400 * SECOND_NS
+    recorded.sessions((NOW_NS - 20 * day, NOW_NS + day))
+    rollup = {"cgroup_id": 11, "family": "cuda", "op": "launch", "name": "gemm", "count": 7}
+    recorded.writer.append(
+        "rollups", pa.Table.from_pylist([rollup | {"timestamp_ns": NOW_NS - 10 * day}])
+    )
+    found = standing(recorded, "FROM rollups")
+    assert [(h.reason, h.blind_ns) for h in found.holes] == [("losses no longer kept", 10 * day)]
+    assert not found.complete
+    (line,) = text.incompleteness(found)
+    assert line.startswith("incomplete: losses no longer kept for 864,000 s")
+    assert standing(recorded, "FROM rollups", from_ns=NOW_NS).complete
+    assert standing(recorded).complete  # Rows are kept no longer than what they lack.
