@@ -47,17 +47,14 @@ static __always_inline __u64 tenant_of_delegation(__u64 address, __u64 hierarchy
 static __always_inline bool_t cgroup_allowed(__u64 tenant)
 {
 	struct usage *mine = usage_of(tenant);
-	__u64 now = bpf_ktime_get_ns(), earliest, next;
 
 	if (!mine)
 		return 0;
-	earliest = now > TENANT_CGROUPS * CGROUP_EVERY_NS ? now - TENANT_CGROUPS * CGROUP_EVERY_NS : 0;
-	next = mine->cgroups_since_ns > earliest ? mine->cgroups_since_ns : earliest;
-	if (next + CGROUP_EVERY_NS > now || mine->used[QUOTA_cgroups] >= TENANT_CGROUPS) {
+	if (mine->used[QUOTA_cgroups] >= TENANT_CGROUPS ||
+	    !in_pace(&mine->cgroups_until_ns, TENANT_CGROUPS, CGROUP_EVERY_NS)) {
 		__sync_fetch_and_add(&mine->refused[QUOTA_cgroups], 1);
 		return 0;
 	}
-	mine->cgroups_since_ns = next + CGROUP_EVERY_NS;
 	__sync_fetch_and_add(&mine->used[QUOTA_cgroups], 1);
 	return 1;
 }

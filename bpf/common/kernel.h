@@ -65,7 +65,7 @@ struct signal_struct {
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
-	int on_rq;
+	unsigned int on_rq;	/* Unsigned, so that the loader may narrow it: a byte since v7. */
 	void *stack;
 	int pid;
 	int tgid;

@@ -64,11 +64,33 @@ static __always_inline void quota_refuse(__u64 tenant, __u32 quota)
 		__sync_fetch_and_add(&mine->refused[in_array(quota, QUOTAS)], 1);
 }
 
+/* The same out of line, for what happens about never. */
+__noinline int quota_refused(__u64 tenant, __u32 quota)
+{
+	quota_refuse(tenant, quota);
+	return 0;
+}
+
 static __always_inline __s64 freed_of(__u64 tenant, __u32 quota)
 {
 	struct freed *value = bpf_map_lookup_elem(&freed, &tenant);
 
 	return value ? value->entries[in_array(quota, QUOTAS)] : 0;
+}
+
+/*
+ * Whether one more may come, of which there may be so many at once, and one more every so often.
+ * Nothing is subtracted from a clock that begins at boot.
+ */
+static __always_inline bool_t in_pace(__u64 *until_ns, __u64 at_once, __u64 every_ns)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u64 until = (*until_ns > now ? *until_ns : now) + every_ns;
+
+	if (until > now + at_once * every_ns)
+		return 0;
+	*until_ns = until;
+	return 1;
 }
 
 /* Whether the tenant may have one entry more, and `spare` after it. */

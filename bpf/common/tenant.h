@@ -60,6 +60,10 @@ enum quota {
 	QUOTA_bios = 17,
 	QUOTA_requests = 18,
 	QUOTA_closed_flows = 19,
+	/* What there is room for in each thread, request and process. */
+	QUOTA_frames = 20,
+	QUOTA_owners = 21,
+	QUOTA_uncounted = 22,	/* events that have no total */
 	QUOTA_END,
 };
 
@@ -86,8 +90,9 @@ _Static_assert((int)EVENT_KIND_END <= (int)PURSE_IDENTITIES, "kinds of events an
 struct usage {
 	__s64 used[QUOTAS];
 	__u64 refused[QUOTAS];
-	__u64 cgroups_since_ns;
-	__u64 names_since_ns;
+	/* When those that it had will be made up for; see in_pace(). */
+	__u64 cgroups_until_ns;
+	__u64 names_until_ns;
 	__s64 credit_bytes[PURSES];
 	__u64 credit_consumed[PURSES];	/* the reader's position up to which it was credited */
 	__u64 credit_ran_out[PURSES];	/* since it last had plenty */

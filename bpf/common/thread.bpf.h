@@ -244,8 +244,7 @@ static __always_inline void head_fill(struct event_head *head, struct thread *th
 	head->pid = task->tgid;
 	head->tid = task->pid;
 	head->cgroup_id = thread->whose.cgroup_id;
-	for (int i = 0; i < sizeof(head->comm); i++)
-		head->comm[i] = task->comm[i];
+	comm_copy(head->comm, task);
 	head->cgroup_v1_id = thread->whose.v1_id;
 	head->process_start_ns = thread->process_start_ns;
 	head->kind = kind;
@@ -286,7 +285,8 @@ static __always_inline bool_t seen_twice(const struct frame *top, __u64 sp, __u6
 	       top->attachment != attachment_of(cookie) && !is_over(top);
 }
 
-static __always_inline struct frame *frame_push(struct stack *stack, __u64 sp, __u64 cookie)
+static __always_inline struct frame *frame_push(const struct thread *thread, struct stack *stack,
+						__u64 sp, __u64 cookie)
 {
 	struct frame *frame;
 	__u64 depth;
@@ -297,6 +297,7 @@ static __always_inline struct frame *frame_push(struct stack *stack, __u64 sp, _
 	depth = stack->depth;
 	if (depth >= FRAMES_MAX) {
 		count(COUNTER_DEEP_CALL);
+		quota_refused(thread->whose.tenant, QUOTA_frames);
 		return NULL;
 	}
 	frame = &stack->frames[depth];

@@ -112,8 +112,10 @@ static __always_inline struct total *total_of(struct whose *whose, __u16 functio
 	key.cgroup_id = whose->cgroup_id;
 	key.cgroup_v1_id = whose->v1_id;
 	total = total_found(&key, whose->tenant);
-	if (!total)
+	if (!total) {
 		count(COUNTER_TOTALS_FULL);
+		quota_refused(whose->tenant, QUOTA_uncounted);
+	}
 	return total;
 }
 

@@ -53,10 +53,10 @@ enum counter {
 	COUNTER_ORPHAN_ROWS = 7,	/* rows for which no total could be kept */
 	COUNTER_ORPHAN_LOST = 8,
 	COUNTER_DIED_INSIDE = 9,	/* the thread ended inside a call */
-	COUNTER_DIRTY_FULL = 16,	/* no room to note who dirtied a page */
-	COUNTER_REQUEST_FULL = 17,	/* no room to follow a block request */
+	COUNTER_DIRTY_FULL = 16,	/* in old recordings: no room to note who dirtied a page */
+	COUNTER_REQUEST_FULL = 17,	/* no room to follow a block request, whoever's it was */
 	COUNTER_OWNERS_FULL = 18,	/* a request of more tenants than are told apart */
-	COUNTER_MEMORY_FULL = 20,	/* no room to remember an allocation */
+	COUNTER_MEMORY_FULL = 20,	/* in old recordings: no room to remember an allocation */
 	COUNTER_ORPHAN_SHED = 21,
 	COUNTER_CONTENTION_FULL = 22,	/* no room for another pair of who waits and who runs */
 	COUNTER_IDENTITY_LOST = 23,	/* of cgroups and processes: told anew by a survey */

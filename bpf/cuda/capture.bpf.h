@@ -66,11 +66,12 @@ static __always_inline bool_t anybody_captures(void)
 
 static __always_inline bool_t process_captures(void)
 {
-	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 	struct process *process;
+	__u32 pid;
 
 	if (!anybody_captures())
 		return 0;
+	pid = bpf_get_current_pid_tgid() >> 32;
 	process = bpf_map_lookup_elem(&processes, &pid);
 	return process && process->captures;
 }
@@ -146,6 +147,7 @@ __noinline int member_put(const struct member_key *wanted, __u64 number, __u64 t
 	if (!bpf_map_update_elem(&members, &key, &value, BPF_NOEXIST))
 		return 1;
 	quota_give(tenant, QUOTA_members);
+	quota_refused(tenant, QUOTA_members);
 	return 0;
 }
 
@@ -155,11 +157,15 @@ static __always_inline __u64 capture_begin(const struct thread *thread,
 	struct capture capture = { .tenant = thread->whose.tenant, .pid = stream->pid };
 	__u64 number = bpf_ktime_get_ns();
 
-	if (!process_of(capture.pid, thread->process_start_ns) ||
-	    !quota_take(capture.tenant, QUOTA_captures, 0))
+	if (!process_of(capture.pid, thread->process_start_ns)) {
+		quota_refused(capture.tenant, QUOTA_captures);
+		return 0;
+	}
+	if (!quota_take(capture.tenant, QUOTA_captures, 0))
 		return 0;
 	if (bpf_map_update_elem(&captures, &number, &capture, BPF_NOEXIST)) {
 		quota_give(capture.tenant, QUOTA_captures);
+		quota_refused(capture.tenant, QUOTA_captures);
 		return 0;
 	}
 	captures_add(capture.pid, 1);

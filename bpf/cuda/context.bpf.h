@@ -84,8 +84,10 @@ static __always_inline void primary_retain(struct thread *thread, __u32 device, 
 	if (known)
 		primary_drop(&key, known->tenant);
 	if (quota_take(value.tenant, QUOTA_primaries, 0) &&
-	    bpf_map_update_elem(&primaries, &key, &value, BPF_NOEXIST))
+	    bpf_map_update_elem(&primaries, &key, &value, BPF_NOEXIST)) {
 		quota_give(value.tenant, QUOTA_primaries);
+		quota_refused(value.tenant, QUOTA_primaries);
+	}
 }
 
 /* The last release of a primary context destroys it; a reset does so at once. */

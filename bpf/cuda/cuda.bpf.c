@@ -76,7 +76,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 	frame = frame_below(&thread->cuda);
 	if (frame && !seen_twice(frame, ctx->sp, cookie) && is_left(frame, ctx->sp))
 		abandon_all(abandon_one, thread, ctx->sp);
-	frame = frame_push(&thread->cuda, ctx->sp, cookie);
+	frame = frame_push(thread, &thread->cuda, ctx->sp, cookie);
 	if (!frame) {
 		overlook(thread, spec);
 		return SESSION_SKIP;

@@ -66,8 +66,10 @@ static __always_inline struct holding *holding_of(const struct thread *thread, _
 	if (bpf_map_update_elem(&holdings, &key, &empty, BPF_NOEXIST))
 		quota_give(thread->whose.tenant, QUOTA_holdings);
 	value = bpf_map_lookup_elem(&holdings, &key);
-	if (!value)
+	if (!value) {
+		quota_refused(thread->whose.tenant, QUOTA_holdings);
 		return NULL;
+	}
 	value->cgroup_id = thread->whose.cgroup_id;
 	value->cgroup_v1_id = thread->whose.v1_id;
 	/* Last: the agent passes over those without. */
@@ -94,15 +96,15 @@ static __always_inline bool_t allocation_put(const struct allocation_key *key,
 {
 	struct allocation *known = bpf_map_lookup_elem(&allocations, key);
 
-	if (known) {
+	if (known)
 		value->tenant = known->tenant;
-		return !bpf_map_update_elem(&allocations, key, value, BPF_EXIST);
-	}
-	if (!quota_take(value->tenant, QUOTA_allocations, 0))
+	else if (!quota_take(value->tenant, QUOTA_allocations, 0))
 		return 0;
-	if (!bpf_map_update_elem(&allocations, key, value, BPF_NOEXIST))
+	if (!bpf_map_update_elem(&allocations, key, value, known ? BPF_EXIST : BPF_NOEXIST))
 		return 1;
-	quota_give(value->tenant, QUOTA_allocations);
+	if (!known)
+		quota_give(value->tenant, QUOTA_allocations);
+	quota_refused(value->tenant, QUOTA_allocations);
 	return 0;
 }
 
@@ -119,6 +121,7 @@ __noinline int memory_add(struct thread *thread, enum memory_kind kind, __u64 ad
 	struct allocation_key key = allocation_key(kind, address);
 	struct allocation value = { .bytes = bytes, .other = other, .references = 1 };
 	struct holding *holding;
+	bool_t may;
 
 	if (!thread)
 		return 0;
@@ -126,9 +129,11 @@ __noinline int memory_add(struct thread *thread, enum memory_kind kind, __u64 ad
 	value.context = thread->context;
 	value.tenant = thread->whose.tenant;
 	holding = holding_of(thread, thread->context, held);
-	if ((holding && holding->allocations >= ALLOCATIONS_OF_PROCESS_MAX) ||
-	    !process_of(key.pid, value.process_start_ns) || !allocation_put(&key, &value)) {
-		count(COUNTER_MEMORY_FULL);
+	may = (!holding || holding->allocations < ALLOCATIONS_OF_PROCESS_MAX) &&
+	      process_of(key.pid, value.process_start_ns);
+	if (!may)
+		quota_refused(value.tenant, QUOTA_allocations);
+	if (!may || !allocation_put(&key, &value)) {
 		/* Its bytes are not known. */
 		if (holding && kind != MEMORY_HOST)
 			__sync_fetch_and_add(&holding->missed, 1);

@@ -54,18 +54,13 @@ struct {
 static __always_inline bool_t name_allowed(__u64 tenant)
 {
 	struct usage *mine = usage_of(tenant);
-	__u64 now = bpf_ktime_get_ns(), earliest, next;
 
 	if (!mine)
 		return 0;
-	earliest = now > NAMES_AT_ONCE * NAME_EVERY_NS ? now - NAMES_AT_ONCE * NAME_EVERY_NS : 0;
-	next = mine->names_since_ns > earliest ? mine->names_since_ns : earliest;
-	if (next + NAME_EVERY_NS > now) {
-		__sync_fetch_and_add(&mine->refused[QUOTA_names], 1);
-		return 0;
-	}
-	mine->names_since_ns = next + NAME_EVERY_NS;
-	return 1;
+	if (in_pace(&mine->names_until_ns, NAMES_AT_ONCE, NAME_EVERY_NS))
+		return 1;
+	__sync_fetch_and_add(&mine->refused[QUOTA_names], 1);
+	return 0;
 }
 
 /* What a frame keeps of the arguments. */
@@ -195,7 +190,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 	if (!thread)
 		return SESSION_SKIP;
 	refresh_tenant(thread, task);
-	frame = frame_push(&thread->names, ctx->sp, cookie);
+	frame = frame_push(thread, &thread->names, ctx->sp, cookie);
 	if (!frame)
 		return SESSION_SKIP;
 	read_arguments(ctx, thread, spec);

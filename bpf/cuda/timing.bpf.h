@@ -286,14 +286,19 @@ static __always_inline struct moment *moment_of(const struct thread *thread, __u
 
 	if (moment || !make)
 		return moment;
-	if (!process_of(key.pid, key.process_start_ns) ||
-	    !quota_take(thread->whose.tenant, QUOTA_moments, 0))
+	if (!process_of(key.pid, key.process_start_ns)) {
+		quota_refused(thread->whose.tenant, QUOTA_moments);
+		return NULL;
+	}
+	if (!quota_take(thread->whose.tenant, QUOTA_moments, 0))
 		return NULL;
 	if (bpf_map_update_elem(&moments, &key, &empty, BPF_NOEXIST))
 		quota_give(thread->whose.tenant, QUOTA_moments);
 	moment = bpf_map_lookup_elem(&moments, &key);
 	if (moment)
 		moment->tenant = thread->whose.tenant;
+	else
+		quota_refused(thread->whose.tenant, QUOTA_moments);
 	return moment;
 }
 

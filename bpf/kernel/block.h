@@ -35,6 +35,11 @@ struct bvec_iter {
 	unsigned int bi_bvec_done;
 } BTF;
 
+/* The same of newer kernels (v7.3), where it has another name. */
+struct bvec_iter___offset {
+	unsigned int bi_offset;
+} BTF;
+
 struct bio_vec {
 	struct page *bv_page;
 	unsigned int bv_len;

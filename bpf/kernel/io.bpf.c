@@ -128,7 +128,6 @@ static __always_inline struct followed *follow(struct request *request, bool_t a
 		owner_kernel(&followed->submitter);
 	if (!quota_take(followed->submitter.tenant, QUOTA_requests, 0)) {
 		bpf_map_delete_elem(&requests, &key);
-		count(COUNTER_REQUEST_FULL);
 		if (arrives)
 			bpf_map_update_elem(&refused_requests, &key, &yes, BPF_ANY);
 		return NULL;

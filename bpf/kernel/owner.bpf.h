@@ -132,8 +132,10 @@ static __always_inline struct total *owner_total(struct owner *owner, __u16 func
 	owner_total_missing(owner, function);
 	key = owner_key(owner, function);
 	total = total_found(&key, owner->tenant);
-	if (!total)
+	if (!total) {
 		count(COUNTER_TOTALS_FULL);
+		quota_refused(owner->tenant, QUOTA_uncounted);
+	}
 	return total;
 }
 

@@ -52,11 +52,11 @@ static __always_inline void dirt_note(__u64 key, const struct dirt *dirt)
 	}
 	if (known)
 		dirt_forget(key, known);
-	if (!quota_take(tenant, QUOTA_dirtied, 0)) {
-		count(COUNTER_DIRTY_FULL);
-	} else if (bpf_map_update_elem(&dirtied, &key, dirt, BPF_NOEXIST)) {
+	if (!quota_take(tenant, QUOTA_dirtied, 0))
+		return;
+	if (bpf_map_update_elem(&dirtied, &key, dirt, BPF_NOEXIST)) {
 		quota_give(tenant, QUOTA_dirtied);
-		count(COUNTER_DIRTY_FULL);
+		quota_refused(tenant, QUOTA_dirtied);
 	}
 }
 
@@ -127,6 +127,7 @@ static __always_inline void owners_add(struct owners *owners, const struct owner
 	}
 	owners->untold += bytes;
 	count(COUNTER_OWNERS_FULL);
+	quota_refused(who->tenant, QUOTA_owners);
 }
 
 static __always_inline void owner_of_cgroup(struct owner *owner, struct cgroup *cgroup,
@@ -302,6 +303,16 @@ static long bio_step(__u32 index, void *context)
 	return 0;
 }
 
+/* How much of the bio's first vector is done already. */
+static __always_inline __u32 bio_skip(struct bio *bio)
+{
+	struct bvec_iter *iter = &bio->bi_iter;
+
+	if (bpf_core_field_exists(struct bvec_iter___offset, bi_offset))
+		return BPF_CORE_READ((struct bvec_iter___offset *)iter, bi_offset);
+	return BPF_CORE_READ(iter, bi_bvec_done);
+}
+
 /* Whose bytes the bio carries; of one that is not noted, the request tells who handed it in. */
 static __always_inline struct carried *bio_look(struct bio *bio, const struct owner *submitter)
 {
@@ -335,7 +346,7 @@ static __always_inline struct carried *bio_look(struct bio *bio, const struct ow
 	}
 	carried->held = BPF_CORE_READ(bio, bi_bdev, bd_holder) != NULL;
 	carried->swap = flags >> bpf_core_enum_value(enum req_flag_bits, __REQ_SWAP) & 1;
-	carried->skip = BPF_CORE_READ(bio, bi_iter.bi_bvec_done);
+	carried->skip = bio_skip(bio);
 	carried->vec = (__u64)BPF_CORE_READ(bio, bi_io_vec) +
 		       BPF_CORE_READ(bio, bi_iter.bi_idx) * bpf_core_type_size(struct bio_vec);
 	bpf_loop(STEPS_MAX, bio_step, &carried, 0);

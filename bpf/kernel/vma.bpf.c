@@ -51,6 +51,7 @@ struct bpf_iter__task_vma {
 	struct vm_area_struct *vma;
 } BTF;
 
+#define VM_WRITE 2
 #define VM_EXEC 4
 
 static __always_inline int tell(struct bpf_iter__task_vma *ctx, unsigned long flags)
@@ -74,6 +75,7 @@ static __always_inline int tell(struct bpf_iter__task_vma *ctx, unsigned long fl
 	mapping.device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
 	mapping.generation = BPF_CORE_READ(file, f_inode, i_generation);
 	mapping.process_start_ns = task->start_boottime;
+	mapping.writable = (vma->vm_flags & VM_WRITE) != 0;
 	bpf_seq_write(ctx->meta->seq, &mapping, sizeof(mapping));
 	return 0;
 }

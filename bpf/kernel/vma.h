@@ -13,7 +13,7 @@ struct mapping {
 	__u64 offset;
 	__u64 process_start_ns;
 	__u32 generation;
-	__u32 reserved;
+	__u32 writable;
 };
 
 #endif /* COTENANT_VMA_H */

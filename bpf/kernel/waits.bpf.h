@@ -129,6 +129,8 @@ static __always_inline bool_t contention_add(const struct contention_key *key, _
 		if (bpf_map_update_elem(&contention, key, &none, BPF_NOEXIST))
 			quota_give(tenant, QUOTA_contention);
 		value = bpf_map_lookup_elem(&contention, key);
+		if (!value)
+			quota_refused(tenant, QUOTA_contention);
 	}
 	if (value)
 		__sync_fetch_and_add(&value->waited_ns, ns);

@@ -195,7 +195,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 	frame = frame_below(&thread->nccl);
 	if (frame && !seen_twice(frame, ctx->sp, cookie) && is_left(frame, ctx->sp))
 		abandon_all(abandon_one, thread, ctx->sp);
-	frame = frame_push(&thread->nccl, ctx->sp, cookie);
+	frame = frame_push(thread, &thread->nccl, ctx->sp, cookie);
 	if (!frame)
 		return SESSION_SKIP;
 	read_arguments(ctx, thread, spec);

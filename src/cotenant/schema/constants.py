@@ -81,7 +81,6 @@ MAPS: Final = {
     "migrations": (4, 8),
     "moments": (24, 120),
     "newborn": (8, 4),
-    "no_programs": (4, 4),
     "paths": (4, 4176),
     "places": (8, 24),
     "primaries": (8, 32),

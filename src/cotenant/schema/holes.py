@@ -42,12 +42,26 @@ NO_ALLOCATION: Final = Reason("no room for allocations", "GPU memory", frozenset
 NO_CAPTURE: Final = Reason(
     "no room for captures", "captured calls", frozenset({"cuda_events", "graph_kernels", "rollups"})
 )
+# Launches and copies are counted all the same; how long they kept a GPU busy is not known.
+NO_SPAN: Final = Reason(
+    "no room for spans",
+    "operations in spans",
+    frozenset({"spans", "span_mixes", "gpu_seconds", "gpu_overlaps"}),
+)
+
+# The call is a row; how long the GPU took for it is not known.
+NO_MOMENT: Final = Reason(
+    "no room for CUDA events", "times that the application took", frozenset({"gpu_timings"})
+)
+NO_WAIT: Final = Reason(
+    "no room for waits", "who had the CPU meanwhile", frozenset({"cpu_contention"})
+)
 
 REASONS: Final = {
     reason.name: reason
     for reason in (
         LATE, NEVER, REFUSED, OVER_BUDGET, NOT_LOOKED_AT, MAPPINGS_LOST, RUNS_LEFT_OUT, TOO_DEEP,
         NO_THREAD, NO_REQUEST, FACTS_LOST, UNNAMED, NO_TOTAL, NO_ALLOCATION,
-        NO_CAPTURE,
+        NO_CAPTURE, NO_SPAN, NO_MOMENT, NO_WAIT,
     )
 }  # fmt: skip

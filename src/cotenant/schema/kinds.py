@@ -1,4 +1,4 @@
-"""Offset of ``kind`` in ring records."""
+"""Offsets in ring records of what is looked at before they are decoded."""
 
 from typing import Final
 
@@ -14,3 +14,8 @@ FACT_KIND: Final[int] = FACT.fields["kind"][1]
 
 _type, _at = FACT.fields["timestamp_ns"][:2]
 FACT_TIME: Final = slice(_at, _at + _type.itemsize)
+
+# Both of them, side by side.
+_first, _last = FACT.fields["cgroup_id"], FACT.fields["cgroup_v1_id"]
+FACT_CGROUPS: Final = slice(_first[1], _last[1] + _last[0].itemsize)
+assert FACT_CGROUPS.stop - FACT_CGROUPS.start == 16

@@ -108,7 +108,7 @@ HOLDING_KEY: Final = np.dtype(
 
 MAPPING: Final = np.dtype(
     {
-        "names": ['pid', 'device', 'inode', 'start', 'end', 'offset', 'process_start_ns', 'generation', 'reserved'],
+        "names": ['pid', 'device', 'inode', 'start', 'end', 'offset', 'process_start_ns', 'generation', 'writable'],
         "formats": ['<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u4', '<u4'],
         "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 52],
         "itemsize": 56,
@@ -171,7 +171,7 @@ UNREAD: Final = np.dtype(
 
 USAGE: Final = np.dtype(
     {
-        "names": ['used', 'refused', 'cgroups_since_ns', 'names_since_ns', 'credit_bytes', 'credit_consumed', 'credit_ran_out'],
+        "names": ['used', 'refused', 'cgroups_until_ns', 'names_until_ns', 'credit_bytes', 'credit_consumed', 'credit_ran_out'],
         "formats": ['32<i8', '32<u8', '<u8', '<u8', '16<i8', '16<u8', '16<u8'],
         "offsets": [0, 256, 512, 520, 528, 656, 784],
         "itemsize": 912,
