@@ -27,6 +27,7 @@ _BREAKPOINT: Final = 0xCC
 _PRESENT_OR_SWAPPED: Final = np.uint64(3 << 62)
 _OF_THE_FILE: Final = np.uint64(1 << 61)
 _PAGE: Final = mmap.PAGESIZE
+_PAUSES_S: Final = (0.01, 0.03)
 _PAGES_MAX: Final = 1 << 20  # Of one mapping: 4 GB of code.
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -51,9 +52,20 @@ class Code:
     def changed(self, mappings: npt.NDArray[np.void], seconds: float) -> frozenset[int]:
         """Offsets of sites that sit in changed code of any of these mappings.
 
-        TooMany if that cannot be said in time.
+        TooMany if that cannot be said in time. A breakpoint of the kernel's may come or go between
+        two reads: what somebody has changed is still changed a moment later.
         """
         until = time.monotonic() + seconds
+        found = self._different(mappings, until)
+        for pause_s in _PAUSES_S:
+            if not found:
+                break
+            time.sleep(pause_s)
+            self._traced.clear()
+            found &= self._different(mappings, until)
+        return frozenset(found)
+
+    def _different(self, mappings: npt.NDArray[np.void], until: float) -> set[int]:
         found: set[int] = set()
         for index, mapping in enumerate(mappings):
             if time.monotonic() > until:
@@ -64,7 +76,7 @@ class Code:
                 continue  # It has ended: there is no memory that a probe could be in.
             except OSError:
                 found.update(self._spans[:, 2].tolist())  # What it changed is unknown.
-        return frozenset(found)
+        return found
 
     def _changed_in(self, mapping: np.void) -> set[int]:
         """Those of one mapping of one process."""

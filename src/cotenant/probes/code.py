@@ -15,6 +15,7 @@ from iced_x86 import (
     FormatterSyntax,
     Instruction,
     InstructionInfoFactory,
+    MemorySizeExt,
     Mnemonic,
     OpAccess,
     OpKind,
@@ -38,6 +39,8 @@ _RESERVES_STACK: Final = frozenset({Code.SUB_RM64_IMM8, Code.SUB_RM64_IMM32})
 _SEGMENTS: Final = frozenset(
     {Register.CS, Register.DS, Register.ES, Register.FS, Register.GS, Register.SS}
 )
+_ADDRESS_BYTES: Final = 8
+_IN_REGISTER: Final = OpKind.REGISTER
 _facts: Final = InstructionInfoFactory()
 _words: Final = Formatter(FormatterSyntax.GAS)
 
@@ -62,6 +65,21 @@ def target(instruction: Instruction) -> int | None:
     if instruction.op_count and instruction.op_kind(0) == OpKind.NEAR_BRANCH64:
         return instruction.near_branch_target
     return None
+
+
+def is_call(instruction: Instruction) -> bool:
+    """Whether it leaves a return address of its own."""
+    return instruction.flow_control == FlowControl.CALL
+
+
+def is_mark(instruction: Instruction) -> bool:
+    """Whether it only says that calls by pointer may come here."""
+    return instruction.mnemonic == Mnemonic.ENDBR64
+
+
+def is_push(instruction: Instruction) -> bool:
+    """Whether it saves a register, as most functions do first."""
+    return instruction.code == Code.PUSH_R64
 
 
 def goes_anywhere(instruction: Instruction) -> bool:
@@ -98,6 +116,32 @@ def _writes_memory(instruction: Instruction) -> bool:
     return any(m.access in _CHANGES for m in _facts.info(instruction).used_memory())
 
 
+def _meets_return_address(instruction: Instruction) -> bool:
+    """Whether it reads or writes what is on top of the stack.
+
+    To see the return, the kernel puts another address there. A function that has read the old one
+    before, to compare it at the end, would take itself for attacked.
+    """
+    for memory in _facts.info(instruction).used_memory():
+        offset = (memory.displacement + (1 << 63)) % (1 << 64) - (1 << 63)
+        inside = -MemorySizeExt.size(memory.memory_size) < offset < _ADDRESS_BYTES
+        if memory.base == Register.RSP and (inside or memory.index != Register.NONE):
+            return True
+    return False
+
+
+def _copies_stack_pointer(instruction: Instruction) -> bool:
+    """Whether it makes something of the stack's address, by which others may read the stack.
+
+    What loads an argument from there does not.
+    """
+    operands = range(instruction.op_count)
+    used = [instruction.op_register(n) for n in operands if instruction.op_kind(n) == _IN_REGISTER]
+    if instruction.mnemonic == Mnemonic.LEA:
+        used += [instruction.memory_base, instruction.memory_index]
+    return any(RegisterExt.full_register(register) == Register.RSP for register in used)
+
+
 def is_harmless(instruction: Instruction) -> bool:
     """Whether arguments, memory and stack are the same behind it: only flags or free registers."""
     return (
@@ -106,6 +150,8 @@ def is_harmless(instruction: Instruction) -> bool:
         and not instruction.has_lock_prefix
         and not _writes_memory(instruction)
         and _written(instruction) <= _FREE
+        and not _copies_stack_pointer(instruction)
+        and not _meets_return_address(instruction)
     )
 
 
@@ -124,4 +170,5 @@ def is_steppable(instruction: Instruction) -> bool:
         and instruction.segment_prefix == Register.NONE
         and not _written(instruction) & _SEGMENTS
         and (not moves_stack or instruction.code in _RESERVES_STACK)
+        and not _meets_return_address(instruction)
     )

@@ -6,15 +6,19 @@ are capped, and what does not fit raises ``BadElf``; nothing here trusts a count
 
 import os
 import struct
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from collections.abc import Collection, Iterable
+from itertools import chain
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.errors import ProbeError
-from cotenant.probes.strings import string_places
+from cotenant.probes.build_id import gnu_build_id
+from cotenant.probes.elf_headers import BadElf, NoElf, NotRead, ProgramHeader, Section, headers
+from cotenant.probes.relocations import RELATIVE, RELOCATION, packed_places
+from cotenant.probes.strings import MAX_NAME, places_ending, string_places
+
+__all__ = ["PLACES_MAX", "SYMBOL", "VARIABLE", "BadElf", "Elf", "Extent", "NoElf", "NotRead"]
 
 SYMBOL: Final = np.dtype(
     [
@@ -26,18 +30,23 @@ SYMBOL: Final = np.dtype(
         ("size", "<u8"),
     ]
 )
-_RELOCATION: Final = np.dtype([("place", "<u8"), ("info", "<u8"), ("addend", "<u8")])
-_RELATIVE: Final = 8
 # A variable: where it lies, and where in the file its name does.
 VARIABLE: Final = np.dtype([("address", "<u8"), ("name_at", "<u8"), ("name_size", "<u4")])
+_NO_TYPE: Final = 0
 _FUNCTION: Final = 2
-_X86_64: Final = 62
+_INDIRECT: Final = 10
+# Of one name: a library keeps two or three versions of a function.
+PLACES_MAX: Final = 4
 _MAX_SYMBOLS: Final = 4_000_000
-_MAX_HEADERS: Final = 4096
 _SECTION_SYMTAB: Final = 2
 _SECTION_RELA: Final = 4
+_LOADED: Final = 2
+_EXECUTABLE: Final = 1
+_WRITABLE: Final = 2
 _SECTION_NOTE: Final = 7
 _SECTION_DYNSYM: Final = 11
+_SECTION_RELR: Final = 19
+_SEGMENT_DYNAMIC: Final = 2
 _SEGMENT_EH_FRAME: Final = 0x6474E550
 _UDATA4: Final = 0x03
 _DATAREL_SDATA4: Final = 0x3B
@@ -45,7 +54,6 @@ _MAX_VARIABLES: Final = 100_000
 _MAX_BYTES: Final = 1 << 27
 _MAX_STRINGS: Final = 1 << 26
 _SYMBOLS_AT_ONCE: Final = 1 << 16
-_MAX_NAME: Final = 1 << 16
 _MAX_CODE: Final = 64
 _MAX_STARTS: Final = 1 << 20
 _MAX_ALIASES: Final = 64
@@ -58,28 +66,6 @@ class Extent(NamedTuple):
     size: int
 
 
-class BadElf(ProbeError):
-    """The file is not an ELF file that probes can be placed in."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    type: int
-    address: int
-    offset: int
-    size: int
-    link: int
-
-
-@dataclass(frozen=True, slots=True)
-class _ProgramHeader:
-    type: int
-    flags: int
-    offset: int
-    address: int
-    file_size: int
-
-
 class Elf:
     """An open ELF file: where its functions are, and which build it is."""
 
@@ -88,10 +74,9 @@ class Elf:
         self._fd = fd
         self._strings_max = strings_max
         self._size = os.fstat(fd).st_size
-        if self._size < 64:
-            raise BadElf("shorter than an ELF header")
-        self._segments, self._sections = self._headers()
-        self._code = [s for s in self._segments if s.type == 1 and s.flags & 1][:_MAX_CODE]
+        self._segments, self._sections = headers(self._size, self.bytes_at)
+        code = [s for s in self._segments if s.type == 1 and s.flags & _EXECUTABLE]
+        self._code = code[:_MAX_CODE]
 
     def __enter__(self) -> Self:
         return self
@@ -123,33 +108,6 @@ class Elf:
             count -= len(part)
         return b"".join(parts)
 
-    def _headers(self) -> tuple[list[_ProgramHeader], list[_Section]]:
-        head = self.bytes_at(0, 64)
-        if head[:6] != b"\x7fELF\x02\x01":
-            raise BadElf("not a 64-bit little-endian ELF file")
-        machine = struct.unpack_from("<H", head, 18)[0]
-        if machine != _X86_64:
-            raise BadElf(f"built for machine {machine}, not x86-64")
-        segments_at, sections_at = struct.unpack_from("<QQ", head, 32)
-        segment_size, segment_count, section_size, section_count = struct.unpack_from(
-            "<HHHH", head, 54
-        )
-        if segment_count > _MAX_HEADERS or section_count > _MAX_HEADERS:
-            raise BadElf("has an absurd number of headers")
-        segments = []
-        if segment_size == 56:
-            for index in range(segment_count):
-                raw = self.bytes_at(segments_at + index * 56, 56)
-                kind, flags, offset, address, _, file_size = struct.unpack_from("<IIQQQQ", raw)
-                segments.append(_ProgramHeader(kind, flags, offset, address, file_size))
-        sections = []
-        if section_size == 64:
-            for index in range(section_count):
-                raw = self.bytes_at(sections_at + index * 64, 64)
-                _, kind, _, address, offset, size, link = struct.unpack_from("<IIQQQQI", raw)
-                sections.append(_Section(kind, address, offset, size, link))
-        return segments, sections
-
     def file_offset(self, address: int) -> int | None:
         """Where the code at this address lies in the file; None if it is no code of this file."""
         for segment in self._code:
@@ -167,7 +125,7 @@ class Elf:
                 return segment.address + inside
         return None
 
-    def _symbol_sections(self) -> Iterable[tuple[_Section, _Section]]:
+    def _symbol_sections(self) -> Iterable[tuple[Section, Section]]:
         """Symbols and their strings: what is exported, then what is local. A file has one each."""
         for wanted in (_SECTION_DYNSYM, _SECTION_SYMTAB):
             for section in self._sections:
@@ -190,31 +148,71 @@ class Elf:
         return {name: extent.offset for name, extent in self.extents(names).items()}
 
     def extents(self, names: Iterable[str]) -> dict[str, Extent]:
-        """Where the functions of these names lie that the file defines."""
+        """Where the functions of these names lie that the file defines: each at its first place."""
+        return {name: places[0] for name, places in self.places(names).items()}
+
+    def places(self, names: Iterable[str]) -> dict[str, list[Extent]]:
+        """Every place of the functions of these names, up to PLACES_MAX and one.
+
+        A name has several if it has several versions, or if local functions share it.
+        """
+        return self._named(names, (_FUNCTION,))
+
+    def no_functions(self, names: Iterable[str]) -> dict[str, str]:
+        """Those of these names that lead to code, but by a symbol that is no function's; and why.
+
+        A variable of that name is none of them: many programs keep a driver's functions in such.
+        """
+        labels = dict.fromkeys(self._named(names, (_NO_TYPE,)), "is no function by its symbol")
+        return labels | dict.fromkeys(self._named(names, (_INDIRECT,)), "is chosen when loaded")
+
+    def _named(self, names: Iterable[str], types: Collection[int]) -> dict[str, list[Extent]]:
         wanted = {name.encode() for name in names}
-        found: dict[str, Extent] = {}
+        found: dict[str, list[Extent]] = {}
         for symbols, strings in self._tables():
-            places = string_places(strings, wanted)
-            if not places:
+            texts = string_places(strings, wanted)
+            if not texts:
                 continue
-            defined = symbols[(symbols["info"] & 15 == _FUNCTION) & (symbols["section"] != 0)]
-            hits = defined[np.isin(defined["name"], list(places))]
-            _, firsts = np.unique(hits["name"], return_index=True)
-            for symbol in hits[np.sort(firsts)]:
+            of_type = np.isin(symbols["info"] & 15, list(types))
+            defined = symbols[of_type & (symbols["section"] != 0)]
+            here: dict[str, list[Extent]] = {}
+            for symbol in _few(defined[np.isin(defined["name"], list(texts))]):
                 offset = self.file_offset(int(symbol["value"]))
                 if offset is not None:
                     extent = Extent(offset, min(int(symbol["size"]), self._size - offset))
-                    found.setdefault(places[int(symbol["name"])].decode(), extent)
+                    places = here.setdefault(texts[int(symbol["name"])].decode(), [])
+                    if all(place.offset != offset for place in places):
+                        places.append(extent)
+            # What is exported goes before what is local.
+            found = here | found
         return found
 
     def exports(self, markers: Iterable[str]) -> bool:
         """Whether any of these names may be in here: a quick look at the strings."""
         wanted = [name.encode() + b"\0" for name in markers]
+        stems = {name[:4] for name in wanted}
         for _, strings in self._symbol_sections():
             text = self.bytes_at(strings.offset, strings.size)
-            if any(name in text for name in wanted):
+            # Most files have not even a stem: one search for all names with it.
+            there = {stem for stem in stems if stem in text}
+            if any(name[:4] in there and name in text for name in wanted):
                 return True
         return False
+
+    def left_out(self) -> str | None:
+        """Why the file may define more than is found in it; None if it was read whole."""
+        symbols = [s for s in self._sections if s.type in (_SECTION_DYNSYM, _SECTION_SYMTAB)]
+        dynamic = any(segment.type == _SEGMENT_DYNAMIC for segment in self._segments)
+        if dynamic and all(section.type != _SECTION_DYNSYM for section in symbols):
+            return "has no section of symbols"
+        for section in symbols:
+            if section.link >= len(self._sections):
+                return "has symbols without names"
+            if self._sections[section.link].size > self._strings_max:
+                return "has too many names of symbols"
+            if section.size // SYMBOL.itemsize > _MAX_SYMBOLS:
+                return "has too many symbols"
+        return None
 
     def name_at(self, address: int) -> str | None:
         """The function that starts at this address."""
@@ -229,19 +227,19 @@ class Elf:
                         return name
         return None
 
-    def _symbols_of(self, section: _Section) -> Iterable[npt.NDArray[np.void]]:
+    def _symbols_of(self, section: Section) -> Iterable[npt.NDArray[np.void]]:
         """A table part by part: nothing is too big for it."""
         count = min(section.size // SYMBOL.itemsize, _MAX_SYMBOLS)
         for at in range(0, count, _SYMBOLS_AT_ONCE):
             part = min(_SYMBOLS_AT_ONCE, count - at) * SYMBOL.itemsize
             yield np.frombuffer(self.bytes_at(section.offset + at * SYMBOL.itemsize, part), SYMBOL)
 
-    def _name(self, section: _Section, start: int) -> str | None:
+    def _name(self, section: Section, start: int) -> str | None:
         """A name of this table's symbols; None if it is none."""
         if section.link >= len(self._sections) or not start:
             return None
         strings = self._sections[section.link]
-        most = min(_MAX_NAME, strings.size - start, self._size - strings.offset - start)
+        most = min(MAX_NAME, strings.size - start, self._size - strings.offset - start)
         name, end, _ = self.bytes_at(strings.offset + start, max(most, 0)).partition(b"\0")
         return name.decode("utf-8", "replace") if name and end else None
 
@@ -258,7 +256,7 @@ class Elf:
             raise BadElf(f"has {len(found)} functions")
         return found
 
-    def _unwind_starts(self, segment: _ProgramHeader) -> npt.NDArray[np.uint64]:
+    def _unwind_starts(self, segment: ProgramHeader) -> npt.NDArray[np.uint64]:
         """The sorted table of .eh_frame_hdr, in the one encoding that linkers write."""
         head = self.bytes_at(segment.offset, 12)
         nothing = np.empty(0, np.uint64)
@@ -271,28 +269,52 @@ class Elf:
         # Modulo 2**64, as the unwinder adds.
         return raw[::2].astype(np.int64).view(np.uint64) + np.uint64(segment.address)
 
+    def _loaded(self, kind: int, entry: np.dtype[Any]) -> Iterable[npt.NDArray[Any]]:
+        """Tables of the loader's work; not what linkers have kept of their own."""
+        for section in self._sections:
+            if section.type == kind and section.flags & _LOADED:
+                size = section.size // entry.itemsize * entry.itemsize
+                yield np.frombuffer(self.bytes_at(section.offset, size), entry)
+
     def relative(self, places: Iterable[int]) -> dict[int, int]:
         """Addresses that the loader writes into these places, and nowhere else; the file's own."""
         wanted = np.unique(np.fromiter(places, np.uint64))
         found: dict[int, int] = {}
-        for section in self._sections:
-            if section.type != _SECTION_RELA:
-                continue
-            size = section.size // _RELOCATION.itemsize * _RELOCATION.itemsize
-            entries = np.frombuffer(self.bytes_at(section.offset, size), _RELOCATION)
-            entries = entries[entries["info"] == _RELATIVE]
+        for relocations in self._loaded(_SECTION_RELA, RELOCATION):
+            entries = relocations[relocations["info"] == RELATIVE]
             once, counts = np.unique(entries["addend"], return_counts=True)
             hits = entries[np.isin(entries["place"], wanted)]
             hits = hits[np.isin(hits["addend"], once[counts == 1])]
             found.update(zip(hits["place"].tolist(), hits["addend"].tolist(), strict=True))
         return found
 
+    def written_code(self) -> npt.NDArray[np.int64]:
+        """File offsets in code at which the loader writes, in order: none in most files."""
+        found = [np.empty(0, np.int64)]
+        code = [s for s in self._code if s.offset < self._size]
+        tables = self._loaded(_SECTION_RELA, RELOCATION)
+        plain = (table["place"].astype(np.uint64) for table in tables)
+        packed = packed_places(self._loaded(_SECTION_RELR, np.dtype("<u8")), code)
+        for places in chain(plain, packed):
+            for segment in code:
+                at = places - np.uint64(segment.address)
+                inside = at < np.uint64(min(segment.file_size, self._size))
+                found.append(at[inside].astype(np.int64) + segment.offset)
+                places = places[~inside]  # Segments may overlap as often as the file likes.
+        return np.unique(np.concatenate(found))
+
+    def is_writable(self, offset: int) -> bool:
+        """Whether code at this offset is loaded so that the program may write to it."""
+        mine = [s for s in self._code if 0 <= offset - s.offset < s.file_size]
+        return any(segment.flags & _WRITABLE for segment in mine)
+
     @property
     def weight(self) -> int:
         """Bytes of tables that may be looked through, counted as often as they are named."""
         symbols = [s for s in self._sections if s.type in (_SECTION_DYNSYM, _SECTION_SYMTAB)]
         strings = [self._sections[s.link] for s in symbols if s.link < len(self._sections)]
-        others = [s for s in self._sections if s.type in (_SECTION_RELA, _SECTION_NOTE)]
+        kinds = (_SECTION_RELA, _SECTION_RELR, _SECTION_NOTE)
+        others = [s for s in self._sections if s.type in kinds]
         unwinding = [s.file_size for s in self._segments if s.type == _SEGMENT_EH_FRAME]
         return sum(s.size for s in (*symbols, *strings, *others)) + sum(unwinding)
 
@@ -302,7 +324,7 @@ class Elf:
         last = ending.encode() + b"\0"
         for section, place in self._symbol_sections():
             strings = self.bytes_at(place.offset, place.size)
-            starts, ends = _ending(strings, last)
+            starts, ends = places_ending(strings, last, _MAX_VARIABLES)
             for symbols in self._symbols_of(section) if len(starts) else ():
                 named = np.minimum(np.searchsorted(starts, symbols["name"]), len(starts) - 1)
                 hit = (starts[named] == symbols["name"]) & (symbols["section"] != 0)
@@ -328,34 +350,17 @@ class Elf:
                 raw = self.bytes_at(section.offset, section.size)
             except BadElf:
                 continue
-            found = _gnu_build_id(raw)
+            found = gnu_build_id(raw)
             if found:
                 return found
         return None
 
 
-def _ending(strings: bytes, last: bytes) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """Where strings with this end start and end, in their order."""
-    starts: list[int] = []
-    ends: list[int] = []
-    at = strings.find(last)
-    while at >= 0 and len(starts) < _MAX_VARIABLES:
-        start = strings.rfind(b"\0", max(at - _MAX_NAME, 0), at) + 1
-        starts.append(start)
-        ends.append(at + len(last) - 1)
-        at = strings.find(last, at + 1)
-    return np.array(starts, np.uint64), np.array(ends, np.uint64)
-
-
-def _gnu_build_id(notes: bytes) -> str | None:
-    at = 0
-    while at + 12 <= len(notes):
-        name_size, text_size, kind = struct.unpack_from("<III", notes, at)
-        name = notes[at + 12 : at + 12 + name_size]
-        text_at = at + 12 + (name_size + 3 & ~3)
-        if kind == 3 and name == b"GNU\0" and 0 < text_size <= 64:
-            return notes[text_at : text_at + text_size].hex()
-        at = text_at + (text_size + 3 & ~3)
-        if name_size > 4096 or text_size > 65536:
-            return None
-    return None
+def _few(symbols: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Each address of each name once, and a few of each: a file may repeat one without end."""
+    symbols = symbols[np.lexsort((symbols["value"], symbols["name"]))]
+    new = np.ones(len(symbols), np.bool_)
+    new[1:] = (np.diff(symbols["name"]) != 0) | (np.diff(symbols["value"]) != 0)
+    symbols = symbols[new]
+    ranks = np.arange(len(symbols)) - np.searchsorted(symbols["name"], symbols["name"])
+    return symbols[ranks <= PLACES_MAX]

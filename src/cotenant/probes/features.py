@@ -12,6 +12,7 @@ from cotenant._native import OBJECTS, Ring, probe_here, step_here
 from cotenant.errors import Unsupported, UsageError
 from cotenant.probes.attach import Attacher, Method, Placed
 from cotenant.probes.elf import Elf
+from cotenant.probes.filtered import why_deadly
 from cotenant.probes.function import CallFamily, Flag, Function, Library
 from cotenant.probes.plan import held_path
 from cotenant.probes.programs import Sizes, load_function
@@ -68,10 +69,13 @@ def attempt(method: Method) -> Trial:
         attachment = attacher.attach(held_path(fd), [here])
         probe_here()
         seen = Ring(programs.maps["events"], _SMALL.events_bytes, EVENT_KIND).waiting()
+        deadly = why_deadly() if seen else None
         probed = _call_ns(probe_here)
         attachment.close()
         if not seen:
             return Trial("attached, but no event came")
+        if deadly:
+            return Trial(deadly)
         cost_ns = max(probed - _call_ns(probe_here), 1.0)
         return Trial(None, cost_ns, _stepped_ns(attacher, fd))
     except Exception as error:  # noqa: BLE001 - any failure is the answer

@@ -8,7 +8,7 @@ import ctypes
 import errno
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,11 @@ class Inode:
     device: int
     number: int
     generation: int
+
+
+def number_of(inode: Inode) -> int:
+    """What the kernel's records of mappings show of it."""
+    return inode.number
 
 
 def real_inode(program: int, fd: int) -> Inode | None:
@@ -81,6 +86,28 @@ def mappings_of(program: int, inode: Inode) -> npt.NDArray[np.void]:
         same &= mappings["generation"] == inode.generation
         parts.append(mappings[same])
     return np.concatenate(parts)
+
+
+def processes_mapping(program: int, inodes: Collection[Inode]) -> set[tuple[Inode, int]]:
+    """Which processes have which of these files mapped as code."""
+    wanted = set(inodes)
+    numbers = np.fromiter({inode.number for inode in wanted}, np.uint64)
+    found = set()
+    for mappings in all_code_mappings(program) if len(numbers) else ():
+        for each in mappings[np.isin(mappings["inode"], numbers)]:
+            inode = Inode(int(each["device"]), int(each["inode"]), int(each["generation"]))
+            if inode in wanted:
+                found.add((inode, int(each["pid"])))
+    return found
+
+
+def writable(mappings: npt.NDArray[np.void], offsets: Collection[int]) -> set[int]:
+    """Processes that may write to these places of the file; the kernel probes no such code."""
+    places = np.sort(np.fromiter(offsets, np.int64))
+    begins = mappings["offset"].astype(np.int64)
+    ends = begins + (mappings["end"] - mappings["start"]).astype(np.int64)
+    there = np.searchsorted(places, begins) < np.searchsorted(places, ends)
+    return set(mappings["pid"][there & (mappings["writable"] != 0)].tolist())
 
 
 def inodes_of(mappings: npt.NDArray[np.void]) -> Iterator[tuple[Inode, np.void]]:

@@ -13,8 +13,11 @@ from typing import Final
 from cotenant.probes.code import (
     goes_anywhere,
     instructions,
+    is_call,
     is_emulated,
     is_harmless,
+    is_mark,
+    is_push,
     is_steppable,
     mnemonic,
     target,
@@ -69,12 +72,12 @@ def choose_site(
     emulated, single, stop = _candidates(elf, function, beyond)
     why = f"{WOULD_BE_STEPPED if single else 'has no safe site'}: {stop}"
     if emulated is not None:
-        reason = _why_not_behind(elf, function, emulated, longest)
+        reason = _why_not(elf, function, emulated, longest)
         if reason is None:
             return emulated
         why = reason
     if stepped and single is not None:
-        reason = _why_not_behind(elf, function, single, longest)
+        reason = _why_not(elf, function, single, longest)
         if reason is None:
             return single
         why = reason
@@ -106,18 +109,35 @@ def _candidates(elf: Elf, function: Extent, beyond: int) -> tuple[Site | None, S
     return None, single, "ends before one" if function.size == most else "is not understood"
 
 
-def _why_not_behind(elf: Elf, function: Extent, site: Site, longest: int) -> str | None:
-    """Why a site behind the start might be met without a call, or passed by; None if it is not."""
-    if site.offset == function.offset:
+def _why_not(elf: Elf, function: Extent, site: Site, longest: int) -> str | None:
+    """Why a site might be met without a call, or passed by; None if it is not."""
+    behind = site.offset - function.offset
+    first = _is_first(elf, function, site)
+    if not behind and site.kind is Kind.EMULATED:
         return None
     if not 0 < function.size <= longest:
+        if first:
+            return None
         return "has no known end" if not function.size else "is too long to be looked through"
-    inside = range(1, site.offset - function.offset + 1)
     end = 0
     for instruction in instructions(elf.bytes_at(function.offset, function.size)):
         end = instruction.next_ip
-        if target(instruction) in inside:
+        to = target(instruction)
+        # Who calls the function anew means it; who jumps to its start is in a loop.
+        if to is not None and is_call(instruction) <= to <= behind:
             return "jumps back to where its probe would be"
-        if goes_anywhere(instruction):
+        if not first and goes_anywhere(instruction):
             return "jumps by a table, perhaps to where its probe would be"
-    return None if end == function.size else "is not understood to its end"
+    return None if first or end == function.size else "is not understood to its end"
+
+
+def _is_first(elf: Elf, function: Extent, site: Site) -> bool:
+    """Whether it is what the function begins with, but for a mark: no table leads there.
+
+    Behind a mark only a push is: compilers save registers once, before all that loops.
+    """
+    behind = site.offset - function.offset
+    if not behind:
+        return True
+    decoded = list(instructions(elf.bytes_at(function.offset, behind + site.length)))
+    return len(decoded) == 2 and is_mark(decoded[0]) and is_push(decoded[1])

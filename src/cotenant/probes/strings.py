@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+MAX_NAME: Final = 1 << 16  # Bytes.
 _MAX_PLACES: Final = 64  # Of one name among the strings: linkers write each once, or a few times.
 _MAX_CANDIDATES: Final = 1 << 16
 _END: Final = 6  # Bytes of a name that are compared all at once: its last ones.
@@ -53,3 +54,18 @@ def _ends(strings: bytes, wanted: Collection[int]) -> Iterator[tuple[int, int]]:
         hits = np.flatnonzero(keys[place] == last)[:left]
         left -= len(hits)
         yield from zip((ends[hits] + base).tolist(), last[hits].tolist(), strict=True)
+
+
+def places_ending(
+    strings: bytes, last: bytes, most: int
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Where strings with this end start and end, in their order."""
+    starts: list[int] = []
+    ends: list[int] = []
+    at = strings.find(last)
+    while at >= 0 and len(starts) < most:
+        start = strings.rfind(b"\0", max(at - MAX_NAME, 0), at) + 1
+        starts.append(start)
+        ends.append(at + len(last) - 1)
+        at = strings.find(last, at + 1)
+    return np.array(starts, np.uint64), np.array(ends, np.uint64)

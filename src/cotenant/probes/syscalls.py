@@ -172,13 +172,19 @@ def map_delete(fd: int, key: bytes) -> None:
             raise
 
 
-def map_lookup(fd: int, name: str, key: bytes) -> bytes | None:
-    """One entry of one of our maps, of all CPUs where it has one for each; None if it has none."""
+def entry_bytes(name: str) -> tuple[int, int]:
+    """Of one of our maps: bytes of a key, and of a value, of all CPUs if it has one for each."""
     key_bytes, value_bytes = MAPS[name]
-    if len(key) != key_bytes:
-        raise ValueError(f"a key of {name} has {key_bytes} bytes, not {len(key)}")
     if name in PER_CPU_MAPS:
         value_bytes = -(-value_bytes // 8) * 8 * possible_cpus()
+    return key_bytes, value_bytes
+
+
+def map_lookup(fd: int, name: str, key: bytes) -> bytes | None:
+    """One entry of one of our maps, of all CPUs where it has one for each; None if it has none."""
+    key_bytes, value_bytes = entry_bytes(name)
+    if len(key) != key_bytes:
+        raise ValueError(f"a key of {name} has {key_bytes} bytes, not {len(key)}")
     keys = ctypes.create_string_buffer(key, len(key))
     # The kernel writes a whole value, whatever the room.
     values = ctypes.create_string_buffer(value_bytes)

@@ -105,11 +105,20 @@ def test_only_what_every_kernel_emulates_counts(code: str, emulated: bool, tmp_p
     [
         ("mov $4,%eax", True, True), ("xor %r11d,%r11d", True, True),
         ("test %rdi,%rdi", True, True),
-        ("cmpl $0,0x100(%rip)", True, False), ("lea 8(%rsp),%r10", True, True),
+        ("cmpl $0,0x100(%rip)", True, False), ("lea 8(%rdi),%r10", True, True),
         ("endbr64", True, False), ("nop", True, False),
         # Arguments, the stack and memory are the caller's.
         ("mov %rdi,%rsi", False, True), ("sub $24,%rsp", False, True),
-        ("mov %edx,(%rsp)", False, True),
+        ("mov %edx,-8(%rsp)", False, True), ("mov 8(%rsp),%rax", True, True),
+        # So is the return address, until the kernel puts another in its place.
+        ("mov (%rsp),%r11", False, False), ("xor (%rsp),%rax", False, False),
+        ("mov 4(%rsp),%eax", False, False), ("mov -4(%rsp),%rax", False, False),
+        ("mov -4(%rsp),%eax", True, True), ("mov (%rsp,%rax),%r11", False, False),
+        ("mov %edx,(%rsp)", False, False),
+        # Who has the stack's address can read it there.
+        ("mov %rsp,%r10", False, True), ("mov %esp,%eax", False, True),
+        ("lea 8(%rsp),%r10", False, True), ("lea (%rax,%rdi),%r10", True, True),
+        ("add %rsp,%rax", False, True),
         ("and $-16,%rsp", False, False), ("mov %rsp,%rbp", False, True),
         ("mov %rbp,%rsp", False, False),
         ("mov %fs:40,%rax", True, False), ("lock addl $1,(%rdi)", False, False),

@@ -50,7 +50,7 @@ FILLED = {
 # Written by the agent, or one entry for each number that there is.
 BY_NOBODY = {
     "captures_open", "controls", "counters", "cpu_runs", "ended", "freed", "functions",
-    "migrations", "no_programs", "paths", "resting", "rooms", "tenants", "usage",
+    "migrations", "paths", "resting", "rooms", "tenants", "usage",
     # The operator says who is excluded, and none has more cgroups that go by their own id than
     # its quota.
     "excluded",

@@ -20,9 +20,19 @@ FUNCTIONS: Final[tuple[Function, ...]] = (
 
 BY_ID: Final = {function.id: function for function in FUNCTIONS}
 
-# A file that defines one of these is a library of that kind, whatever it is called.
+# The function of each kind without which most of its work goes unseen.
 MARKERS: Final = {
     Library.CUDA: "cuLaunchKernel",
     Library.CUDART: "cudaLaunchKernel",
     Library.NCCL: "ncclAllReduce",
 }
+
+# A file that defines one of these is a library of that kind, whatever it is called. Who links NCCL
+# statically has only those of its functions that are called.
+SIGNS: Final[dict[Library, tuple[str, ...]]] = {
+    **{kind: (symbol,) for kind, symbol in MARKERS.items()},
+    Library.NCCL: (
+        "ncclAllReduce", "ncclReduce", "ncclBroadcast", "ncclBcast", "ncclAllGather",
+        "ncclReduceScatter", "ncclSend", "ncclRecv",
+    ),
+}  # fmt: skip
