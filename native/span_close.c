@@ -388,6 +388,7 @@ void spans_free(struct spans *spans)
 	for (uint32_t i = 0; i < spans->processes.size; i++)
 		while (spans->processes.buckets[i])
 			process_free(spans, (struct process *)spans->processes.buckets[i]);
+	tenants_free(spans);
 	items_free(spans);
 	seconds_free(spans);
 	table_free(&spans->processes);

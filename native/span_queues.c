@@ -4,43 +4,70 @@
 
 #include "spans.h"
 
-/* A tenant can make as many streams as it likes, and queue without end. */
+/* A tenant can make as many streams as it likes, and queue without end. All share this room. */
 #define PROCESSES_MAX 16384
 #define QUEUES_MAX 65536
 #define PROCESS_QUEUES_MAX 4096
 /* Operations of a queue that are kept one by one; the older ones are added up. */
 #define OPS_MAX 131072
 #define PROCESS_OPS_MAX 262144
-#define ALL_OPS_MAX 1048576
 #define CROWDED_OPS_MAX 16
+/* Beyond the first CROWDED_OPS_MAX of each queue, which it may have however crowded it is. */
+#define EXTRA_OPS_MAX 1048576
 #define FOLDED_ITEMS_MAX 65536
 
-struct process *process_of(struct spans *spans, uint32_t pid, uint64_t start_ns,
-			   uint32_t generation, int make)
+/*
+ * Whether a tenant that has so many may have one more, as in bpf/common/quota.bpf.h: one that takes
+ * all it can gets half, two get a third each, and as much is left for whoever comes later.
+ */
+static int room_for(uint64_t mine, uint64_t all, uint64_t most)
 {
-	uint64_t hash = scramble(scramble(spans->seed[0], pid), start_ns ^ generation);
+	return all + mine < most;
+}
+
+static uint64_t process_hash(const struct spans *spans, uint32_t pid, uint64_t start_ns,
+			     uint32_t generation)
+{
+	return scramble(scramble(spans->seed[0], pid), start_ns ^ generation);
+}
+
+struct process *process_find(const struct spans *spans, uint32_t pid, uint64_t start_ns,
+			     uint32_t generation)
+{
+	uint64_t hash = process_hash(spans, pid, start_ns, generation);
 	struct node *node = table_find(&spans->processes, hash);
-	struct process *process;
 
 	for (; node; node = table_next(node)) {
-		process = (struct process *)node;
+		struct process *process = (struct process *)node;
+
 		if (process->pid == pid && process->start_ns == start_ns &&
 		    process->generation == generation)
 			return process;
 	}
-	if (!make || spans->processes.count >= PROCESSES_MAX)
-		return NULL;
+	return NULL;
+}
+
+struct process *process_of(struct spans *spans, struct tenant *tenant, uint32_t pid,
+			   uint64_t start_ns, uint32_t generation)
+{
+	struct process *process = process_find(spans, pid, start_ns, generation);
+
+	if (process || !room_for(tenant->processes, spans->processes.count, PROCESSES_MAX))
+		return process;
 	process = calloc(1, sizeof(*process));
 	if (!process)
 		return NULL;
-	process->node.hash = hash;
+	process->node.hash = process_hash(spans, pid, start_ns, generation);
+	process->tenant = tenant;
 	process->pid = pid;
 	process->start_ns = start_ns;
 	process->generation = generation;
-	if (!table_add(&spans->processes, &process->node))
-		return process;
-	free(process);
-	return NULL;
+	if (table_add(&spans->processes, &process->node)) {
+		free(process);
+		return NULL;
+	}
+	tenant->processes++;
+	return process;
 }
 
 /* Queues of one stream, which a process has in each of its cgroups, stand side by side. */
@@ -52,8 +79,15 @@ static struct queue **place_of(struct process *process, int64_t stream)
 	return &process->queues;
 }
 
-struct queue *queue_of(struct spans *spans, struct process *process, int64_t stream,
-		       int64_t cgroup_id)
+/* What proved the stream done before the first row from this cgroup came may prove that one, too. */
+static int inherit_proofs(struct queue *queue, const struct queue *sibling)
+{
+	return sibling->proofs.used ?
+	       buffer_add(&queue->proofs, sibling->proofs.bytes, sibling->proofs.used) : 0;
+}
+
+struct queue *queue_of(struct spans *spans, struct tenant *tenant, struct process *process,
+		       int64_t stream, int64_t cgroup_id)
 {
 	uint64_t hash = scramble(scramble((uintptr_t)process ^ spans->seed[1], stream), cgroup_id);
 	struct node *node = table_find(&spans->queues, hash);
@@ -65,13 +99,15 @@ struct queue *queue_of(struct spans *spans, struct process *process, int64_t str
 		    queue->cgroup_id == cgroup_id)
 			return queue;
 	}
-	if (spans->queues.count >= QUEUES_MAX || process->nqueues >= PROCESS_QUEUES_MAX)
+	if (!room_for(tenant->queues, spans->queues.count, QUEUES_MAX) ||
+	    process->nqueues >= PROCESS_QUEUES_MAX)
 		return NULL;
 	queue = calloc(1, sizeof(*queue));
 	if (!queue)
 		return NULL;
 	queue->node.hash = hash;
 	queue->process = process;
+	queue->tenant = tenant;
 	queue->stream = stream;
 	queue->cgroup_id = cgroup_id;
 	if (table_add(&spans->queues, &queue->node)) {
@@ -84,14 +120,33 @@ struct queue *queue_of(struct spans *spans, struct process *process, int64_t str
 	queue->next = *place;
 	*place = queue;
 	process->nqueues++;
+	tenant->queues++;
+	if (queue->next && queue->next->stream == stream && inherit_proofs(queue, queue->next))
+		return NULL;
 	return queue;
+}
+
+static uint32_t extra(uint32_t count)
+{
+	return count > CROWDED_OPS_MAX ? count - CROWDED_OPS_MAX : 0;
+}
+
+/* A queue holds so many operations now, instead of as many as before. */
+static void recount(struct spans *spans, struct queue *queue, uint32_t before, uint32_t now)
+{
+	queue->process->nops += now - before;
+	spans->held += (uint64_t)now - before;
+	queue->tenant->extra += (uint64_t)extra(now) - extra(before);
+	spans->extra += (uint64_t)extra(now) - extra(before);
 }
 
 void queue_drop(struct spans *spans, struct queue *queue, uint32_t ops)
 {
+	uint32_t count;
+
+	ops_of(queue, &count);
 	queue->head += ops;
-	queue->process->nops -= ops;
-	spans->held -= ops;
+	recount(spans, queue, count, count - ops);
 }
 
 void queue_tidy(struct queue *queue)
@@ -142,7 +197,8 @@ static int make_room(struct spans *spans, struct queue *queue, uint32_t most)
 
 int queue_add(struct spans *spans, struct queue *queue, const struct op *op)
 {
-	int crowded = queue->process->nops > PROCESS_OPS_MAX || spans->held > ALL_OPS_MAX;
+	int crowded = queue->process->nops > PROCESS_OPS_MAX ||
+		      !room_for(queue->tenant->extra, spans->extra, EXTRA_OPS_MAX);
 	uint32_t count, most = crowded ? CROWDED_OPS_MAX : OPS_MAX;
 	struct op *ops = ops_of(queue, &count);
 
@@ -160,8 +216,7 @@ int queue_add(struct spans *spans, struct queue *queue, const struct op *op)
 		return -1;
 	*(struct op *)(queue->ops.bytes + queue->ops.used) = *op;
 	queue->ops.used += sizeof(*op);
-	queue->process->nops++;
-	spans->held++;
+	recount(spans, queue, count, count + 1);
 	return 0;
 }
 
@@ -190,9 +245,9 @@ void queue_free(struct spans *spans, struct queue *queue)
 	uint32_t count;
 
 	ops_of(queue, &count);
-	queue->process->nops -= count;
+	recount(spans, queue, count, 0);
 	queue->process->nqueues--;
-	spans->held -= count;
+	queue->tenant->queues--;
 	table_remove(&spans->queues, &queue->node);
 	free(queue->ops.bytes);
 	free(queue->proofs.bytes);
@@ -209,6 +264,7 @@ void process_free(struct spans *spans, struct process *process)
 		queue_free(spans, queue);
 	}
 	table_remove(&spans->processes, &process->node);
+	process->tenant->processes--;
 	free(process->proofs.bytes);
 	free(process);
 }

@@ -52,6 +52,7 @@ struct signature {
 	int64_t stream;
 	int64_t cgroup_id;
 	uint64_t context;
+	uint64_t tenant;	/* a number of the recorder's, one for all its cgroups */
 	int64_t size;
 	uint32_t pid;
 	uint32_t weight;
@@ -59,6 +60,18 @@ struct signature {
 	uint16_t api;
 	uint8_t work;
 	uint8_t flags;
+};
+
+/* A batch of rows, column by column. */
+struct rows {
+	const struct signature *signatures;
+	const int32_t *codes;
+	const int64_t *began_ns;
+	const uint64_t *took_ns;
+	const uint64_t *bytes;
+	const uint64_t *names;
+	size_t count;
+	size_t nsignatures;
 };
 
 /* One operation in its mix: what ran, in which size. */
@@ -115,9 +128,20 @@ struct sum {
 	uint8_t mixless;	/* of too many kinds to keep */
 };
 
+/* What a tenant has of the room that all share; it may have as much as is still free. */
+struct tenant {
+	struct node node;
+	uint64_t number;
+	uint64_t processes;
+	uint64_t queues;
+	uint64_t extra;		/* operations beyond the first few of each queue */
+	uint64_t refused;	/* operations, since the recorder asked */
+};
+
 struct queue {
 	struct node node;
 	struct process *process;
+	struct tenant *tenant;
 	struct queue *next;	/* of its process */
 	int64_t stream;
 	int64_t cgroup_id;
@@ -137,6 +161,7 @@ struct process {
 	uint64_t start_ns;
 	uint32_t pid;
 	uint32_t generation;
+	struct tenant *tenant;	/* that it was of when it came: it may move */
 	struct queue *queues;
 	struct buffer proofs;	/* of all its queues */
 	uint64_t gone_ns;	/* when that was told, on the recorder's clock */
@@ -196,6 +221,7 @@ struct spans {
 	uint64_t hold_ns;
 	int64_t boundary_ns;	/* what began before is of another recording */
 	uint64_t now_ns;
+	struct table tenants;
 	struct table processes;
 	struct table queues;
 	struct table items;
@@ -213,7 +239,11 @@ struct spans {
 	uint64_t epoch;			/* numbers of items and mixes are valid within one */
 	uint64_t refused;		/* operations for which there was no room */
 	uint64_t held;			/* operations that are in no span yet */
+	uint64_t extra;			/* of all tenants */
 };
+
+/* span_rows.c */
+int rows_add(struct spans *spans, const struct rows *rows);
 
 /* span_items.c */
 struct item *item_of(struct spans *spans, const struct item *wanted);
@@ -230,11 +260,21 @@ void second_add(struct second *second, const struct signature *sig, int64_t took
 int seconds_take(struct spans *spans, struct buffer *taken);
 void seconds_free(struct spans *spans);
 
+/* span_tenants.c */
+struct tenant *tenant_of(struct spans *spans, uint64_t number);
+void tenant_refuse(struct spans *spans, struct tenant *tenant, uint32_t weight);
+/* The number of each, and what it was refused since; those that have nothing are forgotten. */
+int tenants_take(struct spans *spans, struct buffer *taken);
+void tenants_free(struct spans *spans);
+
 /* span_queues.c */
-struct process *process_of(struct spans *spans, uint32_t pid, uint64_t start_ns,
-			   uint32_t generation, int make);
-struct queue *queue_of(struct spans *spans, struct process *process, int64_t stream,
-		       int64_t cgroup_id);
+struct process *process_find(const struct spans *spans, uint32_t pid, uint64_t start_ns,
+			     uint32_t generation);
+/* As long as there is room for this tenant, one that is not known yet is made. */
+struct process *process_of(struct spans *spans, struct tenant *tenant, uint32_t pid,
+			   uint64_t start_ns, uint32_t generation);
+struct queue *queue_of(struct spans *spans, struct tenant *tenant, struct process *process,
+		       int64_t stream, int64_t cgroup_id);
 int queue_add(struct spans *spans, struct queue *queue, const struct op *op);
 /* Let go of the first operations; the room that they took is given back by queue_tidy. */
 void queue_drop(struct spans *spans, struct queue *queue, uint32_t ops);

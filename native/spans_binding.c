@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Spans: rows in, spans and their mixes out; converts arguments, and finds each row's queue. */
+/* Spans: rows in, spans and their mixes out; converts arguments. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdlib.h>
@@ -12,150 +12,6 @@ struct spans_object {
 	PyObject_HEAD
 	struct spans spans;
 };
-
-/* A batch of rows, column by column. */
-struct rows {
-	const struct signature *signatures;
-	const int32_t *codes;
-	const int64_t *began_ns;
-	const uint64_t *took_ns;
-	const uint64_t *bytes;
-	const uint64_t *names;
-	size_t count;
-	size_t nsignatures;
-};
-
-/* What the last row of a signature came to, on either side of the boundary. */
-struct found {
-	struct queue *queues[2];
-	struct process *processes[2];
-	struct item *item;
-	struct second *second;
-	int64_t second_ns;
-	uint64_t name;
-	int64_t size;
-};
-
-#define NS_PER_SECOND 1000000000
-#define LARGE_BYTES 65536
-
-static int add_proof(struct spans *spans, struct buffer *proofs, const struct signature *sig,
-		     int64_t began_ns, int64_t took_ns)
-{
-	struct proof proof = {
-		.began_ns = began_ns,
-		.took_ns = took_ns,
-		.came_ns = spans->now_ns,
-		.api = sig->api,
-	};
-
-	return buffer_add(proofs, &proof, sizeof(proof));
-}
-
-/* The stream is done, whichever cgroup its process was in when it queued something there. */
-static int add_stream_proof(struct spans *spans, struct queue *queue, const struct signature *sig,
-			    int64_t began_ns, int64_t took_ns)
-{
-	if (!queue->process->moved)
-		return add_proof(spans, &queue->proofs, sig, began_ns, took_ns);
-	for (struct queue *each = queue->process->queues; each; each = each->next)
-		if (each->stream == queue->stream &&
-		    add_proof(spans, &each->proofs, sig, began_ns, took_ns))
-			return -1;
-	return 0;
-}
-
-static struct item *find_item(struct spans *spans, const struct signature *sig, struct found *found,
-			      uint64_t name, int64_t size)
-{
-	struct item wanted = {
-		.name = name,
-		.size = size,
-		.context = sig->flags & SIG_CONTEXT ? sig->context : 0,
-		.gpu = sig->gpu,
-		.work = sig->work,
-		.flags = sig->flags & (SIG_SIZED | SIG_COLLECTIVE | SIG_CONTEXT),
-	};
-
-	if (sig->flags & SIG_SIZED_BY_BYTES)
-		wanted.flags |= SIG_SIZED;
-	if (found->item && found->name == name && found->size == size)
-		return found->item;
-	found->item = item_of(spans, &wanted);
-	found->name = name;
-	found->size = size;
-	return found->item;
-}
-
-static struct queue *find_queue(struct spans *spans, const struct signature *sig,
-				struct found *found, uint32_t side)
-{
-	struct process *process = found->processes[side];
-
-	if (found->queues[side])
-		return found->queues[side];
-	if (!process)
-		process = process_of(spans, sig->pid, sig->process_start_ns, side, 1);
-	found->processes[side] = process;
-	if (!process)
-		return NULL;
-	process->used_ns = spans->now_ns;
-	found->queues[side] = queue_of(spans, process, sig->stream, sig->cgroup_id);
-	return found->queues[side];
-}
-
-static int add_row(struct spans *spans, const struct rows *rows, size_t i, struct found *all)
-{
-	const struct signature *sig = &rows->signatures[rows->codes[i]];
-	struct found *found = &all[rows->codes[i]];
-	int64_t began_ns = rows->began_ns[i], took_ns = rows->took_ns[i];
-	uint32_t side = began_ns >= spans->boundary_ns;
-	struct queue *queue;
-
-	if (!sig->work && !(sig->flags & (SIG_PROVES_STREAM | SIG_PROVES_PROCESS | SIG_WAITS)))
-		return 0;
-	if ((uint64_t)(began_ns - found->second_ns) >= NS_PER_SECOND || !found->second) {
-		found->second = second_of(spans, sig, began_ns / NS_PER_SECOND);
-		found->second_ns = began_ns - began_ns % NS_PER_SECOND;
-		if (!found->second)
-			return -1;
-	}
-	second_add(found->second, sig, took_ns, rows->bytes[i]);
-	if (!sig->work && !(sig->flags & (SIG_PROVES_STREAM | SIG_PROVES_PROCESS)))
-		return 0;
-	queue = find_queue(spans, sig, found, side);
-	if (!queue) {
-		spans->refused += sig->weight;
-		return 0;
-	}
-	if (sig->work) {
-		int64_t size = sig->flags & SIG_SIZED_BY_BYTES ? (int64_t)rows->bytes[i] :
-			       sig->flags & SIG_SIZED ? sig->size : 0;
-		struct item *item = find_item(spans, sig, found, rows->names[i], size);
-		struct op op = {began_ns, took_ns, item ? item->number : 0, sig->weight};
-
-		if (!item || queue_add(spans, queue, &op))
-			return -1;
-	}
-	if (sig->flags & SIG_PROVES_PROCESS)
-		return add_proof(spans, &queue->process->proofs, sig, began_ns, took_ns);
-	if (sig->flags & SIG_PROVES_STREAM ||
-	    (sig->flags & SIG_PROVES_IF_LARGE && rows->bytes[i] > LARGE_BYTES))
-		return add_stream_proof(spans, queue, sig, began_ns, took_ns);
-	return 0;
-}
-
-static int add_rows(struct spans *spans, const struct rows *rows)
-{
-	struct found *found = calloc(rows->nsignatures + 1, sizeof(*found));
-	int error = found ? 0 : -1;
-
-	for (size_t i = 0; i < rows->count && !error; i++)
-		if (rows->codes[i] >= 0 && (size_t)rows->codes[i] < rows->nsignatures)
-			error = add_row(spans, rows, i, found);
-	free(found);
-	return error;
-}
 
 static PyObject *spans_add(struct spans_object *self, PyObject *args)
 {
@@ -176,7 +32,7 @@ static PyObject *spans_add(struct spans_object *self, PyObject *args)
 	if (fits) {
 		Py_BEGIN_ALLOW_THREADS
 		self->spans.now_ns = now_ns;
-		error = add_rows(&self->spans, &rows);
+		error = rows_add(&self->spans, &rows);
 		Py_END_ALLOW_THREADS
 	}
 	PyBuffer_Release(&signatures);
@@ -197,7 +53,7 @@ static PyObject *spans_gone(struct spans_object *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "KIK", &now_ns, &pid, &start_ns))
 		return NULL;
 	for (uint32_t side = 0; side < 2; side++) {
-		struct process *process = process_of(&self->spans, pid, start_ns, side, 0);
+		struct process *process = process_find(&self->spans, pid, start_ns, side);
 
 		if (process && !process->gone_ns)
 			process->gone_ns = now_ns;
@@ -280,17 +136,27 @@ static PyObject *spans_renew(struct spans_object *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static PyObject *spans_seconds(struct spans_object *self, PyObject *unused)
+static PyObject *told_by(struct spans *spans, int (*take)(struct spans *, struct buffer *))
 {
 	struct buffer told = {0};
 	PyObject *bytes = NULL;
 
-	if (seconds_take(&self->spans, &told))
+	if (take(spans, &told))
 		PyErr_NoMemory();
 	else
 		bytes = taken(&told);
 	free(told.bytes);
 	return bytes;
+}
+
+static PyObject *spans_seconds(struct spans_object *self, PyObject *unused)
+{
+	return told_by(&self->spans, seconds_take);
+}
+
+static PyObject *spans_refused(struct spans_object *self, PyObject *unused)
+{
+	return told_by(&self->spans, tenants_take);
 }
 
 static PyObject *spans_oldest(struct spans_object *self, PyObject *unused)
@@ -341,6 +207,8 @@ static PyMethodDef methods[] = {
 	 "take(now_ns, stopping) -> (epoch, closed, open, items, mix sizes, mix items)"},
 	{"seconds", (PyCFunction)spans_seconds, METH_NOARGS,
 	 "what each tenant did in each second on each GPU, since it was last asked"},
+	{"refused", (PyCFunction)spans_refused, METH_NOARGS,
+	 "operations that there was no room for since it was last asked, by tenant"},
 	{"oldest", (PyCFunction)spans_oldest, METH_NOARGS,
 	 "when the oldest operation began that is in no span yet"},
 	{"renew", (PyCFunction)spans_renew, METH_NOARGS,

@@ -35,10 +35,9 @@ with grouped as (
 placed as (
     select
         *,
-        -- One call proves the work of several tenants, if the process moved from one to another.
-        any_value(proof_end_ns) over (
-            partition by node, pid, stream, recording order by proof_ns nulls last
-            groups between 1 preceding and 1 preceding
+        -- Of a process that moved from one tenant to another, each tenant has a queue of its own.
+        lag(proof_end_ns) over (
+            partition by tenant, node, pid, stream, recording order by proof_ns nulls last
         )                                           as before_ns,
         count(distinct stream) over (
             partition by node, pid, recording, proof_ns, proof_end_ns
