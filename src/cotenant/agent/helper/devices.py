@@ -16,6 +16,7 @@ _FDS_MAX: Final = 4096
 _CAPABILITY: Final = re.compile(r"/nvidia-caps/nvidia-cap(\d{1,9})$")
 _UUID: Final = re.compile(r"GPU UUID:\s+(\S+)")
 _MINOR: Final = re.compile(r"Device Minor:\s+(\d+)")
+_FLAGS: Final = re.compile(r"^flags:\s+([0-7]+)$", re.MULTILINE)
 _NO_INSTANCE: Final = frozenset({"config", "monitor"})
 
 
@@ -24,19 +25,22 @@ def look_at_files(process: Process) -> DevicesFound:
     gpus: set[int] = set()
     capabilities: set[int] = set()
     mps = False
+    driver = Driver()
+    listed = driver.lists()
     base = f"/proc/{process.pid}/fd"
     try:
-        fds = os.listdir(base)[:_FDS_MAX]
+        fds = os.listdir(base)
     except OSError:
-        fds = []
-    for fd in fds:
+        return not_looked_at(process)
+    for fd in fds[:_FDS_MAX]:
         try:
             target, status = os.readlink(f"{base}/{fd}"), os.stat(f"{base}/{fd}")
         except OSError:
             continue
         if "nvidia-mps" in target:
             mps = True
-        if not stat.S_ISCHR(status.st_mode):
+        # Without a driver there is nothing to open, and nobody to be mistaken for.
+        if not stat.S_ISCHR(status.st_mode) or (listed and not _is_open(process.pid, fd)):
             continue
         if os.major(status.st_rdev) == _NVIDIA_MAJOR and os.minor(status.st_rdev) <= _LAST_GPU:
             gpus.add(os.minor(status.st_rdev))
@@ -46,10 +50,24 @@ def look_at_files(process: Process) -> DevicesFound:
     try:
         check(process)
     except Gone:
-        gpus, capabilities, mps = set(), set(), False
-    driver = Driver()
+        return not_looked_at(process)
     files, instances = driver.gpus(gpus), driver.instances(capabilities)
-    return DevicesFound(process, tuple(files), tuple(instances), mps)
+    looked = bool(gpus) or len(fds) <= _FDS_MAX
+    return DevicesFound(process, tuple(files), tuple(instances), mps, listed, looked)
+
+
+def not_looked_at(process: Process) -> DevicesFound:
+    """Nobody knows what it has open."""
+    return DevicesFound(process, (), (), mps=False, listed=Driver().lists(), looked=False)
+
+
+def _is_open(pid: int, fd: str) -> bool:
+    """Whether the device itself is open: of a mere path, its file system tells what it likes."""
+    try:
+        flags = _FLAGS.search(Path(f"/proc/{pid}/fdinfo/{fd}").read_text())
+    except OSError:
+        return False
+    return flags is not None and not int(flags[1], 8) & os.O_PATH
 
 
 class Driver:
@@ -57,6 +75,10 @@ class Driver:
 
     def __init__(self, place: Path = Path("/proc/driver")) -> None:
         self._place = place
+
+    def lists(self) -> bool:
+        """Whether it lists the GPUs of this host."""
+        return any(self._place.glob("nvidia/gpus/*/information"))
 
     def gpus(self, minors: Iterable[int]) -> list[str]:
         """GPUs by the numbers of their device files: the UUID, else the file's name."""
@@ -67,7 +89,8 @@ class Driver:
             except OSError:
                 continue
             uuid, minor = _UUID.search(text), _MINOR.search(text)
-            if uuid and minor:
+            # Question marks, until somebody has opened the device.
+            if uuid and minor and "?" not in uuid[1]:
                 uuids[int(minor[1])] = uuid[1]
         return [uuids.get(minor, f"/dev/nvidia{minor}") for minor in sorted(minors)]
 

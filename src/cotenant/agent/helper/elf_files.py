@@ -13,7 +13,7 @@ from cotenant.agent.helper.readers import Readers
 from cotenant.agent.protocol.checks import Malformed
 from cotenant.agent.protocol.codec import Decoder, encode
 from cotenant.probes.attach import Placed
-from cotenant.probes.elf import VARIABLE, BadElf, Elf
+from cotenant.probes.elf import VARIABLE, BadElf, Elf, NoElf, NotRead
 from cotenant.probes.function import Function
 from cotenant.probes.plan import Plan, plan
 from cotenant.probes.sites import Kind, Site, Stepping
@@ -22,7 +22,8 @@ from cotenant.probes.tables import FUNCTIONS
 # Of tables: to look through them takes some ten milliseconds.
 _LIGHT: Final = 8 << 20
 _BY_ID: Final = {function.id: function for function in FUNCTIONS}
-_Short = Annotated[str, Chars(256)]
+_SHORT: Final = 256
+_Short = Annotated[str, Chars(_SHORT)]
 _F = TypeVar("_F")
 
 
@@ -64,12 +65,13 @@ class _PlacedSite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlanFound:
-    """A plan; ``kinds`` is empty if the file is no library of ours."""
+    """A plan; ``kinds`` is empty if the file is no library of ours, or none that can be read."""
 
     kinds: Annotated[tuple[_Short, ...], MaxItems(16)] = ()
     build_id: Annotated[str, Chars(4096)] | None = None
     placed: Annotated[tuple[_PlacedSite, ...], MaxItems(4096)] = ()
     refused: Annotated[Mapping[_Short, _Short], MaxItems(4096)] = field(default_factory=dict)
+    unreadable: _Short | None = None  # Why.
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +97,22 @@ class ElfFiles:
     def plan(
         self, tenant: str, fd: int, functions: Iterable[Function], stepping: Stepping
     ) -> Plan | None:
-        """What to probe in an open file; None if it is no library of ours or no ELF file."""
+        """What to probe in an open file; None if it is no library of ours, or no ELF file at all.
+
+        BadElf if it cannot be read whole, NotRead if that is nothing that it says itself.
+        """
         try:
             if _is_light(fd):
                 return plan(fd, functions, stepping)
-            wanted = PlanWanted(tuple(f.id for f in functions), str(stepping))
-            found = _decoded(self._readers.ask(tenant, fd, encode(wanted)), PlanFound)
-        except BadElf:
+        except NoElf:
             return None
+        wanted = PlanWanted(tuple(f.id for f in functions), str(stepping))
+        try:
+            found = _decoded(self._readers.ask(tenant, fd, encode(wanted)), PlanFound)
+        except BadElf as error:
+            raise NotRead(str(error)) from None
+        if found.unreadable is not None:
+            raise BadElf(found.unreadable)
         return _plan_of(found, stepping) if found.kinds else None
 
     def variables(self, tenant: str, fd: int, ending: str) -> npt.NDArray[np.void]:
@@ -149,7 +159,10 @@ def answer(fd: int, question: bytes) -> bytes:
 
 def _answer_plan(fd: int, wanted: PlanWanted) -> bytes:
     functions = [_BY_ID[number] for number in wanted.functions]
-    found = plan(fd, functions, Stepping(wanted.stepping))
+    try:
+        found = plan(fd, functions, Stepping(wanted.stepping))
+    except BadElf as error:
+        return encode(PlanFound(unreadable=str(error)[:_SHORT]))
     if found is None:
         return encode(PlanFound())
     placed = tuple(

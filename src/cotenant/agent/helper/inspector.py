@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cotenant.agent.helper.answers import Answers
-from cotenant.agent.helper.devices import look_at_files
+from cotenant.agent.helper.devices import look_at_files, not_looked_at
 from cotenant.agent.helper.discovery.fair_queue import PassedOver, tenant_of
 from cotenant.agent.helper.elf_files import ElfFiles
 from cotenant.agent.helper.symbols import Symbols, unknown_name
@@ -119,7 +119,7 @@ class Inspector:
         symbols = self._symbols_of(tenant)
         symbols.next_question()
         if isinstance(item, Process):
-            self._tell_texts(symbols, item, self._take_texts(tenant, item))
+            self._tell_texts(tenant, symbols, item)
             return
         try:
             if isinstance(item, _OpenFiles):
@@ -161,7 +161,8 @@ class Inspector:
                 del self._waiting[tenant]
         return texts
 
-    def _tell_texts(self, symbols: Symbols, process: Process, unread: Unread) -> None:
+    def _tell_texts(self, tenant: str, symbols: Symbols, process: Process) -> None:
+        unread = self._take_texts(tenant, process)
         try:
             texts = symbols.texts(process, unread["address"].tolist())
         except Exception as error:  # noqa: BLE001 - a tenant may bring about any
@@ -170,7 +171,7 @@ class Inspector:
         found = zip(unread["handle"].tolist(), texts, strict=True)
         named = (KernelText(handle, text[:NAME_MAX]) for handle, text in found if text)
         for part in slices(named):
-            self._tell(TextsRead(process, part))
+            self._tell(TextsRead(process, tenant, part))
 
     def _each(self, look: Callable[[_Q], _A], questions: Iterable[_Q]) -> Iterator[_A]:
         """Answers; what cannot be answered for one process is no reason to leave the others."""
@@ -184,7 +185,7 @@ class Inspector:
 
     def _devices(self, process: Process) -> DevicesFound:
         if process not in self._reported:
-            return DevicesFound(process, (), (), mps=False)
+            return not_looked_at(process)
         return look_at_files(process)
 
     def _kernel(self, symbols: Symbols, nameless: Nameless) -> KernelFound:

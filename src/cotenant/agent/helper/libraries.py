@@ -1,39 +1,44 @@
 """The libraries that are probed, by real inode, from first sight to last use."""
 
 import os
-import resource
 import threading
 import time
-from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
+from cotenant.agent.helper.claims import (
+    BeingWritten,
+    Claims,
+    OpenFile,
+    file_state,
+    was_rewritten,
+)
+from cotenant.agent.helper.discovery.fair_queue import PassedOver
+from cotenant.agent.helper.file_quota import FileQuota
 from cotenant.agent.helper.gaps import Gaps
 from cotenant.agent.helper.probed_library import ProbedLibrary
 from cotenant.agent.helper.prober import Prober
+from cotenant.agent.helper.refused_libraries import RefusedLibraries
 from cotenant.agent.helper.resting import Resting, mappers
+from cotenant.agent.helper.rewrites import Rewrites
 from cotenant.agent.helper.unprobed import UnprobedFunctions
+from cotenant.agent.helper.unreadable import UnreadableFiles
 from cotenant.agent.helper.unsure import OF_RUNTIME, Unsure
 from cotenant.agent.protocol.reports import LibraryReport, Report
 from cotenant.agent.protocol.requests import Rest
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attachment, Placed
 from cotenant.probes.changes import TooMany
+from cotenant.probes.elf import BadElf
 from cotenant.probes.inodes import Inode, real_inode
 from cotenant.probes.plan import Plan
 
-# Files that are no library of ours, remembered so that each is read once.
-_STRANGERS_MAX: Final = 65536
-# Files that one tenant may have probed at once.
-_EACH_MAX: Final = 256
-_CHANGING_MAX: Final = 4096
-_CLAIMED_MAX: Final = 4096
-_REFUSED_MAX: Final = 16
-# Between attempts to attach.
-_PAUSES_S: Final = (0.002, 0.01, 0.05)
+_LATER_S: Final = 1.0
+_REWRITTEN: Final = "somebody has written to the file"
+_PAUSES_S: Final = (0.002, 0.01, 0.05)  # Between attempts to attach.
+
+Work = Callable[[], None]
 
 
 class Libraries:
@@ -52,36 +57,26 @@ class Libraries:
         self._plan = plan
         self._inode_program = inode_program
         self._tell = tell
+        self._tell_library = RefusedLibraries(lambda about: self._tell(about))
         self.gaps = Gaps(tell)
-        self._passed_over = passed_over
-        self._descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.rewrites = Rewrites()
+        self.quota = FileQuota(passed_over)
         self._probed: dict[Inode, ProbedLibrary] = {}
         self._attached_last_ns = 0
-        self._refused: Counter[str] = Counter()
-        # With size and time of change: a file may be looked at while it is being written.
-        self._strangers: OrderedDict[Inode, tuple[int, ...]] = OrderedDict()
-        # Files that a thread is at, and who else had them mapped meanwhile, and when.
-        self._claims: dict[Inode, list[tuple[str, int]]] = {}
-        self._claiming = threading.Lock()
+        self._claims: Claims[ProbedLibrary] = Claims()
         self.placing: set[int] = set()  # Threads that wait for the kernel, for nobody's file.
-        self._changing: set[tuple[int, int]] = set()
         by_whom = partial(mappers, prober.code_program)
         self.resting = Resting(by_whom)
         self.unprobed = UnprobedFunctions(by_whom, tell)
+        self._unreadable = UnreadableFiles(self._tell_library, self.unprobed, passed_over)
         self._spare: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self._probed)
 
-    def _turn_away(self, inode: Inode, fd: int) -> None:
-        self._strangers[inode] = _state(fd)
-        os.close(fd)
-        while len(self._strangers) > _STRANGERS_MAX:
-            self._strangers.popitem(last=False)
-
     def knows(self, inode: Inode) -> bool:
         """Whether a file was looked at before, be it ours or not."""
-        return inode in self._probed or inode in self._strangers
+        return inode in self._probed or inode in self._claims
 
     def probed(self, inode: Inode) -> ProbedLibrary | None:
         """The library on this inode, if it is probed."""
@@ -98,79 +93,52 @@ class Libraries:
         if inode is None:
             os.close(fd)
             return False
-        mine, known = self._claim(inode, fd, tenant, mapped_ns)
+        try:
+            state = file_state(fd)  # A file system may take its time.
+        except OSError:
+            os.close(fd)
+            raise
+        mine, known = self._claims.claim(inode, state, self._probed, tenant, mapped_ns)
         if not mine:
             os.close(fd)
             if known is not None and mapped_ns is not None:
                 self._mapped(known, tenant, mapped_ns)
             return known is not None
         try:
-            return self._look_at(inode, fd, path, tenant, mapped_ns, host=host)
+            return self._look_at(inode, OpenFile(fd, path, tenant, state, mapped_ns, host))
         finally:
             self._give_up_claim(inode)
 
-    def _claim(
-        self, inode: Inode, fd: int, tenant: str, mapped_ns: int | None
-    ) -> tuple[bool, ProbedLibrary | None]:
-        """Whether this thread is to look at a file, and the library if it is probed already."""
-        state = _state(fd)  # A file system may take its time.
-        with self._claiming:
-            known = self._probed.get(inode)
-            if known is not None or self._strangers.get(inode) == state:
-                return False, known
-            if inode not in self._claims:
-                self._claims[inode] = []
-                return True, None
-            if mapped_ns is not None and len(self._claims[inode]) < _CLAIMED_MAX:
-                self._claims[inode].append((tenant, mapped_ns))
-            return False, None
-
     def _give_up_claim(self, inode: Inode) -> None:
         """The file is probed by now, or will not be: so it is for who else had it mapped."""
-        with self._claiming:
-            others = self._claims.pop(inode)
-            library = self._probed.get(inode)
-        for tenant, mapped_ns in others:
-            if library is not None:
+        for tenant, mapped_ns in self._claims.give_up(inode):
+            if library := self._probed.get(inode):
                 self._mapped(library, tenant, mapped_ns)
 
-    def _look_at(
-        self,
-        inode: Inode,
-        fd: int,
-        path: str,
-        tenant: str,
-        mapped_ns: int | None,
-        *,
-        host: bool,
-    ) -> bool:
+    def _look_at(self, inode: Inode, file: OpenFile) -> bool:
         try:
-            found = self._plan(tenant, fd)
+            found = self._plan(file.tenant, file.fd)
+        except BadElf as error:
+            os.close(file.fd)
+            if self._unreadable.found(inode, file, error):
+                self._claims.turn_away(inode, file.state, error)
+            return False
         except Exception:
-            self._turn_away(inode, fd)
+            self._turn_away(inode, file)
             raise
         if found is None or not found.placed:
-            self._turn_away(inode, fd)
+            self._turn_away(inode, file)
             if found is not None:
-                self._tell_of(ProbedLibrary(fd, path, found, tenant=tenant), inode)
+                self._tell_of(ProbedLibrary(file, found), inode)
             return False
-        if not self._room(tenant):
-            os.close(fd)
+        if not self.quota.admits(file.tenant, inode, list(self._probed.values())):
+            os.close(file.fd)
             return False
-        self._attach(ProbedLibrary(fd, path, found, host=host, tenant=tenant), inode, mapped_ns)
-        return True
+        return self._attach(ProbedLibrary(file, found), inode)
 
-    def _room(self, tenant: str) -> bool:
-        """Whether a tenant may have one more, so that enough is left for all others."""
-        probed = list(self._probed.values())
-        mine = [library for library in probed if library.tenant == tenant]
-        share = self._descriptors_max // (2 if tenant == OURS else 4)
-        full = sum(library.descriptors for library in probed) > self._descriptors_max * 3 // 4
-        many = len(mine) >= _EACH_MAX and tenant != OURS
-        if full or many or sum(library.descriptors for library in mine) > share:
-            self._passed_over.add("libraries", tenant)
-            return False
-        return True
+    def _turn_away(self, inode: Inode, file: OpenFile, why: ProbeError | None = None) -> None:
+        self._claims.turn_away(inode, file.state, why)
+        os.close(file.fd)
 
     def seen_again(self, number: int, tenant: Callable[[], str], mapped_ns: int) -> None:
         """Somebody mapped what was looked at before; perhaps before its probes came."""
@@ -204,40 +172,78 @@ class Libraries:
         kinds = library.plan.kinds
         self.gaps.found(tenant, library.path, mapped_ns, library.attached_ns, kinds=kinds)
 
-    def _attach(self, library: ProbedLibrary, inode: Inode, mapped_ns: int | None) -> None:
+    def _attach(self, library: ProbedLibrary, inode: Inode) -> bool:
+        library.watch = self.rewrites.watch(library.fd)
         try:
+            if was_rewritten(library.file):
+                raise BeingWritten(_REWRITTEN)
             self._place(library, inode)
         except ProbeError as error:
-            # One that too many have mapped may be looked at again.
-            if isinstance(error, TooMany):
-                os.close(library.fd)
-            else:
-                self._turn_away(inode, library.fd)
-            blind = "cuda" in library.plan.kinds
-            refused = {"*": str(error)}
-            self._tell(
-                replace(library.describe(), attached=0, stepped=0, blind=blind, refused=refused)
-            )
-            self.unprobed.consider(inode, refused, library.plan.kinds)
-            return
+            self.rewrites.forget(library.watch)
+            self._turn_away(inode, library.file, error)
+            self._tell_unprobed(library, inode, str(error))
+            return False
         library.attached_ns = self._attached_last_ns = time.monotonic_ns()
+        mapped_ns = library.file.mapped_ns
         library.gap_ns = None if mapped_ns is None else library.attached_ns - mapped_ns
         self._probed[inode] = library
+        if self.rewrites.written(library.watch):
+            self._prober.withdraw(library.probes)
         self._tell_of(library, inode)
         if mapped_ns is not None:
             self._late(library, library.tenant, mapped_ns)
+        return True
 
-    def _tell_library(self, tenant: str, about: LibraryReport) -> None:
-        """Of what is not probed a few of each tenant: they stand beside those of others."""
-        self._refused[tenant] += not about.attached
-        if about.attached or self._refused[tenant] <= _REFUSED_MAX or tenant == OURS:
-            self._tell(about)
+    def _tell_unprobed(self, library: ProbedLibrary, inode: Inode, why: str) -> None:
+        about = library.describe_unprobed(why)
+        self._tell_library(library.tenant, about)
+        self.unprobed.consider(inode, about.refused, about.kinds, library.tenant)
+
+    def withdraw_rewritten(self, done: Callable[[Inode], None]) -> None:
+        """Remove the probes of files that are written to. Nothing waits for this, nor this for it.
+
+        What ``done`` is told of has to be let go.
+        """
+        watched = {one.watch: (inode, one) for inode, one in list(self._probed.items())}
+        for watch in self.rewrites.take(watched):
+            work = partial(self._withdraw, *watched[watch], done)
+            threading.Thread(target=work, name="withdraw", daemon=True).start()
+
+    def rewrite_checks(self, done: Callable[[Inode], None]) -> list[tuple[str, Work]]:
+        """Work that finds files which were written to without a word, and whose it is."""
+        probed = list(self._probed.items())
+        return [(one.tenant, partial(self._check, inode, one, done)) for inode, one in probed]
+
+    def _check(self, inode: Inode, library: ProbedLibrary, done: Callable[[Inode], None]) -> None:
+        if library.is_rewritten():
+            self._withdraw(inode, library, done)
+
+    def _withdraw(
+        self, inode: Inode, library: ProbedLibrary, done: Callable[[Inode], None]
+    ) -> None:
+        self._prober.withdraw(library.probes)
+        self._tell_unprobed(library, inode, _REWRITTEN)
+        done(inode)
+
+    def let_go(self, gone: set[Inode]) -> None:
+        """Hold these files no more; who maps one has it looked at as if it were new."""
+        for inode in gone:
+            self.unsure.forget(inode)
+            self.unprobed.unreached(inode, (), (), 0)
+            self.resting.forget(inode)
+            self.rewrites.forget(self._probed[inode].watch)
+        if gone:
+            self._release([self._probed.pop(inode) for inode in gone])
 
     def _tell_of(self, library: ProbedLibrary, inode: Inode) -> None:
+        if library.probes.void:
+            return  # That it has none is told already.
         about = library.describe()
         self._tell_library(library.tenant, about)
-        self.unsure.consider(inode, about.refused)
-        self.unprobed.consider(inode, about.refused, about.kinds)
+        self.unsure.consider(inode, about.refused, library.tenant)
+        self.unprobed.consider(inode, about.refused, about.kinds, library.tenant)
+        pids, since_ns = library.probes.unreached, library.attached_ns
+        self.unprobed.unreached(inode, pids, about.kinds, since_ns)
 
     def _place(self, library: ProbedLibrary, inode: Inode) -> None:
         """Every probe of a file."""
@@ -260,17 +266,15 @@ class Libraries:
             else:
                 return
 
-    def changed(self, pid: int, number: int, *, writable: bool) -> bool:
-        """Whether a process has changed code of a file with this inode number, and is done."""
-        if writable:
-            probed = any(inode.number == number for inode in list(self._probed))
-            if probed and len(self._changing) < _CHANGING_MAX:
-                self._changing.add((pid, number))
-            return False
-        if (pid, number) not in self._changing:
-            return False
-        self._changing.discard((pid, number))
-        return True
+    def changed(self, pid: int, number: int, *, writable: bool) -> tuple[float, ...]:
+        """When to look whether a process has changed code of a file with this inode number.
+
+        In so many seconds from now; never if it maps the file for the first time. Who makes code
+        writable may leave it so, or take his time.
+        """
+        again = [one.is_touched(pid, writable=writable) for one in self._numbered(number)]
+        soon = (_LATER_S,) if writable else (0, _LATER_S)
+        return soon if any(again) else ()
 
     def look_again(self, number: int) -> None:
         """Leave alone what was changed meanwhile in a file with this inode number."""
@@ -279,6 +283,17 @@ class Libraries:
                 library.probes, library.fd, inode, self._awake(library, inode)
             ):
                 self._place_again(library, inode)
+
+    def recoveries(self) -> list[tuple[str, Work]]:
+        """Work that probes again what nobody has changed any more, and whose it is."""
+        changed = [item for item in list(self._probed.items()) if item[1].probes.has_changed]
+        return [(one.tenant, partial(self._recover, one, inode)) for inode, one in changed]
+
+    def _recover(self, one: ProbedLibrary, inode: Inode) -> None:
+        kept = self._probed.get(inode) is one
+        if kept and self._prober.recover(one.probes, one.fd, inode, one.plan.placed):
+            self._place_again(one, inode)
+            self._tell_of(one, inode)
 
     def ucx_came(self) -> None:
         """Somebody loads UCX. There is little time: nothing waits for this, nor this for it."""
@@ -298,15 +313,14 @@ class Libraries:
     def rest(self, request: Rest) -> None:
         """Leave functions without probes where only the tenant that is named has them mapped."""
         self.resting.ask(request.tenants, request.number)
-        done = self._settle()
-        self._tell(self.resting.report(done=done))
+        self._tell(self.resting.report(done=self._settle()))
 
     def rest_again(self) -> None:
         """Somebody else may map by now what rests."""
         before = self.resting.report(done=True).blind
-        done = self._settle()
-        if self.resting.report(done=done).blind != before:
-            self._tell(self.resting.report(done=done))
+        now = self.resting.report(done=self._settle())
+        if now.blind != before:
+            self._tell(now)
 
     def _settle(self) -> bool:
         """Place what does not rest any more, remove what does; false if that failed somewhere."""
@@ -323,23 +337,17 @@ class Libraries:
     def spare(self, functions: frozenset[int]) -> None:
         """Leave these without probes, because another layer tells the same."""
         changed, self._spare = self._spare ^ functions, functions
-        self._attach_again(changed)
-
-    def _attach_again(self, changed: frozenset[int]) -> bool:
-        done = True
         for inode, library in list(self._probed.items()):
-            if not any(p.function.id in changed for p in library.plan.placed):
-                continue
-            done &= self._place_again(library, inode)
-        return done
+            if any(p.function.id in changed for p in library.plan.placed):
+                self._place_again(library, inode)
 
     def _place_again(self, library: ProbedLibrary, inode: Inode) -> bool:
-        left = library.probes.left
+        before = library.probes.left, library.probes.unreached
         try:
             self._place(library, inode)
         except ProbeError:
             return False  # The old ones stay; the next change tries again.
-        if library.probes.left != left:
+        if (library.probes.left, library.probes.unreached) != before:
             self._tell_of(library, inode)
         return True
 
@@ -348,17 +356,13 @@ class Libraries:
         now = time.monotonic_ns()
         gone = set()
         for inode, library in list(self._probed.items()):
-            if inode in mapped or library.host:
+            if inode in mapped or library.file.host:
                 library.unused_since_ns = None
             elif library.unused_since_ns is None:
                 library.unused_since_ns = now
             elif now - library.unused_since_ns >= linger_ns:
                 gone.add(inode)
-        for inode in gone:
-            self.unsure.forget(inode)
-            self.resting.forget(inode)
-        if gone:
-            self._release([self._probed.pop(inode) for inode in gone])
+        self.let_go(gone)
         return gone
 
     def _release(self, libraries: list[ProbedLibrary]) -> None:
@@ -367,7 +371,7 @@ class Libraries:
         def close() -> None:
             everything = Attachment()
             for library in libraries:
-                library.probes.give(everything)
+                self._prober.hand_over(library.probes, everything)
             everything.close()
             for library in libraries:
                 os.close(library.fd)
@@ -380,9 +384,10 @@ class Libraries:
         The kernel removes perf events one after the other under a lock of its own, however many
         threads ask for it.
         """
+        self.rewrites.close()
         everything = Attachment()
         for library in list(self._probed.values()):
-            library.probes.give(everything)
+            self._prober.hand_over(library.probes, everything)
         if everything.events:
             everything.silence()
             return everything
@@ -391,9 +396,3 @@ class Libraries:
             os.close(library.fd)
         self._probed.clear()
         return everything
-
-
-def _state(fd: int) -> tuple[int, ...]:
-    about = os.fstat(fd)
-    # Nobody can set the time of the last change as he likes.
-    return about.st_size, about.st_mtime_ns, about.st_ctime_ns

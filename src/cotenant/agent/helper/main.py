@@ -29,6 +29,7 @@ from cotenant.agent.helper.exclusion import Exclusion
 from cotenant.agent.helper.hang_up import leave_with_recorder
 from cotenant.agent.helper.inspector import Inspector
 from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.helper.map_server import MapServer
 from cotenant.agent.helper.misses import Misses
 from cotenant.agent.helper.naming import Naming
 from cotenant.agent.helper.pointers import Pointers
@@ -240,10 +241,12 @@ class Helper:
         shared["calls_under_way"] = self._calls
         shared["sweep"] = self._sweep
         costs = attempt(self._method)
+        server = MapServer(shared)
         self._link.send(
             MapsShared(tuple(shared), self._method, costs.cost_ns, costs.stepped_ns),
-            list(shared.values()),
+            [*shared.values(), server.theirs],
         )
+        server.start()
         if self._hooks.refused:
             self._tell(HooksRefused(self._hooks.refused))
         if not self._trial:
@@ -263,12 +266,15 @@ class Helper:
         for fd in (self._link.fileno(), *rings, *self._watch.fds):
             poller.register(fd, select.POLLIN)
         poller.register(self._mounts.fd, select.POLLPRI)
+        if self._libraries.rewrites.fd >= 0:
+            poller.register(self._libraries.rewrites.fd, select.POLLIN)
         while True:
             ready = {fd for fd, _ in poller.poll(1000)}
             if self._mounts.fd in ready and (layers := self._mounts.new()):
                 self._discovery.mounted(layers)
             self._births.follow()
             self._follow_unread()
+            self._discovery.follow_rewrites()
             self._follow_mappings()
             self._discovery.tend()
             self._priority.tend()
@@ -278,6 +284,7 @@ class Helper:
             if news := self._passed_over.take_news():
                 self._tell(news)
             if self._link.fileno() in ready and not self._answer():
+                server.wait()
                 return
 
     def _try_out(self) -> None:

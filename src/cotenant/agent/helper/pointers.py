@@ -80,7 +80,8 @@ class Pointers:
         self._code_program = code_program
         self._tell = tell
         self._followed: dict[int, _Followed] = {}
-        self._starts: dict[Inode, npt.NDArray[np.uint64]] = {}
+        # By the file's state, too: it may be written to.
+        self._starts: dict[tuple[Inode, tuple[int, ...]], npt.NDArray[np.uint64]] = {}
 
     def consider(self, tenant: str, pid: int, pointers: Iterable[HandedOut]) -> None:
         """Probe each of a process's pointers if it is safe; say why where it is not."""
@@ -118,6 +119,14 @@ class Pointers:
         if library is None or str(Library.CUDA) not in library.plan.kinds:
             return "points into another file than the driver library"
         offset = address - int(mapping["start"]) + int(mapping["offset"])
+        with library.probes.busy:  # As long as it is held, the descriptor is this file's.
+            if library.probes.void:
+                return "points into a file that was written to"
+            return self._probe_at(offset, inside, library, inode, function)
+
+    def _probe_at(
+        self, offset: int, inside: Any, library: ProbedLibrary, inode: Inode, function: Function
+    ) -> str | None:
         try:
             with Elf(library.fd) as elf:
                 size = self._size(inode, library, elf.address_of(offset))
@@ -134,18 +143,19 @@ class Pointers:
         placed = Placed(function, site.offset, site.start, site.length)
         if Code(library.fd, [placed]).changed(inside, _LOOK_S):
             return "points to what the process has changed"
-        return self._attach(pid, inode, library.fd, placed)
+        return self._attach(int(inside[0]["pid"]), inode, library.fd, placed)
 
     def _size(self, inode: Inode, library: ProbedLibrary, address: int | None) -> int | None:
         """Bytes up to the next function, 0 if there is none; None if no function starts here."""
-        if inode not in self._starts:
+        key = inode, library.file.state
+        if key not in self._starts:
             if len(self._starts) >= _STARTS_MAX:
                 self._starts.clear()
             starts = self._files.function_starts(library.tenant, library.fd)
-            self._starts[inode] = starts
+            self._starts[key] = starts
         if address is None or not 0 <= address < 1 << 64:
             return None
-        starts = self._starts.get(inode, _NO_STARTS)
+        starts = self._starts.get(key, _NO_STARTS)
         at = int(np.searchsorted(starts, np.uint64(address)))
         if at == len(starts) or int(starts[at]) != address:
             return None

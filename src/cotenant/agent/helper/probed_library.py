@@ -1,26 +1,43 @@
 """A file that is probed."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from cotenant.agent.helper.discovery.fair_queue import OURS
+from cotenant.agent.helper.claims import OpenFile, was_rewritten
 from cotenant.agent.helper.prober import Probes
 from cotenant.agent.protocol.reports import LibraryReport
+from cotenant.probes.function import Library
 from cotenant.probes.plan import Plan
+
+_PIDS_MAX: Final = 65536
 
 
 @dataclass(slots=True)
 class ProbedLibrary:
-    """One probed file; the descriptor keeps it from changing under us."""
+    """One probed file; the descriptor keeps it from being another one."""
 
-    fd: int
-    path: str
+    file: OpenFile
     plan: Plan
     probes: Probes = field(default_factory=Probes)
     attached_ns: int = 0
     gap_ns: int | None = None
     unused_since_ns: int | None = None
-    host: bool = False
-    tenant: str = OURS  # Who brought it.
+    watch: int = -1
+
+    @property
+    def fd(self) -> int:
+        """The file itself, as long as it is held."""
+        return self.file.fd
+
+    @property
+    def path(self) -> str:
+        """Where it was found."""
+        return self.file.path
+
+    @property
+    def tenant(self) -> str:
+        """Who brought it."""
+        return self.file.tenant
 
     @property
     def descriptors(self) -> int:
@@ -39,3 +56,23 @@ class ProbedLibrary:
             refused=self.plan.refused | self.probes.left,
             gap_ns=self.gap_ns,
         )
+
+    def describe_unprobed(self, why: str) -> LibraryReport:
+        """The same if no function of it has a probe."""
+        blind = str(Library.CUDA) in self.plan.kinds
+        about = self.describe()
+        return replace(about, attached=0, stepped=0, blind=blind, refused={"*": why})
+
+    def is_rewritten(self) -> bool:
+        """Whether the file is another than the one that was planned for."""
+        with self.probes.busy:  # As long as it is held, the descriptor is this file's.
+            return not self.probes.void and was_rewritten(self.file)
+
+    def is_touched(self, pid: int, *, writable: bool) -> bool:
+        """Whether a process that maps it may have changed it: not if that is the first time."""
+        pids = self.probes.pids
+        full = len(pids) >= _PIDS_MAX
+        touched = writable or pid in pids or full
+        if not full:
+            pids.add(pid)
+        return touched

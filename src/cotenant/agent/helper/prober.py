@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attacher, Attachment, Placed
 from cotenant.probes.changes import Code
-from cotenant.probes.inodes import Inode, mappings_of
+from cotenant.probes.inodes import Inode, mappings_of, writable
 from cotenant.probes.plan import held_path
 from cotenant.probes.ucx import EXPECTED
 
@@ -25,6 +28,11 @@ class Probes:
     attachment: Attachment = field(default_factory=Attachment)
     exposed: Attachment = field(default_factory=Attachment)  # Where UCX would write.
     left: dict[str, str] = field(default_factory=dict)  # Symbols, and why.
+    pids: set[int] = field(default_factory=set)  # Of processes that had the file mapped.
+    unreached: set[int] = field(default_factory=set)  # Of those whose code was writable.
+    busy: threading.RLock = field(default_factory=threading.RLock)  # While breakpoints come and go.
+    sound: set[str] = field(default_factory=set)  # What was left, and is as in the file again.
+    void: bool = False  # The file is another by now: nothing of the plan holds.
 
     @property
     def descriptors(self) -> int:
@@ -32,10 +40,10 @@ class Probes:
         both = (self.attachment, self.exposed)
         return sum(len(one.links) + len(one.events) for one in both)
 
-    def give(self, holder: Attachment) -> None:
-        """Let another hold them."""
-        holder.take(self.attachment)
-        holder.take(self.exposed)
+    @property
+    def has_changed(self) -> bool:
+        """Whether something is left alone because a process has changed it."""
+        return _CHANGED in self.left.values()
 
 
 class Prober:
@@ -53,9 +61,20 @@ class Prober:
         New probes come before the old ones go. A call that meets both is one call: programs pass
         over the second entry.
         """
+        with probes.busy:
+            if not probes.void:
+                self._place(probes, fd, inode, placed)
+        if self._room:
+            self.make_room(probes, placed)
+        if probes.void:
+            self.withdraw(probes)
+
+    def _place(self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]) -> None:
+        mappings = mappings_of(self.code_program, inode)
         left = self._exposed(placed) | probes.left
-        left |= self.harmful(probes, fd, inode, placed)
+        left |= self._harmful(probes, fd, placed, mappings)
         fresh = [p for p in placed if p.function.symbol not in left]
+        unreached = writable(mappings, [p.offset for p in fresh])
         path = held_path(fd)
         attachment = self._attacher.attach(path, [p for p in fresh if not p.exposed])
         try:
@@ -66,10 +85,27 @@ class Prober:
         with self._changing:
             old = probes.attachment, probes.exposed
             probes.attachment, probes.exposed, probes.left = attachment, exposed, left
+            probes.unreached = unreached
         for each in old:
             self._remove(each)
-        if self._room:
-            self.make_room(probes, placed)
+
+    def withdraw(self, probes: Probes) -> None:
+        """Remove all probes of a file, and let none come back."""
+        for each in self._taken(probes):
+            self._remove(each)
+
+    def hand_over(self, probes: Probes, holder: Attachment) -> None:
+        """Let another hold all probes of a file; none come back, so that it can be closed."""
+        with probes.busy:
+            for each in self._taken(probes):
+                holder.take(each)
+
+    def _taken(self, probes: Probes) -> tuple[Attachment, Attachment]:
+        with self._changing:
+            probes.void = True
+            old = probes.attachment, probes.exposed
+            probes.attachment, probes.exposed = Attachment(), Attachment()
+        return old
 
     def ucx_came(self) -> bool:
         """A process loads UCX: leave room for it from now on; false if there was room already."""
@@ -86,6 +122,19 @@ class Prober:
         self._remove(old)
         return bool(new)
 
+    def recover(self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]) -> bool:
+        """Whether what was changed is as in the file again, at two looks: it is left no more."""
+        wanted = [p for p in placed if probes.left.get(p.function.symbol) == _CHANGED]
+        with probes.busy:
+            if probes.void:
+                return False
+            changed = Code(fd, wanted).changed(mappings_of(self.code_program, inode), _LOOK_S)
+        sound = {p.function.symbol for p in wanted if p.offset not in changed}
+        again, probes.sound = sound & probes.sound, sound
+        with self._changing:
+            probes.left = {name: why for name, why in probes.left.items() if name not in again}
+        return bool(again)
+
     def _exposed(self, placed: Sequence[Placed]) -> dict[str, str]:
         why = self._room
         return {p.function.symbol: why for p in placed if p.exposed} if why else {}
@@ -98,10 +147,19 @@ class Prober:
         self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]
     ) -> dict[str, str]:
         """What else has to be left alone by now, and why."""
+        with probes.busy:
+            if probes.void:
+                return {}
+            mappings = mappings_of(self.code_program, inode)
+            return self._harmful(probes, fd, placed, mappings)
+
+    def _harmful(
+        self, probes: Probes, fd: int, placed: Sequence[Placed], mappings: npt.NDArray[np.void]
+    ) -> dict[str, str]:
         left = self._exposed(placed).keys() | probes.left.keys()
         wanted = [p for p in placed if p.function.symbol not in left]
         if not wanted:
             return {}
-        mappings = mappings_of(self.code_program, inode)
+        probes.pids = set(mappings["pid"].tolist())
         changed = Code(fd, wanted).changed(mappings, _LOOK_S)
         return {p.function.symbol: _CHANGED for p in wanted if p.offset in changed}

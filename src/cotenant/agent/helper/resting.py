@@ -4,16 +4,19 @@ They rest only in files that nobody else has mapped: when somebody else maps one
 back. Where several tenants share a file, nothing rests.
 """
 
+import functools
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from cotenant.agent.helper.discovery.fair_queue import outermost, tenant_of
 from cotenant.agent.protocol.reports import Blind, Rested
-from cotenant.probes.inodes import Inode, mappings_of
+from cotenant.probes.inodes import Inode, processes_mapping
 from cotenant.probes.plan import Plan
 
 _NONE: frozenset[int] = frozenset()
+Mappers = Callable[[Collection[Inode]], Mapping[Inode, set[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class _RestingFile:
 class Resting:
     """Which functions of which files are without probes."""
 
-    def __init__(self, mappers: Callable[[Inode], set[str]]) -> None:
+    def __init__(self, mappers: Mappers) -> None:
         self._mappers = mappers
         self._asked: dict[str, frozenset[int]] = {}
         self._files: dict[Inode, _RestingFile] = {}
@@ -78,7 +81,7 @@ class Resting:
         wanted = {p.function.id: str(p.function.family) for p in plan.placed}
         if not any(wanted.keys() & asked for asked in self._asked.values()):
             return None
-        tenants = self._mappers(inode)
+        tenants = self._mappers([inode])[inode]
         if len(tenants) != 1:
             return None
         (tenant,) = tenants
@@ -93,7 +96,8 @@ class Resting:
         rest = self._files.get(inode)
         if rest is None:
             return []
-        return [(tenant, rest.since_ns) for tenant in self._mappers(inode) - {rest.tenant}]
+        tenants = self._mappers([inode])[inode] - {rest.tenant}
+        return [(tenant, rest.since_ns) for tenant in tenants]
 
     def forget(self, inode: Inode) -> None:
         """The file is let go."""
@@ -109,6 +113,11 @@ class Resting:
         return Rested(self.number, done, blind, time.monotonic_ns())
 
 
-def mappers(code_program: int, inode: Inode) -> set[str]:
-    """Tenants that have a file mapped as code."""
-    return {tenant_of(pid) for pid in set(mappings_of(code_program, inode)["pid"].tolist())}
+def mappers(code_program: int, inodes: Collection[Inode]) -> dict[Inode, set[str]]:
+    """Tenants that have these files mapped as code, besides ourselves."""
+    found: dict[Inode, set[str]] = {inode: set() for inode in inodes}
+    whose = functools.cache(tenant_of)
+    for inode, pid in processes_mapping(code_program, inodes):
+        if pid != os.getpid():
+            found[inode].add(whose(pid))
+    return found

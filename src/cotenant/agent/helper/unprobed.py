@@ -1,16 +1,26 @@
-"""Tenants that use a library of which some functions have no probe: those calls are not seen."""
+"""Tenants that use a library of which some functions have no probe: those calls are not seen.
 
+They have none where they were refused, and in processes that could write to the code when the
+probes came: the kernel passes over these.
+"""
+
+import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Final
 
+from cotenant.agent.helper.discovery.fair_queue import OURS, tenant_of
+from cotenant.agent.helper.newest import NewestOfEach
+from cotenant.agent.helper.resting import Mappers
 from cotenant.agent.protocol.reports import Blind, Report, Unprobed
 from cotenant.probes.function import Flag, Library
-from cotenant.probes.inodes import Inode
+from cotenant.probes.inodes import Inode, number_of
 from cotenant.probes.tables import FUNCTIONS
 
 _ALL: Final = "*"
 _TOLD_MAX: Final = 1024
+_EACH_MAX: Final = 1024  # Files of one tenant.
 # Functions whose calls are rows. What the runtime does, the driver tells too.
 _ROWS: Final = {
     f.symbol: str(f.family)
@@ -20,58 +30,117 @@ _ROWS: Final = {
 }
 
 
+_Whose = tuple[str, tuple[str, ...]]  # A tenant, and what is missing of it.
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreached:
+    """Processes that the probes of a file did not reach, with their tenants."""
+
+    processes: frozenset[tuple[int, str]]
+    families: tuple[str, ...]
+    since_ns: int
+
+    def whose(self) -> set[_Whose]:
+        """Of those that still run."""
+        there = {tenant for pid, tenant in self.processes if tenant_of(pid) == tenant}
+        return {(tenant, self.families) for tenant in there}
+
+
 class UnprobedFunctions:
     """Tells the recorder whose calls go unseen, and when they do no more."""
 
-    def __init__(
-        self, mappers: Callable[[Inode], set[str]], tell: Callable[[Report], None]
-    ) -> None:
+    def __init__(self, mappers: Mappers, tell: Callable[[Report], None]) -> None:
         self._mappers = mappers
         self._tell = tell
-        self._files: dict[Inode, tuple[str, ...]] = {}
-        self._blind: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._files: NewestOfEach[Inode, tuple[str, ...]] = NewestOfEach(_EACH_MAX, number_of)
+        self._unreached: dict[Inode, _Unreached] = {}
+        self._blind: dict[_Whose, int] = {}
+        self._lately: dict[_Whose, int] = {}  # Those that came since the last look began.
+        self._looking = threading.Lock()
+        self._lock = threading.Lock()
 
-    def consider(self, inode: Inode, refused: Collection[str], kinds: Collection[str]) -> None:
-        """These functions of a file have no probe: whoever has it mapped may call them."""
+    def consider(
+        self, inode: Inode, refused: Collection[str], kinds: Collection[str], tenant: str
+    ) -> None:
+        """These functions of a tenant's file have no probe: whoever has it mapped may call them."""
         everything = _ALL in refused
         families = {
             family
             for symbol, family in _ROWS.items()
             if symbol in refused or (everything and family in kinds)
         }
-        if families and len(self._files) < _TOLD_MAX:
-            self._files[inode] = tuple(sorted(families))
+        if families:
+            self._files.put(tenant, inode, tuple(sorted(families)))
             self._look(time.monotonic_ns())
-        elif self._files.pop(inode, None):
+        elif self._files.pop(inode):
+            self._look(time.monotonic_ns())
+
+    def unreached(
+        self, inode: Inode, pids: Collection[int], kinds: Collection[str], since_ns: int
+    ) -> None:
+        """Of all processes that have a file mapped, these had no probes placed."""
+        families = tuple(sorted(set(_ROWS.values()).intersection(kinds)))
+        if pids and families:
+            processes = frozenset((pid, tenant_of(pid)) for pid in pids)
+            self._unreached[inode] = _Unreached(processes, families, since_ns)
+            self._look(since_ns)
+        elif self._unreached.pop(inode, None):
             self._look(time.monotonic_ns())
 
     def knows(self, number: int) -> bool:
         """Whether a file with this inode number has such functions."""
-        return any(inode.number == number for inode in list(self._files))
+        return self._files.shows(number)
 
     def mapped(self, number: int, tenant: str, when_ns: int) -> None:
         """A tenant has mapped such a file."""
-        for inode, families in list(self._files.items()):
-            if inode.number == number and (tenant, families) not in self._blind:
-                self._blind[tenant, families] = when_ns
+        for inode, families in self._files:
+            if inode.number == number and self._is_new((tenant, families), when_ns):
                 self._say()
 
+    def _is_new(self, whose: _Whose, when_ns: int) -> bool:
+        with self._lock:
+            if whose in self._blind:
+                return False
+            self._blind[whose] = self._lately[whose] = when_ns
+            return True
+
     def sweep(self) -> None:
-        """Forget files that nobody has mapped any more."""
-        if self._files:
+        """See who has such files mapped by now."""
+        if len(self._files) or self._unreached:
             self._look(time.monotonic_ns())
 
     def _look(self, now_ns: int) -> None:
-        """Who has which of them mapped now."""
-        found: set[tuple[str, tuple[str, ...]]] = set()
-        for inode, families in list(self._files.items()):
-            tenants = self._mappers(inode)
-            found |= {(tenant, families) for tenant in tenants}
-            if not tenants:
-                self._files.pop(inode, None)
-        if found != self._blind.keys():
-            self._blind = {key: self._blind.get(key, now_ns) for key in found}
-            self._say()
+        """Who has which of them mapped now; that takes a while, in which others may come."""
+        with self._looking:
+            with self._lock:
+                self._lately = {}
+            found = self._mapped_now() | self._not_reached()
+            with self._lock:
+                keys = found | self._lately.keys()
+                if keys == self._blind.keys():
+                    return
+                self._blind = {key: self._blind.get(key, now_ns) for key in keys}
+        self._say()
+
+    def _mapped_now(self) -> set[_Whose]:
+        files = dict(self._files)
+        found: set[_Whose] = set()
+        for inode, tenants in self._mappers(files).items():
+            found |= {(tenant, files[inode]) for tenant in tenants}
+            if len(tenants) > 1:
+                # Whoever brought it must not be able to have it forgotten.
+                self._files.put(OURS, inode, files[inode])
+        return found
+
+    def _not_reached(self) -> set[_Whose]:
+        found: set[_Whose] = set()
+        for inode, unreached in list(self._unreached.items()):
+            whose = unreached.whose()
+            found |= whose
+            if not whose:
+                self._unreached.pop(inode, None)
+        return found
 
     def _say(self) -> None:
         blind = [Blind(*key, since_ns) for key, since_ns in list(self._blind.items())]

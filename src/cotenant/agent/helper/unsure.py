@@ -6,13 +6,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from cotenant.agent.helper.newest import NewestOfEach
 from cotenant.agent.process import Process
 from cotenant.agent.protocol.codec import slices
 from cotenant.agent.protocol.reports import MemoryUnsure, Report
 from cotenant.probes.function import Flag, Library
-from cotenant.probes.inodes import Inode, code_mappings, mappings_of
+from cotenant.probes.inodes import Inode, code_mappings, mappings_of, number_of
 from cotenant.probes.tables import FUNCTIONS
 
+_EACH_MAX: Final = 1024  # Files of one tenant.
 _STEPS: Final = frozenset({"ALLOC", "FREE", "CREATE", "RELEASE", "RETAIN", "MAP", "UNMAP"})
 _OF_DRIVER: Final = frozenset(
     f.symbol
@@ -31,24 +33,24 @@ class Unsure:
     def __init__(self, code_program: int, tell: Callable[[Report], None]) -> None:
         self._code_program = code_program
         self._tell = tell
-        self._drivers: set[Inode] = set()
+        self._drivers: NewestOfEach[Inode, None] = NewestOfEach(_EACH_MAX, number_of)
 
     def __bool__(self) -> bool:
-        return bool(self._drivers)
+        return bool(len(self._drivers))
 
-    def consider(self, inode: Inode, unprobed: Collection[str]) -> None:
+    def consider(self, inode: Inode, unprobed: Collection[str], tenant: str) -> None:
         """These functions of a file are not probed: whoever has it mapped holds what is unseen."""
         if inode not in self._drivers and not _OF_DRIVER.isdisjoint(unprobed):
-            self._drivers.add(inode)
+            self._drivers.put(tenant, inode, None)
             self._say(mappings_of(self._code_program, inode))
 
     def forget(self, inode: Inode) -> None:
         """The file is let go."""
-        self._drivers.discard(inode)
+        self._drivers.pop(inode)
 
     def knows(self, number: int) -> bool:
         """Whether a file with this inode number is such a driver."""
-        return any(inode.number == number for inode in list(self._drivers))
+        return self._drivers.shows(number)
 
     def mapped(self, pid: int) -> None:
         """A process has mapped what may be such a driver."""

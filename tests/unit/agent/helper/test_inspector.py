@@ -2,6 +2,7 @@
 
 import os
 import queue
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from cotenant.agent.channel import Closed
-from cotenant.agent.helper import inspector
+from cotenant.agent.helper import devices, inspector
 from cotenant.agent.helper.devices import Driver, look_at_files
 from cotenant.agent.helper.discovery.fair_queue import PassedOver
 from cotenant.agent.helper.discovery.mounts import library_path
@@ -91,14 +92,17 @@ def test_a_device_that_the_driver_does_not_list_keeps_its_file_name(tmp_path: Pa
         tmp_path,
         {
             "0000:04:00.0": information(FIRST, 0),
-            "0000:05:00.0": "GPU UUID: \t GPU-????????-????-????-????-????????????\nnonsense",
+            "0000:05:00.0": information("GPU-????????-????-????-????-????????????", 3),
+            "0000:06:00.0": "nonsense",
         },
     )
+    assert found.lists()
     assert found.gpus([3]) == ["/dev/nvidia3"]
     assert told(found.gpus([3]), []) == "/dev/nvidia3"
 
 
 def test_without_a_driver_the_file_name_is_what_is_known(tmp_path: Path) -> None:
+    assert not Driver(tmp_path / "none").lists()
     assert Driver(tmp_path / "none").gpus([0]) == ["/dev/nvidia0"]
     assert Driver(tmp_path / "none").instances([21]) == ["MIG-cap21"]
 
@@ -140,7 +144,7 @@ def test_of_a_process_that_no_probe_reported_nothing_is_told() -> None:
     asked.ask(Inspect(7, (me,), (Nameless(me, 0, 0xC0),)))
     found = [told.get(timeout=20) for _ in range(3)]
     assert found == [
-        DevicesFound(me, (), (), mps=False),
+        DevicesFound(me, (), (), mps=False, looked=False),
         KernelsFound(me, (KernelFound(0, 0xC0, "unknown@?+0xc0", known=False),)),
         Inspected(7),
     ]
@@ -219,13 +223,36 @@ def test_an_environment_is_read_no_further_than_a_mebibyte(monkeypatch: pytest.M
     assert read == [1 << 20]
 
 
+def started_ns(pid: int) -> int:
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
+
+
 def test_the_files_of_another_process_with_the_same_number_tell_nothing(tmp_path: Path) -> None:
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    started_ns = ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
+    began_ns = started_ns(os.getpid())
     with (tmp_path / "nvidia-mps").open("w"):
-        itself = look_at_files(Process(os.getpid(), started_ns))
-        earlier = look_at_files(Process(os.getpid(), started_ns - 10**9))
+        itself = look_at_files(Process(os.getpid(), began_ns))
+        earlier = look_at_files(Process(os.getpid(), began_ns - 10**9))
     assert (itself.mps, earlier.mps) == (True, False)
+
+
+def test_a_device_counts_if_it_is_open_and_not_if_only_its_path_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    null = os.stat("/dev/null").st_rdev
+    monkeypatch.setattr(devices, "_NVIDIA_MAJOR", os.major(null))
+    found = driver(tmp_path, {"0000:04:00.0": information(FIRST, os.minor(null) + 1)})
+    monkeypatch.setattr(devices, "Driver", lambda: found)
+    for how, files in ((os.O_PATH, ()), (os.O_RDONLY, (f"/dev/nvidia{os.minor(null)}",))):
+        fd = os.open("/dev/null", how)
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        child = subprocess.Popen(["sleep", "60"], pass_fds=[fd], **pipes)
+        try:
+            assert look_at_files(Process(child.pid, started_ns(child.pid))).files == files
+        finally:
+            child.kill()
+            child.communicate()
+            os.close(fd)
 
 
 def unread(*handles: int) -> Any:

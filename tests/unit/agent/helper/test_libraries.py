@@ -1,18 +1,24 @@
 """How many files of one tenant are probed at once."""
 
+import errno
 import os
+import queue
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cotenant.agent.helper import claims
 from cotenant.agent.helper import libraries as module
-from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
+from cotenant.agent.helper.discovery.fair_queue import ENDED, OURS, PassedOver
 from cotenant.agent.helper.libraries import Libraries
-from cotenant.agent.protocol.reports import LibraryReport, WorkPassedOver
+from cotenant.agent.helper.prober import Probes
+from cotenant.agent.protocol.reports import LibraryReport, Report, Unprobed, WorkPassedOver
 from cotenant.errors import ProbeError
 from cotenant.probes.changes import TooMany
+from cotenant.probes.elf import BadElf, NotRead
 from cotenant.probes.inodes import Inode
 from cotenant.probes.plan import Plan
 
@@ -24,6 +30,12 @@ class Attached:
 
     def place(self, *_: Any) -> None:
         pass
+
+    def withdraw(self, probes: Probes) -> None:
+        probes.void = True
+
+    def hand_over(self, probes: Probes, _: Any) -> None:
+        probes.void = True
 
 
 @pytest.fixture
@@ -43,7 +55,8 @@ def libraries(monkeypatch: pytest.MonkeyPatch, passed_over: PassedOver) -> Itera
 
 
 def consider(libraries: Libraries, file: Path, tenant: str) -> bool:
-    file.touch()
+    if not file.exists():
+        file.touch()
     fd = os.open(file, os.O_RDONLY)
     return libraries.consider(fd, str(file), tenant, mapped_ns=None)
 
@@ -53,6 +66,8 @@ def test_a_tenant_has_so_many_files_probed_and_all_others_theirs(
 ) -> None:
     found = [consider(libraries, tmp_path / f"s{n}", "storm") for n in range(259)]
     assert found == [True] * 256 + [False] * 3
+    # What is looked at again, since mappings were lost, is passed over once.
+    assert not consider(libraries, tmp_path / "s258", "storm")
     # What is probed already is nobody's twice.
     assert consider(libraries, tmp_path / "s0", "storm")
     assert consider(libraries, tmp_path / "s0", "calm")
@@ -74,7 +89,7 @@ def test_a_file_is_probed_again_when_there_is_room(libraries: Libraries, tmp_pat
 def test_descriptors_run_out_for_nobody_but_who_takes_most(
     libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(libraries, "_descriptors_max", 16)
+    monkeypatch.setattr(libraries.quota, "descriptors_max", 16)
     storm = [consider(libraries, tmp_path / f"s{n}", "storm") for n in range(7)]
     assert storm == [True] * 5 + [False] * 2
     assert consider(libraries, tmp_path / "c0", "calm")
@@ -114,3 +129,242 @@ def test_a_failure_in_passing_does_not_leave_a_library_without_probes(
     consider(libraries, tmp_path / "s0", "calm")
     assert len(libraries) == len([about for about in told if about.attached]) == attached
     assert len(told) == 1
+
+
+def inode_of(file: Path) -> Inode:
+    return Inode(0, file.stat().st_ino, 0)
+
+
+def test_a_file_that_is_written_to_loses_its_probes_and_is_looked_at_anew(
+    libraries: Libraries, tmp_path: Path
+) -> None:
+    changed, kept = tmp_path / "a", tmp_path / "b"
+    withdrawn: queue.SimpleQueue[Inode] = queue.SimpleQueue()
+    assert consider(libraries, changed, "tenant")
+    assert consider(libraries, kept, "tenant")
+    changed.write_bytes(b"new")
+    library = libraries.probed(inode_of(changed))
+    assert library is not None
+    for _ in range(3):
+        libraries.withdraw_rewritten(withdrawn.put)
+    assert withdrawn.get(timeout=20) == inode_of(changed)
+    assert library.probes.void
+    assert withdrawn.empty()
+    libraries.let_go({inode_of(changed)})
+    assert len(libraries) == 1
+    assert consider(libraries, changed, "tenant")
+    assert len(libraries) == 2
+
+
+def test_a_file_that_is_written_to_while_it_is_looked_at_is_not_probed_yet(
+    libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told: list[Report] = []
+    plan = libraries._plan
+
+    def slowly(tenant: str, fd: int) -> Plan | None:
+        (tmp_path / "a").write_bytes(b"new")
+        return plan(tenant, fd)
+
+    monkeypatch.setattr(libraries, "_tell", told.append)
+    monkeypatch.setattr(libraries, "_plan", slowly)
+    consider(libraries, tmp_path / "a", "tenant")
+    (report,) = [report for report in told if isinstance(report, LibraryReport)]
+    assert (report.attached, report.refused) == (0, {"*": "somebody has written to the file"})
+    assert len(libraries) == 0
+    monkeypatch.setattr(libraries, "_plan", plan)
+    consider(libraries, tmp_path / "a", "tenant")
+    assert len(libraries) == 1
+
+
+def test_a_file_that_is_written_to_unheard_loses_its_probes(
+    libraries: Libraries, tmp_path: Path
+) -> None:
+    assert consider(libraries, tmp_path / "a", "tenant")
+    assert consider(libraries, tmp_path / "b", "tenant")
+    libraries.rewrites.close()
+    withdrawn: list[Inode] = []
+    for written in (False, True):
+        if written:
+            (tmp_path / "a").write_bytes(b"new")
+        for tenant, check in libraries.rewrite_checks(withdrawn.append):
+            assert tenant == "tenant"
+            check()
+    assert withdrawn == [inode_of(tmp_path / "a")]
+
+
+def test_a_copy_that_is_finished_while_its_half_is_looked_at_is_looked_at_again(
+    libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = libraries._plan
+
+    def half(_: str, __: int) -> Plan | None:
+        (tmp_path / "a").write_bytes(b"whole")
+        return None
+
+    monkeypatch.setattr(libraries, "_plan", half)
+    assert not consider(libraries, tmp_path / "a", "tenant")
+    monkeypatch.setattr(libraries, "_plan", plan)
+    assert consider(libraries, tmp_path / "a", "tenant")
+
+
+def test_what_too_many_have_mapped_is_looked_at_again_in_a_while(
+    libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prober = Refusing(1, TooMany("of them"))
+    monkeypatch.setattr(libraries, "_prober", prober)
+    assert not consider(libraries, tmp_path / "a", "tenant")
+    assert not consider(libraries, tmp_path / "a", "tenant")
+    assert prober.left == 0
+    later = time.monotonic() + 60
+    monkeypatch.setattr(claims.time, "monotonic", lambda: later)
+    assert consider(libraries, tmp_path / "a", "tenant")
+
+
+def test_a_file_system_that_fails_costs_no_descriptor(
+    libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(_: int) -> tuple[int, ...]:
+        raise OSError(errno.ESTALE, "stale")
+
+    before = set(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(module, "file_state", fail)
+    with pytest.raises(OSError, match="stale"):
+        consider(libraries, tmp_path / "a", "tenant")
+    monkeypatch.undo()
+    monkeypatch.setattr(claims, "file_state", fail)
+    monkeypatch.setattr(module, "real_inode", lambda _, fd: Inode(0, os.fstat(fd).st_ino, 0))
+    assert not consider(libraries, tmp_path / "a", "tenant")
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_file_that_is_removed_while_it_is_looked_at_is_probed(
+    libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = libraries._plan
+
+    def slowly(tenant: str, fd: int) -> Plan | None:
+        (tmp_path / "a").unlink()
+        return plan(tenant, fd)
+
+    monkeypatch.setattr(libraries, "_plan", slowly)
+    assert consider(libraries, tmp_path / "a", "tenant")
+    assert len(libraries) == 1
+
+
+def test_code_is_looked_at_when_a_process_maps_it_again_or_makes_it_writable(
+    libraries: Libraries, tmp_path: Path
+) -> None:
+    assert consider(libraries, tmp_path / "a", "tenant")
+    number = inode_of(tmp_path / "a").number
+
+    def when(pid: int, *, writable: bool) -> list[bool]:
+        return [wait_s > 0 for wait_s in libraries.changed(pid, number, writable=writable)]
+
+    assert when(7, writable=False) == []
+    assert when(7, writable=False) == [False, True]
+    # What is writable may be changed later.
+    assert when(8, writable=True) == [True]
+    assert when(8, writable=False) == [False, True]
+    assert libraries.changed(7, number + 1, writable=True) == ()
+
+
+def unread(libraries: Libraries, monkeypatch: pytest.MonkeyPatch, why: BadElf) -> list[Report]:
+    """Has no file read from now on; what is told then."""
+    told: list[Report] = []
+
+    def fail(*_: Any) -> Plan | None:
+        raise why
+
+    monkeypatch.setattr(libraries, "_plan", fail)
+    monkeypatch.setattr(libraries, "_tell", told.append)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "families"),
+    [
+        ("libcuda.so.1", ("cuda",), {"cuda"}),
+        ("libcudart.so.12", ("cudart",), set()),
+        ("libnccl.so.2.21", ("nccl",), {"nccl"}),
+        ("libtorch_cuda.so", ("cudart", "nccl"), {"nccl"}),
+        ("libc.so.6", None, set()),
+    ],
+)
+def test_a_library_that_cannot_be_read_is_told_by_its_name(
+    name: str, kinds: tuple[str, ...] | None, families: set[str], libraries: Libraries,
+    passed_over: PassedOver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    told = unread(libraries, monkeypatch, BadElf("has no section of symbols"))
+    blind: list[Report] = []
+    monkeypatch.setattr(libraries.unprobed, "_tell", blind.append)
+    monkeypatch.setattr(
+        libraries.unprobed, "_mappers", lambda files: {one: {"/t"} for one in files}
+    )
+    for _ in range(2):
+        assert not consider(libraries, tmp_path / name, "/t")
+    expected = LibraryReport(
+        str(tmp_path / name), 0, {"*": "has no section of symbols"}, kinds or (),
+        blind=name == "libcuda.so.1",
+    )  # fmt: skip
+    assert told == ([] if kinds is None else [expected])
+    seen = [one for report in blind if isinstance(report, Unprobed) for one in report.blind]
+    assert {(one.tenant, family) for one in seen for family in one.families} == {
+        ("/t", family) for family in families
+    }
+    assert passed_over.take_news() is None
+    # It is known as long as it stays as it is.
+    assert libraries.knows(inode_of(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["libcuda.so.1", "libc.so.6"])
+def test_a_file_that_nobody_could_read_is_counted_once_and_looked_at_again(
+    name: str, libraries: Libraries, passed_over: PassedOver, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    plan = libraries._plan
+    told = unread(libraries, monkeypatch, NotRead("does not answer"))
+    monkeypatch.setattr(libraries.unprobed, "_mappers", lambda _: {})
+    assert not consider(libraries, tmp_path / name, "/t")
+    assert libraries.knows(inode_of(tmp_path / name))
+    later = time.monotonic() + 61
+    monkeypatch.setattr(claims.time, "monotonic", lambda: later)
+    assert not libraries.knows(inode_of(tmp_path / name))
+    assert not consider(libraries, tmp_path / name, "/t")
+    assert len(told) == (name == "libcuda.so.1")
+    assert passed_over.take_news() == WorkPassedOver({"libraries": {"/t": 1}})
+    later += 61
+    monkeypatch.setattr(libraries, "_plan", plan)
+    assert consider(libraries, tmp_path / name, "/t")
+
+
+def test_files_without_end_that_cannot_be_read_are_told_of_a_few_and_of_nobody_else(
+    libraries: Libraries, passed_over: PassedOver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = unread(libraries, monkeypatch, BadElf("has an absurd number of headers"))
+    looks: list[int] = []
+
+    def look(files: dict[Inode, Any]) -> dict[Inode, set[str]]:
+        looks.append(len(files))
+        return {}
+
+    monkeypatch.setattr(libraries.unprobed, "_mappers", look)
+    for n in range(101):
+        consider(libraries, tmp_path / f"libcuda.so.{n}", "/storm")
+        consider(libraries, tmp_path / f"libnccl.so.{n}", OURS)
+        consider(libraries, tmp_path / f"lib{n}.so", "/storm")
+    assert (len(told), len(looks)) == (32, 32)
+    assert passed_over.take_news() == WorkPassedOver({"libraries": {"/storm": 85}})
+    # What the host's search has found is told when somebody maps it.
+    assert not consider(libraries, tmp_path / "libnccl.so.100", "/calm")
+    assert len(told) == 33
+
+
+@pytest.mark.parametrize("tenant", [OURS, ENDED])
+def test_a_file_of_nobody_makes_no_tenant_incomplete(
+    tenant: str, libraries: Libraries, passed_over: PassedOver, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    unread(libraries, monkeypatch, NotRead("takes too much to read"))
+    assert not consider(libraries, tmp_path / "x", tenant)
+    assert passed_over.take_news() is None

@@ -21,7 +21,7 @@ def plan(*functions: int) -> Any:
 
 
 def test_the_storms_own_file_rests_until_it_is_told_otherwise() -> None:
-    resting = Resting(lambda _: {STORM})
+    resting = Resting(lambda _: {FILE: {STORM}})
     resting.ask({f"{STORM}/inner": (LAUNCH, REDUCE)}, 3)
     assert resting.settle(FILE, plan(LAUNCH, COPY))
     assert not resting.settle(FILE, plan(LAUNCH, COPY))
@@ -37,7 +37,7 @@ def test_the_storms_own_file_rests_until_it_is_told_otherwise() -> None:
 
 def test_a_file_that_others_map_does_not_rest() -> None:
     mapped = {STORM, OTHER}
-    resting = Resting(lambda _: mapped)
+    resting = Resting(lambda _: {FILE: mapped})
     resting.ask({STORM: (LAUNCH,)}, 1)
     assert not resting.settle(FILE, plan(LAUNCH))
     assert resting.report(done=True).blind == ()
@@ -53,6 +53,6 @@ def test_a_file_that_others_map_does_not_rest() -> None:
 
 
 def test_nothing_of_another_tenant_rests() -> None:
-    resting = Resting(lambda _: {OTHER})
+    resting = Resting(lambda _: {FILE: {OTHER}})
     resting.ask({STORM: (LAUNCH,)}, 1)
     assert not resting.settle(FILE, plan(LAUNCH))

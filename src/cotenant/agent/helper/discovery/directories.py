@@ -17,6 +17,10 @@ _NAMES: Final = re.compile(
     r"lib(cuda|cudart|nccl)\.so(\.[0-9.]+)?$|lib(cudart|nccl)[-_.\w]*\.so[.0-9]*$|libtorch_cuda.*\.so$"
 )
 
+# How the kernel shows a file that has no path, or none any more.
+_IN_MEMORY: Final = "memfd:"
+_NAMELESS: Final = " (deleted)"
+
 _DIRECTORIES: Final = (
     "/usr/lib/x86_64-linux-gnu",
     "/lib/x86_64-linux-gnu",
@@ -46,7 +50,8 @@ _OWN_MAX: Final = 64
 
 def looks_like_library(path: str) -> bool:
     """Whether a file has the name of a library that we probe."""
-    return _NAMES.match(os.path.basename(path)) is not None
+    name = os.path.basename(path).removeprefix(_IN_MEMORY).removesuffix(_NAMELESS)
+    return _NAMES.match(name) is not None
 
 
 def _turn(entry: os.DirEntry[str]) -> tuple[str, bool, str]:

@@ -9,12 +9,14 @@ import queue
 import threading
 import time
 from collections import Counter, deque
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, Generic, TypeVar
 
 from cotenant.agent.protocol.reports import WorkPassedOver
 from cotenant.identity import Owner, parse_line
+from cotenant.identity.rows import above
 from cotenant.identity.text import lines
+from cotenant.identity.walk import mounts
 
 _T = TypeVar("_T")
 
@@ -59,7 +61,26 @@ def _outermost(raw: bytes) -> str:
     identities = [parse_line(line) for line in reversed(lines(raw))]
     somebody = [identity for identity in identities if identity.owner not in _PLACES]
     paths = [identity.owner_path for identity in somebody or identities]
-    return next((path for path in paths if path != "/"), "/")
+    path = next((path for path in paths if path != "/"), "/")
+    return _given(path) or path
+
+
+def _given(path: str) -> str | None:
+    """The outermost directory above that belongs to a user: all that is in it is the user's."""
+    for place in _hierarchies():
+        for directory in above(path):
+            try:
+                if os.lstat(place + directory).st_uid:
+                    return directory
+            except OSError:
+                break
+    return None
+
+
+@cache
+def _hierarchies() -> tuple[str, ...]:
+    """Where all of a hierarchy of cgroups is mounted."""
+    return tuple(str(mount.directory) for mount in mounts() if mount.root == "/")
 
 
 class PassedOver:

@@ -13,10 +13,11 @@ own, in which no tenant's waits behind another's.
 import functools
 import itertools
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -27,15 +28,16 @@ from cotenant.agent.helper.discovery.fair_queue import (
     PassedOver,
     tenant_of,
 )
+from cotenant.agent.helper.discovery.mapped_range import MappedRange
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.root_search import RecentlySeen, RootSearch, Steps, surviving
 from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.helper.runnable import runnable
 from cotenant.agent.helper.timetable import Timetable
 from cotenant.agent.helper.workers import Workers
 from cotenant.agent.protocol.reports import Report, Trouble
 from cotenant.agent.protocol.requests import Rest
 from cotenant.probes.inodes import Inode, all_code_mappings, inodes_of
-from cotenant.probes.roots import open_file, open_mapping, open_root
 from cotenant.probes.ucx import is_ucx
 
 _CHAINS_MAX: Final = 65536
@@ -44,7 +46,9 @@ LINGER_NS: Final = 10_000_000_000
 # A container's root appears some time after its first process has entered the cgroup.
 _LOOK_AGAIN_S: Final = (0.0, 0.003, 0.008, 0.02, 0.04, 0.07, 0.12, 0.2, 0.4, 0.8)
 _TURN_S: Final = 0.1
-_SCAN_S: Final = 30.0
+_LET_GO_S: Final = 0.1
+_SCAN_S: Final = 30.0  # Since probes were last placed; some kernels take seconds for a file.
+_SCAN_MAX_S: Final = 240.0
 _SCAN_STEP_S: Final = 0.003
 _SCAN_EVERY_S: Final = 1.0
 _SCANNED_MAX: Final = 16384  # Of one tenant.
@@ -59,21 +63,6 @@ class _Look:
     pid: int
     chain: int
     attempt: int = 0
-
-
-class _MappedRange(NamedTuple):
-    """Where a process has a file mapped."""
-
-    pid: int
-    start: int
-    end: int
-
-    def path(self) -> str:
-        """The path of the file; empty if it is not mapped there any more."""
-        try:
-            return os.readlink(f"/proc/{self.pid}/map_files/{self.start:x}-{self.end:x}")
-        except OSError:
-            return ""
 
 
 Work = Callable[[], Steps | None]
@@ -108,6 +97,9 @@ class DiscoveryScheduler:
         self._scanned = -_SCAN_EVERY_S
         self._lost_since_ns: int | None = None
         self._hanging: set[str] = set()
+        self._to_look_at: set[tuple[str, int, float]] = set()
+        self._without_probes: set[Inode] = set()
+        self._withdrawing = threading.Lock()
 
     def start(self) -> None:
         """Follow what comes, in the background."""
@@ -127,25 +119,26 @@ class DiscoveryScheduler:
         for tenant, places in running.items():
             self._scanning.add(tenant)
             self._put(tenant, self._scan(tenant, places, now), "mappings")
+        last = time.monotonic() + _SCAN_MAX_S
         until = time.monotonic() + _SCAN_S
         while self._scanning - self._hanging and time.monotonic() < until:
             if not self._workers.serving:
                 return
             time.sleep(_SCAN_STEP_S)
             self.tend()
+            if self._libraries.placing:
+                until = min(last, time.monotonic() + _SCAN_S)
 
-    def _running(self) -> dict[str, list[_MappedRange]]:
+    def _running(self) -> dict[str, list[MappedRange]]:
         """A place where each file is mapped as code, by tenant."""
-        found: dict[str, list[_MappedRange]] = {}
+        found: dict[str, list[MappedRange]] = {}
         whose = functools.cache(tenant_of)
         seen: set[Inode] = set()
         for mappings in all_code_mappings(self._code_program):
             for inode, mapping in inodes_of(mappings):
                 if inode in seen or self._libraries.knows(inode):
                     continue
-                place = _MappedRange(
-                    int(mapping["pid"]), int(mapping["start"]), int(mapping["end"])
-                )
+                place = MappedRange.of(mapping)
                 mine = found.setdefault(whose(place.pid), [])
                 if len(mine) < _SCANNED_MAX:
                     seen.add(inode)
@@ -154,7 +147,7 @@ class DiscoveryScheduler:
                     self._passed_over.add("mappings", whose(place.pid))
         return found
 
-    def _scan(self, tenant: str, places: list[_MappedRange], now_ns: int) -> Steps:
+    def _scan(self, tenant: str, places: list[MappedRange], now_ns: int) -> Steps:
         for place in places:
             with surviving(self._tell):
                 self._consider_mapping(tenant, place, "", now_ns)
@@ -182,15 +175,15 @@ class DiscoveryScheduler:
     def mapped(self, mapped: Iterable[MmapEvent]) -> None:
         """Somebody mapped files as code."""
         whose = functools.cache(tenant_of)
-        for file in mapped:
+        me = os.getpid()  # We map files ourselves to see what is in them.
+        for file in (file for file in mapped if file.pid != me):
             if is_ucx(file.path):
                 self._libraries.ucx_came()
             if self._libraries.unsure.knows(file.inode):
                 told = functools.partial(self._libraries.unsure.mapped, file.pid)
                 self._put(whose(file.pid), told, "mappings")
-            if self._libraries.changed(file.pid, file.inode, writable=file.writable):
-                again = functools.partial(self._libraries.look_again, file.inode)
-                self._put(whose(file.pid), again, "changes")
+            for wait_s in self._libraries.changed(file.pid, file.inode, writable=file.writable):
+                self._look_again(whose(file.pid), file.inode, wait_s)
             if self._libraries.unprobed.knows(file.inode):
                 self._libraries.unprobed.mapped(file.inode, whose(file.pid), file.when_ns)
             resting = self._libraries.resting
@@ -232,11 +225,34 @@ class DiscoveryScheduler:
         if not self._workers.put(tenant, item, urgent=urgent):
             self._passed_over.add(what, tenant)
 
+    def _look_again(self, tenant: str, number: int, wait_s: float) -> None:
+        """Look whether code was changed; however often a tenant gives cause, once at a time."""
+        key = tenant, number, wait_s
+        if key in self._to_look_at:
+            return
+        self._to_look_at.add(key)
+
+        def look() -> None:
+            self._to_look_at.discard(key)
+            self._libraries.look_again(number)
+
+        def put() -> None:
+            if not self._workers.put(tenant, look):
+                self._to_look_at.discard(key)
+                self._passed_over.add("changes", tenant)
+
+        if wait_s:
+            self._timetable.add(wait_s, put)
+        else:
+            put()
+
     def tend(self) -> None:
         """Say whose files do not answer. Nobody but their owner waits for them."""
         held_up = self._workers.held_up(_PATIENCE_S).items()
-        # What takes long while probes are placed is the kernel's doing, or a busy host's.
+        # What takes long while probes are placed is the kernel's doing.
         waiting = {who for thread, who in held_up if thread not in self._libraries.placing}
+        if waiting - self._hanging and runnable():
+            waiting &= self._hanging  # The host is busy: who waits may wait for a CPU.
         for tenant in waiting - self._hanging - {OURS}:
             self._tell(Trouble.by("discovery", f"a file of {tenant} does not answer"))
         self._hanging = waiting
@@ -279,7 +295,7 @@ class DiscoveryScheduler:
         if item.key in self._seen:
             self._libraries.seen_again(item.inode, lambda: tenant, item.when_ns)
             return
-        place = _MappedRange(item.pid, item.start, item.end)
+        place = MappedRange(item.pid, item.start, item.end)
         try:
             ours = self._consider_mapping(tenant, place, item.path, item.when_ns)
         except OSError:
@@ -289,23 +305,11 @@ class DiscoveryScheduler:
         if ours or not looks_like_library(item.path):
             self._seen.add(item.key)
 
-    def _consider_mapping(self, tenant: str, place: _MappedRange, path: str, when_ns: int) -> bool:
-        try:
-            fd = open_mapping(*place)
-        except OSError:
-            if not path:
-                return False
-            fd = self._open_in_root(place.pid, path)
+    def _consider_mapping(self, tenant: str, place: MappedRange, path: str, when_ns: int) -> bool:
+        fd = place.open(path)
         if not path:
             path = os.readlink(f"/proc/self/fd/{fd}")
         return self._libraries.consider(fd, path, tenant, mapped_ns=when_ns)
-
-    def _open_in_root(self, pid: int, path: str) -> int:
-        root = open_root(pid)
-        try:
-            return open_file(root, path)
-        finally:
-            os.close(root)
 
     def _sweep_later(self) -> None:
         self._put(OURS, self._sweep, "work")
@@ -319,14 +323,41 @@ class DiscoveryScheduler:
             mapped.update(inode for inode in found if self._libraries.probed(inode))
             living.update(np.unique(mappings["pid"]).tolist())
         if gone := self._libraries.sweep(mapped, linger_ns=self._linger_ns):
-            # What was let go is worth a look when it comes again.
-            self._seen.clear()
-            self._roots.looked.clear()
-            self._take_back(gone)
+            self._look_anew(gone)
         self._libraries.rest_again()
         self._libraries.unprobed.sweep()
+        for tenant, recover in self._libraries.recoveries():
+            self._put(tenant, recover, "changes")
+        for tenant, look in self._libraries.rewrite_checks(self._withdrawn):
+            self._put(tenant, look, "changes")
         for sweeper in self._sweepers:
             sweeper(living)
+
+    def follow_rewrites(self) -> None:
+        """Somebody may have written to files that are probed: they are other files now."""
+        self._libraries.withdraw_rewritten(self._withdrawn)
+
+    def _withdrawn(self, inode: Inode) -> None:
+        """A file has lost its probes. Whoever writes to many is dealt with once in a while."""
+        with self._withdrawing:
+            first = not self._without_probes
+            self._without_probes.add(inode)
+        if first:
+            self._timetable.add(_LET_GO_S, lambda: self._put(OURS, self._let_go, "work"))
+
+    def _let_go(self) -> None:
+        with self._withdrawing:
+            gone, self._without_probes = self._without_probes, set()
+        gone = {inode for inode in gone if self._libraries.probed(inode)}
+        if gone:
+            self._libraries.let_go(gone)
+            self._look_anew(gone)
+
+    def _look_anew(self, gone: set[Inode]) -> None:
+        """What was let go is worth a look when it comes again, or is there already."""
+        self._seen.clear()
+        self._roots.looked.clear()
+        self._take_back(gone)
 
     def _take_back(self, gone: set[Inode]) -> None:
         """Probe again what somebody mapped while the sweep looked elsewhere.
@@ -337,8 +368,11 @@ class DiscoveryScheduler:
         for mappings in all_code_mappings(self._code_program):
             for inode, mapping in inodes_of(mappings):
                 if inode in gone:
-                    place = _MappedRange(
-                        int(mapping["pid"]), int(mapping["start"]), int(mapping["end"])
-                    )
-                    with surviving(self._tell):
-                        self._consider_mapping(tenant_of(place.pid), place, "", now)
+                    place = MappedRange.of(mapping)
+                    # Its file may never answer: that is not for us to wait for.
+                    tenant = tenant_of(place.pid)
+                    look = functools.partial(self._consider_again, tenant, place, now)
+                    self._put(tenant, look, "mappings")
+
+    def _consider_again(self, tenant: str, place: MappedRange, now_ns: int) -> None:
+        self._consider_mapping(tenant, place, "", now_ns)

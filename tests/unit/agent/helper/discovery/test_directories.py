@@ -24,6 +24,22 @@ def root(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
+@pytest.mark.parametrize(
+    ("path", "is_library"),
+    [
+        ("/usr/lib/libcuda.so.1", True),
+        ("/usr/lib/libcuda.so.1 (deleted)", True),
+        ("/memfd:libcuda.so.1 (deleted)", True),
+        ("/memfd:python (deleted)", False),
+        ("//toolong", False),
+    ],
+)
+def test_a_library_is_known_by_its_name_with_and_without_a_path(
+    path: str, is_library: bool
+) -> None:
+    assert search.looks_like_library(path) is is_library
+
+
 def add(place: Path, *names: str) -> None:
     place.mkdir(parents=True, exist_ok=True)
     for name in names:

@@ -105,8 +105,9 @@ def test_who_waits_for_ever_keeps_nobody_waiting_but_himself(monkeypatch) -> Non
     found = {done.get(timeout=WAIT_S) for _ in range(7)}
     assert found == {f"another {number}" for number in range(7)}
     wait_until(lambda: len(discovery._workers._busy) == 1)
-    for _ in range(2):
-        discovery.tend()
+    # Once nothing else wants a CPU; and once only.
+    wait_until(lambda: bool(discovery.tend() or told))
+    discovery.tend()
     text = "a file of hangs does not answer"
     assert told == [Trouble("discovery", text)]
     answer.set()
@@ -155,18 +156,26 @@ class Unused:
     inode = Inode(1, 41, 0)
 
     def __init__(self) -> None:
-        self.considered: list[int] = []
-
         self.unsure = SimpleNamespace(knows=lambda _: False)
+        self.placing: set[int] = set()
 
-    resting = Resting(lambda _: set())
-    unprobed = UnprobedFunctions(lambda _: set(), lambda _: None)
+    resting = Resting(lambda _: {})
+    unprobed = UnprobedFunctions(lambda _: {}, lambda _: None)
 
     def probed(self, inode: Inode) -> object | None:
         return None
 
-    def changed(self, *_: object, **__: object) -> bool:
-        return False
+    def recoveries(self) -> list[tuple[str, Callable[[], None]]]:
+        return []
+
+    def rewrite_checks(self, _: object) -> list[tuple[str, Callable[[], None]]]:
+        return []
+
+    def let_go(self, gone: set[Inode]) -> None:
+        pass
+
+    def changed(self, *_: object, **__: object) -> tuple[float, ...]:
+        return ()
 
     def seen_again(self, *_: object) -> None:
         pass
@@ -195,8 +204,52 @@ def test_a_library_that_is_mapped_while_the_sweep_lets_it_go_is_probed_again(
         yield there
 
     monkeypatch.setattr(module, "all_code_mappings", look)
+    considered: queue.SimpleQueue[int] = queue.SimpleQueue()
     monkeypatch.setattr(
-        discovery, "_consider_mapping", lambda _, place, *__: libraries.considered.append(place.pid)
+        discovery, "_consider_mapping", lambda _, place, *__: considered.put(place.pid)
     )
     discovery._sweep()
-    assert libraries.considered == [7]
+    discovery._workers.start()
+    assert considered.get(timeout=WAIT_S) == 7
+    discovery.stop()
+
+
+def test_a_file_that_never_answers_holds_up_its_tenant_and_not_the_host(monkeypatch: Any) -> None:
+    """Somebody writes to a probed file, and the next look at it takes for ever."""
+    libraries = Unused()
+    libraries.probed = lambda _: object()  # type: ignore[method-assign,assignment]
+    discovery = DiscoveryScheduler(libraries, -1, fail, PassedOver())  # type: ignore[arg-type]
+    now = np.zeros(1, MAPPING)
+    now["pid"], now["device"], now["inode"] = 7, 1, 41
+    monkeypatch.setattr(module, "all_code_mappings", lambda _: iter([now]))
+    stuck, free = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:
+        stuck.set()
+        free.wait(WAIT_S)
+
+    monkeypatch.setattr(discovery, "_consider_mapping", hang)
+    discovery.start()
+    for _ in range(101):
+        discovery._withdrawn(Unused.inode)
+    assert stuck.wait(WAIT_S)
+    done = threading.Event()
+    discovery.do(done.set)
+    assert done.wait(WAIT_S)
+    free.set()
+    discovery.stop()
+
+
+def test_however_often_code_is_made_writable_it_is_looked_at_once_at_a_time() -> None:
+    looked: queue.SimpleQueue[int] = queue.SimpleQueue()
+    libraries = SimpleNamespace(placing=set(), look_again=looked.put)
+    discovery = DiscoveryScheduler(libraries, -1, fail, PassedOver())  # type: ignore[arg-type]
+    for _ in range(1009):
+        for wait_s in (0, 0.02):
+            discovery._look_again("tenant", 41, wait_s)
+    discovery.start()
+    assert [looked.get(timeout=WAIT_S) for _ in range(2)] == [41, 41]
+    discovery._look_again("tenant", 41, 0)
+    assert looked.get(timeout=WAIT_S) == 41
+    assert looked.empty()
+    discovery.stop()
