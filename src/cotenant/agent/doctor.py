@@ -30,6 +30,7 @@ from cotenant.identity import parse_path
 from cotenant.identity.naming.resolver import default_resolver
 from cotenant.identity.walk import mounts, walk
 from cotenant.probes.attach import Method
+from cotenant.probes.elf import BadElf
 from cotenant.probes.features import attempt, choose_stepping, why_not
 from cotenant.probes.plan import Plan, plan
 from cotenant.probes.roots import open_file, open_root
@@ -100,7 +101,7 @@ def _recording() -> Iterator[Check]:
         settings = Settings(Path("/nowhere"))
         wanted = for_helper(settings, choose_hierarchy(settings.hierarchy))
         helper.begin(replace(wanted, trial=True))
-        told = helper.maps()[1]
+        told = helper.maps()[2]
         priority = helper.ready().priority
         refused = [m.reasons for m in helper.take() if isinstance(m, HooksRefused)]
     except CotenantError as error:
@@ -108,6 +109,7 @@ def _recording() -> Iterator[Check]:
         yield Check(name, False, str(error), "--debug shows what the kernel said")
         return
     helper.stop()
+    helper.leave()
     cost = f"{told.cost_ns / 1e3:.1f} us a call"
     yield Check(name, True, f"all that a recording loads, by {told.method}: {cost}")
     yield _priority(priority)
@@ -267,12 +269,15 @@ def _libraries(stepping: Stepping) -> Iterator[Check]:
                 continue
             try:
                 found = plan(fd, FUNCTIONS, stepping)
+            except BadElf as error:
+                seen = True
+                yield Check("library", False, f"{path}: cannot be read: {error}", "", False)
+                continue
             finally:
                 os.close(fd)
-            if found is None:
-                continue
-            seen = True
-            yield _library(path, found)
+            if found is not None:
+                seen = True
+                yield _library(path, found)
         if not seen:
             yield Check(
                 "libraries",

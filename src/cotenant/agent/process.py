@@ -6,7 +6,8 @@ from typing import Any, Final, NamedTuple, Self
 
 from cotenant.agent.bounds import HalfWord, Word
 
-_KEPT: Final = 1024
+_KEPT: Final = 1024  # Of one tenant, and of all so many times as many.
+_TENANTS: Final = 16
 _TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _ENVIRONMENT_MAX: Final = 1 << 20
 
@@ -48,26 +49,36 @@ def check(process: Process) -> None:
 
 class Departed:
     """Processes that ended. Their last rows may still be on their way: what is known of one is
-    kept until many others have ended after it.
+    kept until many others of its tenant have ended after it.
     """
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept
-        self._processes: dict[Process, None] = {}
+        self._tenant_of: dict[Process, str] = {}
+        self._of: dict[str, dict[Process, None]] = {}
 
     def __contains__(self, process: object) -> bool:
-        return process in self._processes
+        return process in self._tenant_of
 
-    def add(self, process: Process) -> Process | None:
+    def add(self, process: Process, tenant: str = "") -> Process | None:
         """This one ended; the one to forget now, if any."""
-        self._processes[process] = None
-        return self.oldest() if len(self._processes) > self._kept else None
+        tenant = self._tenant_of.setdefault(process, tenant)
+        mine = self._of.setdefault(tenant, {})
+        mine[process] = None
+        if len(mine) > self._kept:
+            return self.oldest(tenant)
+        if len(self._tenant_of) > self._kept * _TENANTS:
+            return self.oldest(max(self._of, key=lambda each: len(self._of[each])))
+        return None
 
-    def oldest(self) -> Process | None:
-        """The one that ended first, to be forgotten now; None if there is none."""
-        oldest = next(iter(self._processes), None)
+    def oldest(self, tenant: str = "") -> Process | None:
+        """The one of a tenant that ended first, to be forgotten now; None if there is none."""
+        mine = self._of.get(tenant, {})
+        oldest = next(iter(mine), None)
         if oldest is not None:
-            del self._processes[oldest]
+            del mine[oldest], self._tenant_of[oldest]
+            if not mine:
+                del self._of[tenant]
         return oldest
 
 

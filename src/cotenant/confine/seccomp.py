@@ -21,6 +21,7 @@ _REFUSE: Final = 0x00050001  # EPERM.
 _KILL: Final = 0x80000000
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 
+_LATE: Final = 335, 424  # Numbers that were free until the kernel came to need some for itself.
 _TGKILL: Final = 234
 _BPF: Final = 321
 # Of bpf(2): look at maps and change them, by one key or in batches; run an iterator it was given.
@@ -177,7 +178,23 @@ def _program(role: Role) -> list[_Instruction]:
 
 def refuse_calls(role: Role) -> bool:
     """Refuse them in every thread from now on; false where the kernel cannot."""
-    program = _program(role)
+    return _install(_program(role))
+
+
+def refuse_late_calls() -> bool:
+    """Refuse what runtimes of containers did not know for long; false where the kernel cannot."""
+    return _install(
+        [
+            (_LOAD, 0, 0, _NUMBER),
+            (_AT_LEAST, 0, 2, _LATE[0]),
+            (_AT_LEAST, 1, 0, _LATE[1]),
+            (_RETURN, 0, 0, _REFUSE),
+            (_RETURN, 0, 0, _ALLOW),
+        ]
+    )
+
+
+def _install(program: Sequence[_Instruction]) -> bool:
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
     filter_ = ctypes.create_string_buffer(
         struct.pack("HxxxxxxQ", len(program), ctypes.addressof(code)), 16

@@ -31,7 +31,6 @@ from cotenant.identity.translation import Preference, Told, choose, distinct_pai
 Ids = npt.NDArray[np.uint64]
 _AUTO: Final = Preference()
 _EARLY_MAX: Final = 1024
-_UNTOLD_MAX: Final = 3  # Calls of `forget` that a cgroup without a path survives.
 
 
 class Ledger:
@@ -64,7 +63,7 @@ class Ledger:
         self._early: dict[str, tuple[Names, int]] = {}  # By key: names, and when they came.
         self._pairs: dict[tuple[int, int], int] = {}
         self._rows: dict[int, Row] = {}  # By cgroup_id, until something about it changes.
-        self._kernel_id = ids.kernel_row_id(node, boot_id)
+        self.kernel_id = ids.kernel_row_id(node, boot_id)
         self.unknown_id = ids.unknown_row_id(node, boot_id)
         self.born(ids.V2, ids.ROOT, "/")
 
@@ -98,8 +97,7 @@ class Ledger:
         if cgroup.path is not None:
             self.renamed(hierarchy, kernel_id, path)
             return
-        if cgroup.created_ns is None:
-            cgroup.created_ns = created_ns
+        cgroup.created_ns = cgroup.created_ns or created_ns
         self._place(cgroup, path)
         self._owned(cgroup, owner_uid)
 
@@ -174,10 +172,15 @@ class Ledger:
         result: npt.NDArray[np.int64] = np.array(chosen, np.int64)[inverse]
         return result
 
+    def outermost(self, v2_id: int, v1_id: int = 0) -> str:
+        """The path of the outermost cgroup that is somebody's, of those that an event carries."""
+        keys = (ids.V2, v2_id), (self.v1_hierarchy or ids.V2, v1_id)
+        there = [self._cgroups[key] for key in keys if key in self._cgroups]
+        return next((p for c in there if (p := c.outermost(self._owner_uid)) != "/"), "/")
+
     def at_path(self, path: str) -> Row | None:
         """The row of the cgroup at this path; None if there is none that we know."""
-        there = self._by_path.get(path, {})
-        if not there:
+        if not (there := self._by_path.get(path)):
             return None
         cgroup = self._same(there[min(there)])
         self._refer(cgroup)
@@ -190,7 +193,7 @@ class Ledger:
 
         Rows that did not change are the same objects as before, not to be written to.
         """
-        rows = [self._pseudo(self._kernel_id, KERNEL), self._pseudo(self.unknown_id, UNKNOWN)]
+        rows = [self._pseudo(self.kernel_id, KERNEL), self._pseudo(self.unknown_id, UNKNOWN)]
         rows += [self._row(cgroup) for cgroup in self._cgroups.values() if self._shown(cgroup)]
         return rows
 
@@ -216,6 +219,11 @@ class Ledger:
         cgroup = self._cgroups.get((hierarchy, kernel_id))
         return self._row(cgroup) if cgroup else None
 
+    def live(self, hierarchy: int) -> list[tuple[int, str]]:
+        """Cgroups of a hierarchy that are there now, by kernel id and path, if that is known."""
+        mine = (c for c in self._cgroups.values() if c.hierarchy == hierarchy)
+        return [(c.kernel_id, c.path) for c in mine if c.path and c.removed_ns is None]
+
     def excludes(self, hierarchy: int, kernel_id: int, patterns: Sequence[str]) -> bool:
         """Whether an ``exclude`` pattern covers this cgroup, by what its tenant cannot choose."""
         cgroup = self._cgroups.get((hierarchy, kernel_id))
@@ -230,7 +238,7 @@ class Ledger:
 
         One that only an event told of was forgotten before, or will be told of again.
         """
-        gone = [c for c in self._cgroups.values() if _is_past(c, before_ns)]
+        gone = [c for c in self._cgroups.values() if c.is_past(before_ns)]
         rows = [self._row(cgroup) for cgroup in gone if self._shown(cgroup)]
         for cgroup in gone:
             del self._cgroups[cgroup.hierarchy, cgroup.kernel_id]
@@ -268,8 +276,7 @@ class Ledger:
         self._by_path.setdefault(path, {})[cgroup.hierarchy] = cgroup
         self._pairs.clear()
         self._changed(cgroup)
-        key = identity.subject_path
-        subject = self._subjects.get(key)
+        subject = self._subjects.get(key := identity.subject_path)
         if subject is None or subject.ended:
             subject = self._subjects[key] = Subject(key)
             names, named_ns = self._early.pop(key, (None, 0))
@@ -321,14 +328,13 @@ class Ledger:
         return cgroup.cgroup_id
 
     def _pair(self, pair: tuple[int, int]) -> int:
-        known = self._pairs.get(pair)
-        if known is None:
-            known = self._pairs[pair] = self._resolve(*pair)
-        return known
+        if pair not in self._pairs:
+            self._pairs[pair] = self._resolve(*pair)
+        return self._pairs[pair]
 
     def _resolve(self, v2_id: int, v1_id: int) -> int:
         if v2_id == ids.NOBODY:
-            return self._kernel_id
+            return self.kernel_id
         v2, v1 = self._told(ids.V2, v2_id), self._told(self.v1_hierarchy, v1_id)
         if self.v1_hierarchy is not None and choose(self.preference, v2, v1) == "v1":
             return self._single(self.v1_hierarchy, v1_id)
@@ -344,7 +350,7 @@ class Ledger:
 
     def _single(self, hierarchy: int, kernel_id: int) -> int:
         if kernel_id == ids.NOBODY:
-            return self._kernel_id
+            return self.kernel_id
         if kernel_id == ids.UNTOLD:
             return self.unknown_id
         if kernel_id == ids.ROOT:
@@ -371,10 +377,9 @@ class Ledger:
         return blank_row(cgroup_id, tenant, self.node, self.boot_id)
 
     def _row(self, cgroup: Cgroup) -> Row:
-        known = self._rows.get(cgroup.cgroup_id)
-        if known is None:
-            known = self._rows[cgroup.cgroup_id] = self._new_row(cgroup)
-        return known
+        if cgroup.cgroup_id not in self._rows:
+            self._rows[cgroup.cgroup_id] = self._new_row(cgroup)
+        return self._rows[cgroup.cgroup_id]
 
     def _new_row(self, cgroup: Cgroup) -> Row:
         row = self._pseudo(cgroup.cgroup_id, UNKNOWN)
@@ -393,8 +398,3 @@ class Ledger:
         return known_row(
             row, cgroup, subject, rules=self._rules, claimed_by=self._claimed_by(cgroup)
         )
-
-
-def _is_past(cgroup: Cgroup, before_ns: int) -> bool:
-    cgroup.untold += cgroup.path is None
-    return (cgroup.removed_ns or before_ns) < before_ns or cgroup.untold > _UNTOLD_MAX

@@ -1,7 +1,7 @@
 """One row of the ``containers`` table, from all that is known about a cgroup."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
@@ -14,6 +14,8 @@ from cotenant.schema.dimensions import CONTAINERS
 COLUMNS: Final = tuple(column.name for column in CONTAINERS.columns)
 
 Row = dict[str, object]
+
+_UNTOLD_MAX: Final = 3  # Calls of `forget` that a cgroup without a path survives.
 
 
 @dataclass(slots=True)
@@ -35,6 +37,18 @@ class Cgroup:
     def lived_with(self, other: "Cgroup") -> bool:
         """Whether both lived at one time, as far as is known; a path may be used again."""
         return not (self._ended_before(other) or other._ended_before(self))
+
+    def is_past(self, before_ns: int) -> bool:
+        """Whether to forget it: it was removed before this time, or nobody tells where it is."""
+        self.untold += self.path is None
+        return (self.removed_ns or before_ns) < before_ns or self.untold > _UNTOLD_MAX
+
+    def outermost(self, owner_uid: Callable[[int, str], int | None]) -> str:
+        """The path of the outermost cgroup above that is somebody's, or that a user was given."""
+        if self.identity is None:
+            return "/"
+        path = self.identity.owner_path
+        return next((over for over in above(path) if owner_uid(self.hierarchy, over)), path)
 
     def _ended_before(self, other: "Cgroup") -> bool:
         if self.removed_ns is None or other.created_ns is None:

@@ -353,3 +353,15 @@ def test_facts_in_any_order_give_one_row_per_id_and_drop_no_event(facts):
 
     assert len(set(ids)) == len(ids)
     assert seen <= set(ids)
+
+
+def test_whose_an_event_is_stays_the_same_however_a_user_nests_cgroups(ledger):
+    ledger.born(0, 2, f"/docker/{A}")
+    ledger.born(0, 3, f"/docker/{A}/within/it")
+    ledger.born(0, 4, "/given", owner_uid=1000)
+    ledger.born(0, 5, "/given/a/b", maker_uid=1000)
+    ledger.born(MEMORY, 6, f"/docker/{B}")
+    assert [ledger.outermost(n) for n in (2, 3)] == [f"/docker/{A}"] * 2
+    assert [ledger.outermost(n) for n in (4, 5)] == ["/given"] * 2
+    assert ledger.outermost(1, 6) == f"/docker/{B}"
+    assert ledger.outermost(1) == ledger.outermost(99) == "/"

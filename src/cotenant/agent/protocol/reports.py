@@ -28,7 +28,10 @@ _Several = MaxItems(1 << 14)  # More than fit into one part of a long list.
 
 @dataclass(frozen=True, slots=True)
 class MapsShared:
-    """Programs are in the kernel; with it come descriptors of these maps, in their order."""
+    """Programs are in the kernel; with it come descriptors of these maps, in their order.
+
+    The last one is a socket, for a recorder that cannot read maps itself.
+    """
 
     names: Annotated[tuple[_Short, ...], MaxItems(64)]
     method: _Short
@@ -178,12 +181,18 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class DevicesFound:
-    """GPUs and MIG instances that a process has open, and whether it speaks to MPS."""
+    """GPUs and MIG instances that a process has open, and whether it speaks to MPS.
+
+    If the driver lists the GPUs of the host, the process can use no other than these; unless it
+    could not be looked at, because it is gone or has too much open.
+    """
 
     process: Process
     files: Annotated[tuple[str, ...], MaxItems(4096), Chars(256)]
     instances: Annotated[tuple[str, ...], MaxItems(4096), Chars(256)]
     mps: bool
+    listed: bool = False
+    looked: bool = True
 
 
 class KernelFound(NamedTuple):
@@ -215,6 +224,7 @@ class TextsRead:
     """Names in a process's memory that a probe could not read."""
 
     process: Process
+    tenant: _Path
     texts: Annotated[tuple[KernelText, ...], _Several]
 
 

@@ -18,32 +18,45 @@ from cotenant.agent.protocol.reports import (
 )
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.samplers.holes import Holes
+from cotenant.identity.tenant import KERNEL
 from cotenant.schema import holes as why
 from cotenant.schema.families import FAMILIES, GPU_FAMILIES
 
+# What there was no room for at all: nobody knows whose it was.
 _COUNTED: Final = {
-    "totals_full": (why.NO_TOTAL, tuple(FAMILIES)),
-    "orphan_rows": (why.NO_TOTAL, tuple(FAMILIES)),
-    "deep_call": (why.TOO_DEEP, GPU_FAMILIES),
     "no_thread": (why.NO_THREAD, GPU_FAMILIES),
     "fact_lost": (why.FACTS_LOST, tuple(FAMILIES)),
     "identity_lost": (why.FACTS_LOST, tuple(FAMILIES)),
-    "dirty_full": (why.NO_REQUEST, ("io",)),
     "request_full": (why.NO_REQUEST, ("io",)),
-    "owners_full": (why.NO_REQUEST, ("io",)),
-    "memory_full": (why.NO_ALLOCATION, ("cuda",)),
 }
-# Maps of which a tenant was refused more, where such a counter has grown.
-_OF_TOTALS: Final = frozenset({"totals", "spare_totals"})
-_REFUSED_OF: Final = {
-    "totals_full": _OF_TOTALS,
-    "orphan_rows": _OF_TOTALS,
-    "dirty_full": frozenset({"dirtied"}),
-    "request_full": frozenset({"requests"}),
-    "memory_full": frozenset({"allocations", "holdings", "primaries"}),
+# What a tenant had no room for.
+_REFUSED: Final = {
+    "frames": (why.TOO_DEEP, GPU_FAMILIES),
+    "uncounted": (why.NO_TOTAL, tuple(FAMILIES)),
+    "dirtied": (why.NO_REQUEST, ("io",)),
+    "requests": (why.NO_REQUEST, ("io",)),
+    "owners": (why.NO_REQUEST, ("io",)),
+    "contention": (why.NO_WAIT, ("host",)),
+    "allocations": (why.NO_ALLOCATION, ("cuda",)),
+    "holdings": (why.NO_ALLOCATION, ("cuda",)),
+    "primaries": (why.NO_ALLOCATION, ("cuda",)),
+    "captures": (why.NO_CAPTURE, ("cuda",)),
+    "members": (why.NO_CAPTURE, ("cuda",)),
+    "moments": (why.NO_MOMENT, ("cuda",)),
+    "spans": (why.NO_SPAN, ("cuda",)),
+    "names": (why.FACTS_LOST, GPU_FAMILIES),
+    "unread": (why.FACTS_LOST, GPU_FAMILIES),
+    "facts": (why.FACTS_LOST, GPU_FAMILIES),
+    "identities": (why.FACTS_LOST, GPU_FAMILIES),
+    "graphs": (why.FACTS_LOST, GPU_FAMILIES),
+    "communicators": (why.FACTS_LOST, GPU_FAMILIES),
+    "contexts": (why.FACTS_LOST, GPU_FAMILIES),
 }
-_FACTS: Final = frozenset({"names", "unread", "facts", "identities"})
-_CAPTURES: Final = frozenset({"captures", "members"})
+# Of these as many were refused as are missing; behind one of the others may be any number.
+_ONE_EACH: Final = frozenset(
+    {"frames", "uncounted", "requests", "allocations", "moments", "spans", "names", "unread",
+     "facts", "identities", "communicators"}
+)  # fmt: skip
 _UNNAMED: Final = "unknown@"
 # Work without which a library stays without probes.
 _LOOKED_AT: Final = frozenset({"mappings", "libraries", "waiting", "pointers"})
@@ -51,17 +64,12 @@ _LOST: Final = "lost"
 
 
 def _known(tenant: str) -> str | None:
-    """The path of a tenant's cgroup; None if nobody knows it."""
-    return tenant if tenant.startswith("/") else None
+    """The path of a tenant's cgroup, or the kernel; None if nobody knows it."""
+    return tenant if tenant.startswith("/") or tenant == KERNEL else None
 
 
 def _grown(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    return {name: more for name, number in now.items() if (more := number - before.get(name, 0))}
-
-
-def _of_maps(refused: Mapping[str, Mapping[str, int]], maps: frozenset[str]) -> set[str | None]:
-    """Tenants that were refused room in any of these maps."""
-    return {_known(tenant) for name in maps & refused.keys() for tenant in refused[name]}
+    return {name: more for name, n in now.items() if (more := n - before.get(name, 0)) > 0}
 
 
 class BlindSpots:
@@ -77,6 +85,7 @@ class BlindSpots:
         self._looked_ns = time.time_ns()
         self._mappings_lost = 0
         self._passed_over_ns = time.time_ns()
+        self._learned_ns = time.time_ns()
         self._blind: dict[why.Reason, set[tuple[str, tuple[str, ...]]]] = {}
 
     def attach_gap(self, report: AttachGap) -> None:
@@ -124,21 +133,25 @@ class BlindSpots:
     ) -> None:
         """What there was no room for so far, by the kernel's counters, and by map and tenant."""
         since_ns = now_ns if self._counted_ns is None else self._counted_ns
-        lately = {name: _grown(mine, self._refused.get(name, {})) for name, mine in refused.items()}
         for name, more in _grown(counters, self._counters).items():
-            if name not in _COUNTED:
-                continue
-            reason, families = _COUNTED[name]
-            whose = _of_maps(lately, _REFUSED_OF.get(name, frozenset()))
-            unseen = more if len(whose) < 2 else None
-            for tenant in whose or {None}:
-                self._holes.add(reason, families, tenant, since_ns, now_ns, unseen)
-        for tenant in _of_maps(lately, _CAPTURES):
-            self._holes.add(why.NO_CAPTURE, ("cuda",), tenant, since_ns, now_ns)
-        for tenant in _of_maps(lately, _FACTS):
-            self._holes.add(why.FACTS_LOST, GPU_FAMILIES, tenant, since_ns, now_ns)
+            if name in _COUNTED:
+                reason, families = _COUNTED[name]
+                self._holes.add(reason, families, None, since_ns, now_ns, more)
+        for name, (reason, families) in _REFUSED.items():
+            before = self._refused.get(name, {})
+            for path, more in _grown(refused.get(name, {}), before).items():
+                unseen = more if name in _ONE_EACH else None
+                self._holes.add(reason, families, _known(path), since_ns, now_ns, unseen)
         self._counters, self._counted_ns = dict(counters), now_ns
         self._refused = {name: dict(mine) for name, mine in refused.items()}
+
+    def facts_left_out(self, tenants: Mapping[str, int]) -> None:
+        """Tenants that told more than is learned of one, and how much more."""
+        now_ns = time.time_ns()
+        for tenant, more in tenants.items():
+            since_ns = self._learned_ns
+            self._holes.add(why.FACTS_LOST, GPU_FAMILIES, _known(tenant), since_ns, now_ns, more)
+        self._learned_ns = now_ns
 
     def runs_missed(self, report: RunsMissed) -> None:
         """Programs that the kernel did not run each time, and how often so far."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -43,6 +44,7 @@ class HelperClient:
     def __init__(self) -> None:
         ours, theirs = Channel.pair()
         self._reports: list[Report] = []
+        self._slow_to_leave = False
         self.notices: list[str] = []  # What is worth knowing after the stop, each in one line.
         try:
             self._process = subprocess.Popen(
@@ -66,14 +68,15 @@ class HelperClient:
         with contextlib.suppress(Closed):
             self.link.send(Begin(settings))
 
-    def maps(self) -> tuple[dict[str, int], MapsShared]:
-        """Descriptors of the shared maps; how it attaches, and what a recorded call costs."""
+    def maps(self) -> tuple[dict[str, int], socket.socket, MapsShared]:
+        """Descriptors of the shared maps, where they are read for us; how it attaches."""
         shared, fds = self._expect(MapsShared)
-        if len(fds) != len(shared.names):
+        if len(fds) != len(shared.names) + 1:
             raise Unsupported(
-                f"of {len(shared.names)} maps {len(fds)} came: too many files are open"
+                f"of {len(shared.names) + 1} files {len(fds)} came: too many files are open"
             )
-        return dict(zip(shared.names, fds, strict=True)), shared
+        server = socket.socket(fileno=fds.pop())
+        return dict(zip(shared.names, fds, strict=True)), server, shared
 
     def trial(self) -> tuple[str, ...]:
         """Wait until a function of our own is probed; by programs of which families."""
@@ -131,7 +134,7 @@ class HelperClient:
         return False
 
     def stop(self) -> list[Report]:
-        """Ask it to remove every probe; returns when they are gone."""
+        """Ask it to remove every probe; returns when they are gone. It still reads maps."""
         try:
             self.link.send(Stop())
             left = self._expect(Stopped, _STOP_S)[0].left
@@ -142,11 +145,14 @@ class HelperClient:
             self.notices.append(
                 f"the kernel goes on removing {left} perf events for a while; none of them fires"
             )
-        reports = self.take()
+        self._slow_to_leave = left > 0
+        return self.take()
+
+    def leave(self) -> None:
+        """It has stopped, and is not needed any more."""
         self.link.close()
         # Its descriptors may take the kernel long to close; no probe fires meanwhile.
-        self._wait(0 if left else _EXIT_S)
-        return reports
+        self._wait(0 if self._slow_to_leave else _EXIT_S)
 
     def dismiss(self) -> None:
         """End it where nothing comes of the recording."""

@@ -17,6 +17,7 @@ from cotenant.agent.recorder.helper_client import HelperClient
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.columns import Columns
 from cotenant.agent.recorder.ingest.intake import Intake
+from cotenant.agent.recorder.map_client import kernel_maps
 from cotenant.agent.recorder.overhead.cost_control import CallCost
 from cotenant.agent.recorder.processes import demangle
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
@@ -40,6 +41,7 @@ from cotenant.errors import CotenantError
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.walk import mounts, survey
 from cotenant.probes.cpus import online_cpus
+from cotenant.probes.kernel_maps import KernelMaps
 from cotenant.store.handover import StoreOwner, hand_over
 from cotenant.store.manifest import Machine
 from cotenant.store.retention import RetentionLimits
@@ -141,14 +143,15 @@ class Recorder:
             raise
 
     def _attach(self) -> None:
-        maps, told = self._helper.maps()
-        self._wire(maps, CallCost(told.cost_ns, told.stepped_ns))
+        fds, server, told = self._helper.maps()
+        maps = kernel_maps(fds, server)
+        self._wire(fds, maps, CallCost(told.cost_ns, told.stepped_ns))
         self._sample_clock()
         # Facts of cgroups flow already: what the walk finds again is the same row.
         survey(self._ledger, hierarchies := mounts(), told_apart(maps))
         # The helper did what needs more rights.
         cgroups = [mount.directory for mount in hierarchies]
-        self._session.note(**enter_sandbox(self.store, maps["controls"], cgroups))
+        self._session.note(**enter_sandbox(self.store, cgroups))
         self._drain.start()
         excluding = bool(self._settings.config.exclude)
         self.notices.extend(try_out(self._helper, self._drain, excluding=excluding))
@@ -163,11 +166,11 @@ class Recorder:
         self._maintenance.start()
         self._notify.say("READY=1", f"STATUS=recording into {self._settings.store}")
 
-    def _wire(self, maps: dict[str, int], cost: CallCost) -> None:
-        """Everything that works on the kernel's maps."""
+    def _wire(self, fds: dict[str, int], maps: KernelMaps, cost: CallCost) -> None:
+        """Everything that works on the kernel's rings and maps."""
         settings = self._settings
         self._notices.measured(cost.emulated_ns, cost.stepped_ns)
-        self._drain = self._intake.open(maps, settings.events_bytes)
+        self._drain = self._intake.open(fds, settings.events_bytes)
         self._gpus.attach(maps)
         self._sampling = Sampling(maps, settings, cost, self._ledger, self._gpus, self._helper.ask)
         self._blind_spots = BlindSpots(self._sampling.holes, self._clock)
@@ -264,7 +267,10 @@ class Recorder:
     def _sample(self, now_ns: int, *, last: bool = False) -> None:
         sampling = self._sampling
         self._session.clock_error(self._clock_error.look())
-        self._blind_spots.counted(sampling.counters.read(), sampling.refused(), now_ns)
+        refused = sampling.refused()
+        self._blind_spots.counted(sampling.counters.read(), refused, now_ns)
+        if refused:
+            self._session.note(refused=refused)
         self._sampling.step(now_ns, self._sink, self._session, last=last)
         self._notices.missing(self._sampling.holes.warnings)
         self._session.trouble(
@@ -300,6 +306,7 @@ class Recorder:
             self._writer.seal(time.time_ns())
         finally:
             self._writer.close()
+            self._helper.leave()
 
     def progress(self) -> Progress:
         """Where it stands."""

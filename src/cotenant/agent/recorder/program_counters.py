@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from cotenant.probes import syscalls
+from cotenant.probes.kernel_maps import KernelMap
 from cotenant.schema.constants import MAPS
 from cotenant.schema.events import ENUMS
 
@@ -15,8 +15,8 @@ _NAMES: Final = {number: name.lower() for number, name in ENUMS["counter"].items
 class ProgramCounters:
     """Reads the counters of all CPUs."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, counters: KernelMap) -> None:
+        self._counters = counters
 
     def read(self) -> dict[str, int]:
         """Totals by name, without those that are zero."""
@@ -25,7 +25,7 @@ class ProgramCounters:
 
     def _total(self, number: int) -> int:
         key = number.to_bytes(MAPS["counters"][0], "little")
-        raw = syscalls.map_lookup(self._fd, "counters", key)
+        raw = self._counters.lookup(key)
         return int(np.frombuffer(raw or b"", np.uint64).sum())
 
 

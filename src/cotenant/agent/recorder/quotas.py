@@ -1,6 +1,7 @@
 """What tenants were refused of the maps that all share, and what was freed for them."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -8,14 +9,16 @@ import numpy.typing as npt
 
 from cotenant.identity.ids import NOBODY
 from cotenant.identity.rows import above
+from cotenant.identity.tenant import UNKNOWN
 from cotenant.identity.walk import Found
-from cotenant.probes import syscalls
+from cotenant.probes.kernel_maps import KernelMaps
 from cotenant.schema.constants import MAPS, TENANT_HIERARCHY_SHIFT, TenantFlags
 from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import FREED, TENANT, USAGE
 
 _QUOTAS: Final = {name: number for number, name in ENUMS["quota"].items() if name != "END"}
 _EVERYBODY: Final = 0
+_NOTHING: Final = np.zeros(USAGE["refused"].shape, np.uint64)
 
 Cgroup = tuple[int, int]  # Hierarchy and kernel id.
 
@@ -27,13 +30,13 @@ def cgroup_of(tenant: int) -> Cgroup:
     return tenant >> TENANT_HIERARCHY_SHIFT, tenant & (1 << TENANT_HIERARCHY_SHIFT) - 1
 
 
-def told_apart(maps: Mapping[str, int]) -> Callable[[Found], bool]:
+def told_apart(maps: KernelMaps) -> Callable[[Found], bool]:
     """Whether events of a cgroup carry its own id; to be asked from the top of a tree down.
 
     A tenant may have more cgroups within its own than are told apart.
     """
-    told = set(np.frombuffer(_items(maps, "told")[0], np.uint64).tolist())
-    keys, values = _items(maps, "tenants")
+    told = set(np.frombuffer(maps["told"].items()[0], np.uint64).tolist())
+    keys, values = maps["tenants"].items()
     closed = np.frombuffer(values, TENANT)["flags"] & TenantFlags.CLOSED != 0
     tenants = set(np.frombuffer(keys, np.uint64)[closed].tolist())
     theirs: set[tuple[int, str]] = set()
@@ -48,16 +51,15 @@ def told_apart(maps: Mapping[str, int]) -> Callable[[Found], bool]:
     return apart
 
 
-def _items(maps: Mapping[str, int], name: str) -> tuple[bytes, bytes]:
-    return syscalls.map_items(maps[name], *MAPS[name])
-
-
 class Quotas:
     """Reads what the programs count, and tells them what was removed from their maps."""
 
-    def __init__(self, maps: Mapping[str, int]) -> None:
+    def __init__(self, maps: KernelMaps) -> None:
         self._maps = maps
         self._entries: dict[int, npt.NDArray[Any]] = {}
+        self._counted: dict[int, npt.NDArray[np.uint64]] = {}  # By tenant that is there.
+        self._paths: dict[int, str] = {}
+        self._refused: dict[str, Counter[str]] = {}
 
     def freed(self, name: str, tenant: int) -> None:
         """An entry of a map that this tenant had was removed."""
@@ -67,17 +69,43 @@ class Quotas:
             entry = self._entries[whose]
             entry["entries"][0, _QUOTAS[name]] += 1
             key = whose.to_bytes(MAPS["freed"][0], "little")
-            syscalls.map_update(self._maps["freed"], key, entry.tobytes())
+            self._maps["freed"].update(key, entry.tobytes())
 
-    def refused(self) -> dict[str, dict[int, int]]:
-        """Entries that were refused since the recording began, by map and tenant."""
-        keys, values = _items(self._maps, "usage")
-        tenants = np.frombuffer(keys, np.uint64)
+    def refused(self, path_of: Callable[[int, int], str]) -> dict[str, dict[str, int]]:
+        """Entries that were refused since the recording began: by map, and by a cgroup's path.
+
+        Tenants come and go, and another may come to the same place: what each was refused since
+        it was last looked at is added up. One that is gone goes by its last path.
+        """
+        counted = self._read()
+        for tenant, now in counted.items():
+            before = self._counted.get(tenant, _NOTHING)
+            if not (now != before).any():
+                continue
+            path = path_of(*cgroup_of(tenant)) or self._paths.get(tenant)
+            if path is None:
+                # A cgroup is told at about the same time: it is asked for once more.
+                self._paths[tenant] = ""
+                counted[tenant] = before
+                continue
+            # Less than before is another tenant's, that came to its number.
+            self._add(path, now if (now < before).any() else now - before)
+            self._paths[tenant] = path
+        self._counted = counted
+        self._paths = {tenant: path for tenant, path in self._paths.items() if tenant in counted}
+        return {name: dict(mine) for name, mine in self._refused.items()}
+
+    def refused_of(self, name: str) -> set[int]:
+        """Tenants that are there and were refused entries of this map."""
+        return {tenant for tenant, counts in self._read().items() if counts[_QUOTAS[name]]}
+
+    def _read(self) -> dict[int, npt.NDArray[np.uint64]]:
+        """What each tenant was refused so far, by number of quota."""
+        keys, values = self._maps["usage"].items()
         counts = np.frombuffer(values, USAGE)["refused"]
-        found = {}
+        return dict(zip(np.frombuffer(keys, np.uint64).tolist(), counts, strict=True))
+
+    def _add(self, path: str, more: npt.NDArray[np.uint64]) -> None:
         for name, number in _QUOTAS.items():
-            mine = counts[:, number]
-            if mine.any():
-                told = zip(tenants[mine > 0].tolist(), mine[mine > 0].tolist(), strict=True)
-                found[name] = dict(told)
-        return found
+            if more[number]:
+                self._refused.setdefault(name, Counter())[path or UNKNOWN] += int(more[number])

@@ -1,7 +1,7 @@
 """What the recorder does once a second: take samples, bound what probes cost, forget."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -13,7 +13,7 @@ from cotenant.agent.recorder.overhead.cost_control import CallCost, CostControl
 from cotenant.agent.recorder.overhead.resting_tenants import RestingTenants
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.program_counters import ProgramCounters, orphans
-from cotenant.agent.recorder.quotas import Quotas, cgroup_of, told_apart
+from cotenant.agent.recorder.quotas import Quotas, told_apart
 from cotenant.agent.recorder.samplers.cgroup_limits import CgroupLimits
 from cotenant.agent.recorder.samplers.cpu_contention import CpuContention
 from cotenant.agent.recorder.samplers.gpu_seconds import GpuSeconds
@@ -25,11 +25,12 @@ from cotenant.agent.recorder.samplers.throttle import Throttle
 from cotenant.agent.recorder.samplers.totals import Totals
 from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.agent.settings import Settings
-from cotenant.identity.ids import V2
+from cotenant.identity.ids import NOBODY, V2
 from cotenant.identity.ledger import Ledger
-from cotenant.identity.tenant import UNKNOWN
+from cotenant.identity.tenant import KERNEL
 from cotenant.identity.walk import mounts, survey
 from cotenant.probes.kernel import counted
+from cotenant.probes.kernel_maps import KernelMaps
 
 # Seconds.
 _FORGET_EVERY: Final = 16
@@ -43,7 +44,7 @@ class Sampling:
 
     def __init__(
         self,
-        maps: Mapping[str, int],
+        maps: KernelMaps,
         settings: Settings,
         cost: CallCost,
         ledger: Ledger,
@@ -108,8 +109,6 @@ class Sampling:
         counters = self.counters.read()
         self.losses.orphans = orphans(counters)
         session.note(**counters)
-        if refused := self.refused():
-            session.note(refused=refused)
         self._survey_anew(counters.get("identity_lost", 0))
         with_processes = last or self._seconds % _COVERAGE_EVERY == 0
         session.layers(self._gpus.layers, processes=with_processes)
@@ -134,11 +133,20 @@ class Sampling:
         return late_ns if oldest_ns is None else min(oldest_ns, late_ns)
 
     def refused(self) -> dict[str, dict[str, int]]:
-        """What tenants had no room for so far: by map, and by the path of the outermost cgroup."""
-        return {
-            name: {self._where(*cgroup_of(key)) or UNKNOWN: n for key, n in mine.items()}
-            for name, mine in self._quotas.refused().items()
-        }
+        """What tenants had no room for so far: by map, and by the path of the outermost cgroup.
+
+        To be asked once a second: a cgroup that is not known yet may be the next time.
+        """
+        found = self._quotas.refused(self._tenant_at)
+        if contexts := self._gpus.devices.refused:
+            found["contexts"] = dict(contexts)
+        if graphs := self._gpus.graphs.refused:
+            found["graphs"] = dict(graphs)
+        if communicators := self._gpus.communicators.refused:
+            found["communicators"] = dict(communicators)
+        if spans := self._gpus.spans.refused():
+            found["spans"] = spans
+        return found
 
     def _bound_cost(self, session: SessionRow) -> None:
         control = self._cost_control
@@ -152,6 +160,10 @@ class Sampling:
 
     def _path(self, owner: Tally) -> str | None:
         return self._where(owner.hierarchy, owner.cgroup_id)
+
+    def _tenant_at(self, hierarchy: int, kernel_id: int) -> str:
+        """Where a tenant's outermost cgroup is; the kernel has none."""
+        return KERNEL if kernel_id == NOBODY else self._where(hierarchy, kernel_id) or ""
 
     def _where(self, hierarchy: int, kernel_id: int) -> str | None:
         """Where a cgroup is."""

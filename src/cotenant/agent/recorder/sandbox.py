@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy.ma  # noqa: F401 - Arrow asks for both when it first needs them
 import pyarrow.acero  # noqa: F401
 
-from cotenant.agent.recorder.overhead.control_page import capabilities_to_read
 from cotenant.confine.capabilities import Capability, drop_capabilities, works_with
 from cotenant.confine.landlock import confine
 from cotenant.confine.seccomp import Role, refuse_calls
@@ -23,7 +22,7 @@ _UMASK: Final = 0o027  # Files of the store are made with their final modes: chm
 _SOME: Final = Machine()
 _OURSELVES: Final = Path("/proc/self")  # DuckDB looks for its own limits there.
 # Until everything is read that lies where only root can go.
-_UNTIL_ATTACHED: Final = (Capability.BPF, Capability.DAC_READ_SEARCH)
+_UNTIL_ATTACHED: Final = (Capability.DAC_READ_SEARCH,)
 
 
 def leave_root(user: RecorderUser) -> None:
@@ -61,18 +60,16 @@ def _adopt(path: Path, node: str, boot_id: str) -> None:
         writer.note_adopted()
 
 
-def enter_sandbox(store: Path, controls_fd: int, cgroups: Iterable[Path]) -> dict[str, Any]:
+def enter_sandbox(store: Path, cgroups: Iterable[Path]) -> dict[str, Any]:
     """Keep only what recording into ``store`` takes; what ``sessions`` notes about it.
 
     Threads that start later inherit it, those that run already do not.
     """
-    kept = capabilities_to_read(controls_fd)
-    drop_capabilities(kept)
+    drop_capabilities()
     # Our modules may lie where only root can go: what is not there by now is nowhere the same.
     sys.meta_path.clear()
     return {
         "recorder_user": os.geteuid(),
-        "recorder_capabilities": [capability.name for capability in kept],
         "landlock": confine(write=[store], read=[_OURSELVES, *cgroups]),
         "seccomp": refuse_calls(Role.RECORDER),
     }

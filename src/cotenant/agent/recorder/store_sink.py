@@ -12,10 +12,12 @@ from cotenant.agent.recorder.ingest.columns import Columns
 from cotenant.agent.recorder.ingest.columns.owner import OWNER
 from cotenant.agent.recorder.samplers.losses import Losses, Tally
 from cotenant.errors import StoreError
+from cotenant.schema.dimensions import LOSSES
 from cotenant.store.writer import MAX_BUFFERED_BYTES, StoreWriter
 
 # Events may fill this much: the rest is for the rows that count what was lost.
 _EVENTS_BYTES: Final = MAX_BUFFERED_BYTES * 3 // 4
+_HELD_BYTES_MAX: Final = 8 << 20  # An hour of seconds in which everybody loses something.
 _RETRY_S: Final = 2.0
 
 
@@ -35,6 +37,8 @@ class StoreSink:
         self._writer = writer
         self._losses = losses
         self._retry_at = 0.0
+        self._held: list[Any] = []  # Rows of ``losses`` for which there was no room.
+        self._held_bytes = 0
         self._others = 0  # Rows of event tables that did not come out of the ring.
         self.trouble: str | None = None  # Why rows cannot be written, while they cannot.
         self.miscounted = 0  # Rows sealed minus rows handed over; 0 unless there is a bug.
@@ -58,10 +62,23 @@ class StoreSink:
         try:
             self._writer.append(table, rows)
         except StoreError:
-            self.untold += rows.num_rows
+            self._hold_back(table, rows)
             return
         if table.endswith("_events"):
             self._others += rows.num_rows
+
+    def _hold_back(self, table: str, rows: Any) -> None:
+        """What says that something is missing is kept apart until there is room for it."""
+        if table == LOSSES.name and self._held_bytes + rows.nbytes <= _HELD_BYTES_MAX:
+            self._held.append(rows)
+            self._held_bytes += rows.nbytes
+        else:
+            self.untold += rows.num_rows
+
+    def _hand_over(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        for rows in held:
+            self.append(LOSSES.name, rows)
 
     def seal(self, now_ns: int, *, at_once: bool = False) -> bool:
         """Make what was appended visible; false, and tried again later, if that fails."""
@@ -80,4 +97,7 @@ class StoreSink:
         self.miscounted += kept - self._others - sum(self._losses.waiting.values())
         self._others = 0
         self._losses.sealed()
+        if self._held:
+            self._hand_over()
+            return self.seal(now_ns, at_once=True)
         return True

@@ -94,7 +94,7 @@ SENT_BY_HELPER = [
     Named("/docker/a", NAMES, 1 << 60),
     DevicesFound(PROCESS, ("GPU-1",), (), mps=True),
     KernelsFound(PROCESS, (KernelFound(U64, 0, "k" * NAME_MAX, True),)),
-    TextsRead(PROCESS, (KernelText(1, "\N{REPLACEMENT CHARACTER}"), KernelText(2, ""))),
+    TextsRead(PROCESS, "/a", (KernelText(1, "\N{REPLACEMENT CHARACTER}"), KernelText(2, ""))),
     Inspected(0),
     MemoryUnsure((PROCESS,)),
 ]
@@ -213,8 +213,14 @@ NO_REPORT = [
     (wire(MemoryUnsure(()), processes=[[1 << 32, 0]]), "processes: pid: is not within 0 and"),
     (wire(MemoryUnsure(()), processes=[[1, 1 << 64]]), "processes: start_ns: is not within 0 and"),
     (wire(MemoryUnsure(()), processes=[[1, 1]] * 16385), "processes: has more than 16384 items"),
-    (wire(TextsRead(PROCESS, ()), texts=[[1, "a"], [1, 2]]), "TextsRead: texts: text: is no str"),
-    (wire(TextsRead(PROCESS, ()), process=[1, -1]), "TextsRead: process: start_ns: is not within"),
+    (
+        wire(TextsRead(PROCESS, "/a", ()), texts=[[1, "a"], [1, 2]]),
+        "TextsRead: texts: text: is no str",
+    ),
+    (
+        wire(TextsRead(PROCESS, "/a", ()), process=[1, -1]),
+        "TextsRead: process: start_ns: is not within",
+    ),
 ]
 
 NO_REQUEST = [
@@ -350,4 +356,4 @@ def test_many_short_items_come_in_few_parts() -> None:
     parts = list(slices(texts))
     assert [text for part in parts for text in part] == texts
     assert len(parts) < 60
-    assert max(len(encode(TextsRead(PROCESS, part))) for part in parts) < (1 << 16) + 100
+    assert max(len(encode(TextsRead(PROCESS, "/a", part))) for part in parts) < (1 << 16) + 100

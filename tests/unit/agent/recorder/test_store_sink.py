@@ -93,3 +93,20 @@ def test_a_row_that_the_store_swallowed_is_noticed(writer, monkeypatch):
     monkeypatch.setattr(writer, "seal", lambda *_: {"cuda_events": 100})
     kept.seal(1)
     assert kept.miscounted == -1
+
+
+def test_what_says_that_something_is_missing_waits_for_room(tmp_path, monkeypatch):
+    row = {"family": "cuda", "cgroup_id": 9, "reason": "store behind", "from_ns": 1, "to_ns": 2}
+    row |= {"timestamp_ns": 2, "seen": 0, "stored": 0, "shed": 0, "lost": 7, "queued": 0}
+    losses = pa.Table.from_pylist([row])
+    with StoreWriter(tmp_path / "store", node="n", boot_id="b", max_buffered_bytes=40_000) as full:
+        kept = StoreSink(full, Losses(nobody))
+        monkeypatch.setattr(store_sink, "_EVENTS_BYTES", 40_000)
+        while kept.keep(COLUMNS, batch_of(101), rows_of(101)):
+            pass
+        for _ in range(307):
+            kept.append("losses", losses)
+        assert kept.untold == 0
+        assert kept.seal(1)
+    segments = [s for s in full.segments if s.table == "losses"]
+    assert sum(s.rows for s in segments) == 307

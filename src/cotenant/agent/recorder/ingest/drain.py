@@ -16,6 +16,7 @@ from typing import Final
 from cotenant._native import Ring
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.agent.recorder.ingest.columns import Columns, Maker
+from cotenant.agent.recorder.ingest.fact_budget import FactBudget
 from cotenant.probes.programs import FACTS_RING_BYTES, NAMES_RING_BYTES
 from cotenant.schema.events import RECORDS
 from cotenant.schema.kinds import EVENT_KIND, FACT_KIND, FACT_TIME
@@ -25,8 +26,8 @@ from cotenant.schema.kinds import EVENT_KIND, FACT_KIND, FACT_TIME
 _PAUSE_S: Final = 0.02
 _PAUSE_LEAST_S: Final = 0.001
 # While storing is slow, rows beyond this are left in the ring: there they are shed by tenant, and
-# counted.
-_HELD_BYTES_MAX: Final = 256 << 20
+# counted. What is taken at once must fit into what the store holds, or it is lost for everybody.
+_HELD_BYTES_MAX: Final = 64 << 20
 
 Rows = list[tuple[Columns, Batch]]
 
@@ -48,11 +49,17 @@ class Drain:
     """Empties the rings and keeps what it found until it is taken."""
 
     def __init__(
-        self, events: tuple[int, int], names: tuple[int, int], *facts: tuple[int, int]
+        self,
+        events: tuple[int, int],
+        names: tuple[int, int],
+        identities: tuple[int, int],
+        facts: tuple[int, int],
     ) -> None:
         self._events = Ring(*events, EVENT_KIND)
         self._names = Ring(*names, FACT_KIND)
-        self._facts = [Ring(*ring, FACT_KIND) for ring in facts]
+        self._identities = Ring(*identities, FACT_KIND)
+        self._facts = Ring(*facts, FACT_KIND)
+        self.budget = FactBudget()
         self._young: list[bytes] = []
         self._kept: list[bytes] = []
         self._back: Rows = []
@@ -113,8 +120,9 @@ class Drain:
 
     def _take_facts(self) -> None:
         began_ns = time.monotonic_ns()
-        taken = [ring.records() for ring in (self._names, *self._facts)]
-        found = sorted(sum(taken, self._young), key=_time_of)
+        told = [*self._names.records(), *self._facts.records()]
+        taken = [*self.budget.admit(told, began_ns / 1e9), *self._identities.records()]
+        found = sorted(taken + self._young, key=_time_of)
         old = bisect_left(found, began_ns, key=_time_of)
         self._kept += found[:old]
         self._young = found[old:]

@@ -28,7 +28,7 @@ class Facts:
         self._names = names
         self._communicators = communicators
         self._clock = clock
-        self._when_gone: list[Callable[[Process], None]] = [communicators.gone]
+        self._when_gone: list[Callable[[Process, str], None]] = [communicators.gone]
         self._by_kind: dict[str, Callable[[Any, bytes], None]] = {
             "NAME": self._name,
             "ALIAS": self._alias,
@@ -44,7 +44,9 @@ class Facts:
         }
 
     def add(
-        self, handlers: dict[str, Callable[[Any, bytes], None]], gone: Callable[[Process], None]
+        self,
+        handlers: dict[str, Callable[[Any, bytes], None]],
+        gone: Callable[[Process, str], None],
     ) -> None:
         """Add handlers of further kinds of facts, and one for processes that ended."""
         self._by_kind |= handlers
@@ -59,9 +61,19 @@ class Facts:
             if handle is not None:
                 handle(fact, text)
 
+    def _follow(self, fact: Any) -> Process:
+        """The process of a fact; whose it is, is known from now on."""
+        process = Process.of(fact)
+        if process not in self._names:
+            self._names.follow(process, self._tenant(fact))
+        return process
+
+    def _tenant(self, fact: Any) -> str:
+        return self._ledger.outermost(int(fact["cgroup_id"]), int(fact["cgroup_v1_id"]))
+
     def _name(self, fact: Any, text: bytes) -> None:
         self._names.learn(
-            Process.of(fact),
+            self._follow(fact),
             int(fact["handle"]),
             text.decode("utf-8", "replace"),
             int(fact["timestamp_ns"]),
@@ -70,7 +82,7 @@ class Facts:
 
     def _alias(self, fact: Any, _: bytes) -> None:
         self._names.alias(
-            Process.of(fact), int(fact["handle"]), int(fact["other"]), int(fact["timestamp_ns"])
+            self._follow(fact), int(fact["handle"]), int(fact["other"]), int(fact["timestamp_ns"])
         )
 
     def _exec(self, fact: Any, _: bytes) -> None:
@@ -78,11 +90,11 @@ class Facts:
 
     def _ended(self, fact: Any, _: bytes) -> None:
         for gone in self._when_gone:
-            gone(Process.of(fact))
+            gone(Process.of(fact), self._tenant(fact))
 
     def _communicator(self, fact: Any, text: bytes) -> None:
         self._communicators.made(
-            Process.of(fact),
+            self._follow(fact),
             int(fact["handle"]),
             Communicator(
                 _signed(fact["other"]), int(fact["rank"]), int(fact["nranks"]), _name(text)
@@ -91,7 +103,7 @@ class Facts:
 
     def _split(self, fact: Any, text: bytes) -> None:
         self._communicators.split(
-            Process.of(fact),
+            self._follow(fact),
             int(fact["handle"]),
             int(fact["other"]),
             int(fact["rank"]),

@@ -22,6 +22,8 @@ class Intake:
         self._facts = Facts(ledger, gpus.names, gpus.communicators, clock)
         self._facts.add(gpus.handlers(), gpus.gone)
         self._spans = gpus.spans
+        self._outermost = ledger.outermost
+        self._ledger = ledger
         self.events = 0  # Rows so far.
 
     def open(self, maps: Mapping[str, int], events_bytes: int) -> Drain:
@@ -35,14 +37,19 @@ class Intake:
         self._facts.take(facts)
         return batches
 
+    def _owner(self, cgroups: bytes) -> str:
+        v2_id, v1_id = (int.from_bytes(cgroups[at : at + 8], "little") for at in (0, 8))
+        return self._ledger.outermost(v2_id, v1_id)
+
     def keep(
         self, batches: Rows, sink: StoreSink, rollups: Rollups, blind_spots: BlindSpots
     ) -> None:
         """Make columns of the rows, and hand them to the store."""
+        blind_spots.facts_left_out(self._drain.budget.settle(self._owner))
         for columns, batch in batches:
             rows = columns.make(batch)
             if columns.family == SPANNED:
-                self._spans.add(batch, rows)
+                self._spans.add(batch, rows, self._outermost)
             if sink.keep(columns, batch, rows):
                 rollups.add(columns.family, batch, rows)
                 blind_spots.unnamed(rows)

@@ -5,7 +5,9 @@ and what it proves done. Everything else is done in C.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ import pyarrow as pa
 from cotenant._native import Spans as NativeSpans
 from cotenant.agent.process import Process
 from cotenant.agent.recorder.ingest.batch import KNOWN, Batch
+from cotenant.agent.recorder.processes.shares import Shares
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.events import CUDA_RECORD, ENUMS
 from cotenant.schema.mix_numbers import name_number
@@ -49,6 +52,7 @@ _SIGNATURE: Final = np.dtype(
         ("stream", "<i8"),
         ("cgroup_id", "<i8"),
         ("context", "<u8"),
+        ("tenant", "<u8"),
         ("size", "<i8"),
         ("pid", "<u4"),
         ("weight", "<u4"),
@@ -95,6 +99,7 @@ SECOND: Final = np.dtype(
         ("reserved", "<u4"),
     ]
 )
+_REFUSED: Final = np.dtype([("tenant", "<u8"), ("operations", "<u8")])
 _ITEM: Final = np.dtype([("name", "<u8"), ("size", "<i8"), ("sized", "<u8")])
 _COUNT: Final = np.dtype([("item", "<u4"), ("reserved", "<u4"), ("count", "<u8")])
 
@@ -103,6 +108,7 @@ _BY_EVENT: Final = np.array(
 )
 
 Spans = npt.NDArray[np.void]
+Outermost = Callable[[int, int], str]  # The path of the tenant of the ids that an event carries.
 
 
 class Mixes(NamedTuple):
@@ -129,6 +135,10 @@ class SpanMaker:
         self._now = now
         self._native = NativeSpans(_SETTLE_NS, _HOLD_NS)
         self._gpus: dict[str, int] = {}
+        self._gpu_shares = Shares(_GPUS_MAX)
+        self._tenants: dict[str, int] = {}  # By the path of the outermost cgroup.
+        self._tenant_numbers = count()
+        self._refused: Counter[str] = Counter()
         self.names: dict[int, str] = {}
         self._hashes: dict[str, int] = {}
         self._items = np.empty(0, _ITEM)
@@ -148,9 +158,9 @@ class SpanMaker:
         """A process ended."""
         self._native.gone(self._now(), process.pid, process.start_ns)
 
-    def add(self, batch: Batch, rows: Any) -> None:
-        """A batch, and the rows that were made of it."""
-        signatures = self._signatures(batch, rows)
+    def add(self, batch: Batch, rows: Any, outermost: Outermost) -> None:
+        """A batch, the rows that were made of it, and who knows whose they are."""
+        signatures = self._signatures(batch, rows, outermost)
         self._native.add(
             self._now(),
             signatures,
@@ -200,8 +210,20 @@ class SpanMaker:
         """What is held, and what there was no room for."""
         return self._native.counts()
 
-    def _signatures(self, batch: Batch, rows: Any) -> npt.NDArray[np.void]:
+    def refused(self) -> dict[str, int]:
+        """Operations that there was no room for so far, by the path of the outermost cgroup."""
+        told = dict(np.frombuffer(self._native.refused(), _REFUSED).tolist())
+        # Tenants come and go; one that has nothing here gets a new number when it is back.
+        self._tenants = {path: n for path, n in self._tenants.items() if n in told}
+        self._refused += Counter({path: told[n] for path, n in self._tenants.items()})
+        return dict(self._refused)
+
+    def _signatures(self, batch: Batch, rows: Any, outermost: Outermost) -> npt.NDArray[np.void]:
         found = np.zeros(batch.signatures, _SIGNATURE)
+        # What a tenant makes within its own cgroup gets it no more.
+        codes, distinct = batch.key("cgroup_id", "cgroup_v1_id")
+        tenants = [outermost(*ids) for ids in distinct.tolist()]
+        found["tenant"] = np.array([self._tenant_number(tenant) for tenant in tenants])[codes]
         for name in ("process_start_ns", "pid", "api", "weight", "context"):
             found[name] = batch.field(name)
         # Any row of a signature tells whose all rows of it are, and where they ran.
@@ -209,7 +231,9 @@ class SpanMaker:
         example[batch.codes] = np.arange(batch.rows)
         chosen = rows.select(["cgroup_id", "gpu"]).take(pa.array(example))
         found["cgroup_id"] = chosen.column("cgroup_id").to_numpy()
-        found["gpu"] = self._gpu_numbers(chosen.column("gpu").combine_chunks())
+        found["gpu"] = self._gpu_numbers(
+            chosen.column("gpu").combine_chunks(), lambda signature: tenants[codes[signature]]
+        )
         known = batch.field(KNOWN)
         found["stream"] = _streams(batch, known)
         done = ~_has(known, "result") | (batch.field("result") == 0)
@@ -225,18 +249,26 @@ class SpanMaker:
         found["flags"] = np.where(done, flags | _proves(batch, known), 0)
         return found
 
-    def _gpu_numbers(self, gpus: Any) -> npt.NDArray[np.int32]:
+    def _tenant_number(self, tenant: str) -> int:
+        return self._tenants.setdefault(tenant, next(self._tenant_numbers))
+
+    def _gpu_numbers(self, gpus: Any, whose: Callable[[int], str]) -> npt.NDArray[np.int32]:
+        """The number of each signature's GPU; of a new one, ``whose`` first signature it is."""
         words = gpus.dictionary.to_pylist()
-        numbers = [self._gpu_number(word) for word in words]
         places = gpus.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+        if any(word not in self._gpus for word in words):
+            for code, first in zip(*np.unique(places, return_index=True), strict=True):
+                if code < len(words) and words[code] not in self._gpus:
+                    self._add_gpu(words[code], whose(first))
+        numbers = [self._gpus.get(word, -1) for word in words]
         found: npt.NDArray[np.int32] = np.array([*numbers, -1], np.int32)[places]
         return found
 
-    def _gpu_number(self, word: str) -> int:
-        """A tenant tells the UUIDs of its GPUs: beyond a bound they are not told apart."""
-        if len(self._gpus) >= _GPUS_MAX:
-            return self._gpus.get(word, -1)
-        return self._gpus.setdefault(word, len(self._gpus))
+    def _add_gpu(self, word: str, tenant: str) -> None:
+        """A tenant tells the UUIDs of its GPUs: it may have as many as are still free."""
+        if not self._gpu_shares.over(tenant):
+            self._gpu_shares.count(tenant, 1)
+            self._gpus[word] = len(self._gpus)
 
     def _named(self, names: Any) -> npt.NDArray[np.uint64]:
         hashes = np.array([self._hash(name) for name in names.dictionary.to_pylist()], np.uint64)

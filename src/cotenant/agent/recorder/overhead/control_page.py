@@ -1,12 +1,10 @@
 """The page that the recorder shares with running programs, without a system call."""
 
-import mmap
 from typing import Final
 
 import numpy as np
 
-from cotenant.confine.capabilities import Capability, works_with
-from cotenant.probes import syscalls
+from cotenant.probes.kernel_maps import KernelMap
 from cotenant.schema.layouts import CONTROL
 
 # The least and the largest part of the ring that is divided into quotas; the rest is anybody's.
@@ -18,19 +16,11 @@ _KERNEL_PART: Final = 1 / 4
 _NEWCOMERS: Final = 3
 
 
-def capabilities_to_read(fd: int) -> tuple[Capability, ...]:
-    """What reading an open map of the helper takes: nothing, or CAP_BPF before v5.19."""
-    key = bytes(4)
-    if works_with((), lambda: syscalls.map_lookup(fd, "controls", key)):
-        return ()
-    return (Capability.BPF,)
-
-
 class ControlPage:
     """Settings that programs read each time they run."""
 
-    def __init__(self, fd: int, *, ring_bytes: int) -> None:
-        self._page = mmap.mmap(fd, mmap.PAGESIZE)
+    def __init__(self, controls: KernelMap, *, ring_bytes: int) -> None:
+        self._page = controls.page()
         self._control = np.frombuffer(self._page, CONTROL, count=1)
         self._ring_bytes = ring_bytes
         self.divide(1, 1)

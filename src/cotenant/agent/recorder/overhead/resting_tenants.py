@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 from cotenant.agent.protocol.reports import Rested
 from cotenant.agent.protocol.requests import Rest
-from cotenant.probes import syscalls
+from cotenant.probes.kernel_maps import KernelMap
 from cotenant.schema.constants import MAPS
 
 
 class RestingTenants:
     """Keeps a number for each tenant that ever rested: odd while it does."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, told: KernelMap) -> None:
+        self._told = told
         self._numbers: dict[int, int] = {}
         self._resting: frozenset[int] = frozenset()
         self._requests = 0
@@ -38,4 +38,4 @@ class RestingTenants:
         self._numbers[tenant] = number
         key_bytes, value_bytes = MAPS["resting"]
         key, value = tenant.to_bytes(key_bytes, "little"), number.to_bytes(value_bytes, "little")
-        syscalls.map_update(self._fd, key, value)
+        self._told.update(key, value)

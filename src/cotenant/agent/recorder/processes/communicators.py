@@ -1,12 +1,21 @@
-"""NCCL communicators of every process: an id that all ranks share, and the process's rank."""
+"""NCCL communicators of every process: an id that all ranks share, and the process's rank.
+
+Tenants choose how many there are. A tenant may have as many as are still free, so that it leaves as
+many to others; those of its ended processes are dropped first, then new ones are refused, and
+counted.
+"""
 
 import hashlib
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cotenant.agent.process import Departed, Process
+from cotenant.agent.recorder.processes.shares import Shares
 
 _PER_PROCESS_MAX: Final = 65536
+_MOST: Final = 262_144  # Of all tenants.
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +31,43 @@ class Communicator:
 NOBODY: Final = Communicator(None)
 
 
+@dataclass(slots=True)
+class _ProcessCommunicators:
+    """One process's communicators, by address."""
+
+    tenant: str = ""
+    at: dict[int, Communicator] = field(default_factory=dict)
+    splits: dict[int, int] = field(default_factory=dict)  # Of those that are known.
+
+
 class Communicators:
     """Learned from the calls that make them; later calls refer to them by address."""
 
-    def __init__(self) -> None:
-        self._known: dict[Process, dict[int, Communicator]] = {}
-        self._splits: dict[Process, dict[tuple[int, int], int]] = {}
+    def __init__(self, whose: Callable[[Process], str] = lambda _: "", most: int = _MOST) -> None:
+        """``whose`` says which tenant a process belongs to; empty as long as nobody knows."""
+        self._whose = whose
+        self._processes: dict[Process, _ProcessCommunicators] = {}
+        self._shares = Shares(most)
         self._departed = Departed()
+        self.refused: Counter[str] = Counter()  # Those that there was no room for, by tenant.
 
     def find(self, process: Process, handle: int) -> Communicator:
         """What is known of the communicator at this address."""
-        return self._known.get(process, {}).get(handle, NOBODY)
+        known = self._processes.get(process)
+        return known.at.get(handle, NOBODY) if known is not None else NOBODY
 
     def made(self, process: Process, handle: int, communicator: Communicator) -> None:
         """A call has made this communicator."""
-        known = self._known.setdefault(process, {})
-        if len(known) < _PER_PROCESS_MAX or handle in known:
-            known[handle] = communicator
+        known = self._of(process)
+        before = known.at.get(handle)
+        if before is None and not self._make_room(process, known):
+            self.refused[known.tenant] += 1
+            return
+        if before is None:
+            self._shares.count(known.tenant, 1)
+        elif before.hash != communicator.hash:
+            known.splits.pop(handle, None)  # Another one is at its address now.
+        known.at[handle] = communicator
 
     def split(
         self, process: Process, handle: int, parent: int, color: int, name: str | None
@@ -50,9 +79,9 @@ class Communicators:
         source = self.find(process, parent)
         number = None
         if source.hash is not None:
-            counts = self._splits.setdefault(process, {})
-            nth = counts.get((parent, source.hash), 0)
-            counts[parent, source.hash] = nth + 1
+            splits = self._of(process).splits
+            nth = splits.get(parent, 0)
+            splits[parent] = nth + 1
             seed = f"{source.hash}/{nth}/{color}".encode()
             number = int.from_bytes(hashlib.blake2b(seed, digest_size=8).digest(), "little") >> 1
         self.made(process, handle, Communicator(number, name=name))
@@ -68,8 +97,37 @@ class Communicators:
             known = replace(known, nranks=nranks)
         self.made(process, handle, known)
 
-    def gone(self, process: Process) -> None:
+    def gone(self, process: Process, tenant: str = "") -> None:
         """The process ended; its last rows may still be on their way."""
-        if oldest := self._departed.add(process):
-            self._known.pop(oldest, None)
-            self._splits.pop(oldest, None)
+        known = self._processes.get(process)
+        if known is not None:
+            # Accounts and ended processes go by the same name.
+            tenant = known.tenant or self._follow(known, tenant)
+        if oldest := self._departed.add(process, tenant):
+            self._drop(oldest)
+
+    def _of(self, process: Process) -> _ProcessCommunicators:
+        known = self._processes.get(process)
+        if known is None:
+            known = self._processes[process] = _ProcessCommunicators()
+        if not known.tenant:
+            self._follow(known, self._whose(process))
+        return known
+
+    def _follow(self, known: _ProcessCommunicators, tenant: str) -> str:
+        """The process turned out to be this tenant's."""
+        self._shares.count(known.tenant, -len(known.at))
+        self._shares.count(tenant, len(known.at))
+        known.tenant = tenant
+        return tenant
+
+    def _make_room(self, process: Process, known: _ProcessCommunicators) -> bool:
+        """Whether there is room for one more; drops ended processes of the tenant to make it."""
+        if len(known.at) >= _PER_PROCESS_MAX:
+            return False
+        return self._shares.make_room(known.tenant, process, self._departed, self._drop)
+
+    def _drop(self, process: Process) -> None:
+        known = self._processes.pop(process, None)
+        if known is not None:
+            self._shares.count(known.tenant, -len(known.at))

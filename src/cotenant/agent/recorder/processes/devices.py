@@ -2,38 +2,93 @@
 
 A thread has a context, a context is on a device of its process's own numbering, and the process
 itself asks for that device's UUID. Where it never does, the device files that it has open tell.
+A UUID is the process's own word: where the driver lists the host's GPUs, it must have it open.
 """
 
 import uuid
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cotenant.agent.process import Departed, Process
 from cotenant.agent.protocol.reports import DevicesFound
+from cotenant.agent.recorder.processes.shares import Shares
 from cotenant.probes.tables.driver import GREEN
 
-_CONTEXTS_MAX: Final = 4096
+_CONTEXTS_MAX: Final = 4096  # Of one process,
+_MOST: Final = 1 << 17  # and of all.
+_DEVICES_MAX: Final = 64  # Of one process: more than a host has.
 
 
 @dataclass(slots=True)
 class _ProcessDevices:
     """One process's devices."""
 
+    tenant: str = ""
     contexts: dict[int, int] = field(default_factory=dict)
-    uuids: dict[int, bytes] = field(default_factory=dict)
+    devices: dict[int, int] = field(default_factory=dict)  # How many contexts each has.
+    uuids: dict[int, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     instances: tuple[str, ...] = ()
     mps: bool = False
     cgroup: tuple[int, int] = (0, 0)
     asked: bool = False
 
+    def put(self, context: int, device: int) -> None:
+        """The context is on this device, as far as there is room for one more."""
+        before = self.contexts.get(context)
+        if before == device:
+            return
+        if before is not None:
+            self._take_off(context, before)
+        if device in self.devices or len(self.devices) < _DEVICES_MAX:
+            self.contexts[context] = device
+            self.devices[device] = self.devices.get(device, 0) + 1
+
+    def _take_off(self, context: int, device: int) -> None:
+        del self.contexts[context]
+        self.devices[device] -= 1
+        if not self.devices[device]:
+            del self.devices[device]
+
+    def gpu(self, device: int | None, *, listed: bool = False) -> str | None:
+        """UUID of a device; else the only device file that the process has open.
+
+        Where the driver has ``listed`` the host's GPUs, it must be one that the process has open.
+        """
+        if device is not None and device in self.uuids:
+            told = f"{'MIG' if self.instances else 'GPU'}-{self.uuids[device]}"
+            if not listed or self._can_use(told):
+                return told
+        if len(self.instances) == 1:
+            return self.instances[0]
+        return self.files[0] if len(self.files) == 1 else None
+
+    def _can_use(self, told: str) -> bool:
+        """Whether a UUID that the process told may be that of one of its GPUs.
+
+        The driver tells which devices are open, but not which instances of one, and not the UUID
+        of a device that nobody has opened.
+        """
+        if self.instances:
+            return bool(self.files)
+        return told in self.files or any(file.startswith("/dev/") for file in self.files)
+
 
 class Devices:
     """Every followed process's contexts and devices."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, outermost: Callable[[int, int], str] = lambda *_: "", most: int = _MOST
+    ) -> None:
+        """``outermost`` says which tenant has these cgroups."""
+        self._outermost = outermost
+        self._shares = Shares(most)
         self._processes: dict[Process, _ProcessDevices] = {}
         self._departed = Departed()
+        self._listed = False  # Whether the driver lists the host's GPUs, as far as is known.
+        self.refused: Counter[str] = Counter()  # Contexts that there was no room for, by tenant.
         self._to_look: dict[Process, None] = {}
 
     def context(self, fact: Any, process: Process) -> None:
@@ -44,15 +99,36 @@ class Devices:
         device: int | None = int(fact["other"]) & 0xFFFFFFFF
         if int(fact["function"]) == GREEN:
             device = known.contexts.get(int(fact["other"]))
-        if len(known.contexts) < _CONTEXTS_MAX and device is not None:
-            known.contexts[int(fact["address"])] = device
+        if device is not None:
+            self._put(process, known, int(fact["address"]), device)
         self._to_look[process] = None
+
+    def _put(self, process: Process, known: _ProcessDevices, context: int, device: int) -> None:
+        known.tenant = known.tenant or self._outermost(*known.cgroup)
+        before = len(known.contexts)
+        if context in known.contexts or self._make_room(process, known):
+            known.put(context, device)
+            self._shares.count(known.tenant, len(known.contexts) - before)
+        else:
+            self.refused[known.tenant] += 1
+
+    def _make_room(self, process: Process, known: _ProcessDevices) -> bool:
+        """Whether there is room for one more; drops ended processes of the tenant to make it."""
+        if len(known.contexts) >= _CONTEXTS_MAX:
+            return False
+        return self._shares.make_room(known.tenant, process, self._departed, self._drop)
+
+    def _drop(self, process: Process) -> None:
+        known = self._processes.pop(process, None)
+        if known is not None:
+            self._shares.count(known.tenant, -len(known.contexts))
 
     def device(self, fact: Any, process: Process, text: bytes) -> None:
         """The process has asked for a device's UUID."""
         known = self._processes.setdefault(process, _ProcessDevices())
-        if len(text) == 16 and len(known.uuids) < _CONTEXTS_MAX:
-            known.uuids[int(fact["handle"]) & 0xFFFFFFFF] = text
+        device = int(fact["handle"]) & 0xFFFFFFFF
+        if len(text) == 16 and (device in known.uuids or len(known.uuids) < _DEVICES_MAX):
+            known.uuids[device] = str(uuid.UUID(bytes=text))
 
     def works(self, process: Process, cgroup: tuple[int, int]) -> None:
         """The process uses a GPU, perhaps in a context that it made before anybody looked."""
@@ -71,8 +147,9 @@ class Devices:
 
     def found(self, report: DevicesFound) -> None:
         """What the helper found open in a process."""
+        self._listed = self._listed or report.listed
         known = self._processes.get(report.process)
-        if known is not None:
+        if known is not None and report.looked:
             known.files = report.files
             known.instances = report.instances
             known.mps = report.mps
@@ -83,33 +160,36 @@ class Devices:
         if known is None:
             return None
         device = known.contexts.get(context) if context else None
-        if device is not None and device in known.uuids:
-            kind = "MIG" if known.instances else "GPU"
-            return f"{kind}-{uuid.UUID(bytes=known.uuids[device])}"
-        if len(known.instances) == 1:
-            return known.instances[0]
-        return known.files[0] if len(known.files) == 1 else None
+        return known.gpu(device, listed=self._listed)
 
     def sharing(self) -> dict[tuple[int, int], str]:
         """How each tenant shares its GPUs, where it can be told; by the kernel's cgroup ids."""
         users: dict[str, set[tuple[int, int]]] = {}
-        live = {p: k for p, k in self._processes.items() if p not in self._departed}
-        for process, known in live.items():
-            for context in known.contexts or (0,):
-                if gpu := self.gpu(process, context):
+        live = [k for p, k in self._processes.items() if p not in self._departed]
+        for known in live:
+            for device in known.devices or (None,):
+                if gpu := known.gpu(device, listed=self._listed):
                     users.setdefault(gpu, set()).add(known.cgroup)
         modes = {}
         for tenants in users.values():
             for tenant in tenants:
                 modes[tenant] = "timeslice" if len(tenants) > 1 else "exclusive"
-        for known in live.values():
+        for known in live:
             if known.mps:
                 modes[known.cgroup] = "mps"
             if known.instances:
                 modes[known.cgroup] = "mig"
         return modes
 
-    def gone(self, process: Process) -> None:
+    def cgroup(self, process: Process) -> tuple[int, int]:
+        """Where a process works, by the kernel's ids."""
+        known = self._processes.get(process)
+        return known.cgroup if known is not None else (0, 0)
+
+    def gone(self, process: Process, tenant: str = "") -> None:
         """The process ended; its last rows may still be on their way."""
-        if oldest := self._departed.add(process):
-            self._processes.pop(oldest, None)
+        known = self._processes.get(process)
+        # Accounts and ended processes go by the same name.
+        tenant = known.tenant or tenant if known is not None else tenant
+        if oldest := self._departed.add(process, tenant):
+            self._drop(oldest)

@@ -1,7 +1,9 @@
 """What is known of the processes that use GPUs: kernels, graphs, devices, memory, open calls."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import islice, zip_longest
 from typing import Any, Final, Protocol
 
 from cotenant.agent.process import Nameless, Process
@@ -43,6 +45,7 @@ from cotenant.agent.recorder.samplers.in_flight import InFlight
 from cotenant.agent.recorder.samplers.sampler import Sampler
 from cotenant.agent.recorder.samplers.timings import Timings
 from cotenant.identity.ledger import Ledger
+from cotenant.probes.kernel_maps import KernelMaps
 
 FactHandler = Callable[[Any, bytes], None]
 
@@ -74,10 +77,10 @@ class GpuProcesses:
     ) -> None:
         self._ledger = ledger
         self._helper = helper
-        self.communicators = Communicators()
+        self.communicators = Communicators(self._whose)
         self.names = KernelNames()
-        self.graphs = Graphs(self.names, seed)
-        self.devices = Devices()
+        self.graphs = Graphs(self.names, seed, ledger.outermost)
+        self.devices = Devices(ledger.outermost)
         self.layers = LayerChoice(layers)
         self.spans = SpanMaker()
         self._clock = clock
@@ -91,14 +94,14 @@ class GpuProcesses:
         self._memory: GpuMemory | None = None
         self._in_flight: InFlight | None = None
 
-    def attach(self, maps: dict[str, int]) -> None:
+    def attach(self, maps: KernelMaps) -> None:
         """The kernel's maps are here; what processes held before is unknown."""
         since = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         if "holdings" in maps:
             self._memory = GpuMemory(maps, self._ledger, self.devices, since)
         if "calls_under_way" in maps:
-            link = maps["calls_under_way"]
-            self._in_flight = InFlight(link, self._ledger, self.communicators, self._clock)
+            under_way = maps["calls_under_way"]
+            self._in_flight = InFlight(under_way, self._ledger, self.communicators, self._clock)
 
     def makers(self) -> dict[str, Maker]:
         """Columns that depend on what is known here."""
@@ -122,11 +125,11 @@ class GpuProcesses:
             "ELAPSED": self._timings.elapsed,
         }
 
-    def gone(self, process: Process) -> None:
-        """A process ended."""
+    def gone(self, process: Process, tenant: str) -> None:
+        """A process of this tenant ended."""
         self.names.gone(process)
         self.graphs.gone(process)
-        self.devices.gone(process)
+        self.devices.gone(process, tenant)
         self.spans.gone(process)
         if self._memory is not None:
             self._memory.gone(process)
@@ -151,13 +154,32 @@ class GpuProcesses:
         for processes in slices(devices):
             self._helper.ask(Inspect(processes=processes))
         # The rest is asked for when it is launched again.
-        for kernels in slices(nameless[:_AT_ONCE]):
+        for kernels in slices(islice(self._in_turn(nameless), _AT_ONCE)):
             self._helper.ask(Inspect(kernels=kernels))
         self._helper.ask(Inspect(self._questions))
         # A tenant whose files never answer must not slow everybody down again and again.
         wait = _WAIT_S / (1 + self._silent)
         heard = self._helper.hear_until(Inspected(self._questions), wait)
         self._silent = 0 if heard else min(self._silent + 1, 50)
+
+    def _in_turn(self, nameless: Iterable[Nameless]) -> Iterator[Nameless]:
+        """One kernel of each tenant after the other: who has many keeps nobody from being named."""
+        whose = cache(self._tenant)
+        lines: dict[str, list[Nameless]] = {}
+        for one in nameless:
+            lines.setdefault(whose(one.process), []).append(one)
+        for turn in zip_longest(*lines.values()):
+            yield from (one for one in turn if one is not None)
+
+    def _tenant(self, process: Process) -> str:
+        return self._ledger.outermost(*self.devices.cgroup(process))
+
+    def _whose(self, process: Process) -> str:
+        """The tenant of a process; empty as long as none of its facts told."""
+        if tenant := self.names.tenant(process):
+            return tenant
+        cgroups = self.devices.cgroup(process)
+        return self._ledger.outermost(*cgroups) if any(cgroups) else ""
 
     def memory_unsure(self, report: MemoryUnsure) -> None:
         """Of what these processes hold, not all is seen."""
@@ -166,6 +188,8 @@ class GpuProcesses:
 
     def kernels_found(self, report: KernelsFound) -> None:
         """Names of kernels that were asked for."""
+        if report.process not in self.names:
+            self.names.follow(report.process, self._tenant(report.process))
         for handle, stub, name, known in report.kernels:
             nameless = Nameless(report.process, handle, stub)
             if not known:
@@ -176,6 +200,8 @@ class GpuProcesses:
 
     def texts_read(self, report: TextsRead) -> None:
         """Names that nobody had to ask for."""
+        if report.process not in self.names:
+            self.names.follow(report.process, report.tenant)
         for handle, text in report.texts:
             if text:
                 self.names.learn(report.process, handle, text, 0)

@@ -7,20 +7,29 @@ version, and after the graph is destroyed the versions of the next one at the sa
 
 import hashlib
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cotenant.agent.process import Departed, Process
+from cotenant.agent.recorder.processes.allowance import Allowances
 from cotenant.agent.recorder.processes.kernel_names import KernelNames
+from cotenant.agent.recorder.processes.shares import Shares
 from cotenant.probes.tables import BY_ID
 
 _GRAPHS_MAX: Final = 65536  # Per process.
 _MAKING: Final = frozenset({"begin", "create", "clone", "kernel", "child", "instantiate"})
 # Rows that need what was superseded come within this time.
 _KEPT_NS: Final = 30_000_000_000
-_SUPERSEDED_MAX: Final = 65536  # Of all processes.
+_SWEEP_NS: Final = 1_000_000_000
+_PAST_MAX: Final = 262_144  # Versions and graphs of all tenants that are past.
 _NODES_MAX: Final = 262_144  # Per process.
 _NODES_OF_KERNEL_MAX: Final = 1 << 32  # More than a driver has room for.
+_HELD_MAX: Final = 1 << 19  # Graphs of one tenant, and kernels in them.
+_LOOKED_THROUGH: Final = 8  # Graphs, for what one kernel of a copy costs.
+_ROW_COST: Final = 16  # Kernels to go through, for what a row costs.
+_OF_EXEC: Final = frozenset({"instantiate", "update", "exec_set"})
+_KEEPING: Final = _MAKING | {"launch", "graph_launch", "update"}
 
 
 @dataclass(slots=True)
@@ -32,6 +41,11 @@ class _Graph:
 
     def kernels(self) -> Counter[str]:
         return self.loose + Counter(self.nodes.values())
+
+    @property
+    def size(self) -> int:
+        """What it takes to keep or to copy it."""
+        return 1 + len(self.loose) + len(self.nodes)
 
     def include(self, child: "_Graph") -> None:
         """All that another graph runs; of one that goes in again and again, some."""
@@ -71,6 +85,13 @@ class _ProcessGraphs:
     execs: dict[int, _Exec] = field(default_factory=dict)
     node_kernels: dict[int, str] = field(default_factory=dict)
     made: int = 0
+    tenant: str = ""
+
+    @property
+    def size(self) -> int:
+        """What all of them take."""
+        graphs = (*self.captures.values(), *self.graphs.values())
+        return sum(g.size for g in graphs) + sum(e.graph.size for e in self.execs.values())
 
     def call(self, node: int, kernel: str) -> None:
         """The node runs this kernel."""
@@ -79,18 +100,76 @@ class _ProcessGraphs:
             del self.node_kernels[next(iter(self.node_kernels))]
 
 
+# The versions of a handle, of which the first is past; or a graph of a process, by its handle.
+_Bygone = list[Version] | tuple[dict[int, _Exec], int]
+
+
+class _Past:
+    """What rows that are on their way may still need; of each tenant, the oldest first.
+
+    A tenant that supersedes without end loses its own past early, and takes nobody else's.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._shares = Shares(most)
+        self._by_tenant: dict[str, deque[tuple[int, _Bygone]]] = {}
+        self._swept_ns = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_tenant.values()))
+
+    def add(self, tenant: str, when_ns: int, bygone: _Bygone) -> None:
+        """From this time on it is past."""
+        mine = self._by_tenant.setdefault(tenant, deque())
+        while mine and self._shares.over(tenant):
+            self._drop(tenant, mine)
+        mine.append((when_ns, bygone))
+        self._shares.count(tenant, 1)
+
+    def forget(self, tenant: str, before_ns: int) -> None:
+        """Drop what no row can need any more."""
+        tenants = [tenant]
+        if abs(before_ns - self._swept_ns) >= _SWEEP_NS:  # Others may have no more facts.
+            self._swept_ns = before_ns
+            tenants = list(self._by_tenant)
+        for each in tenants:
+            mine = self._by_tenant.get(each)
+            while mine and mine[0][0] < before_ns:
+                self._drop(each, mine)
+            if mine is not None and not mine:
+                del self._by_tenant[each]
+
+    def _drop(self, tenant: str, mine: deque[tuple[int, _Bygone]]) -> None:
+        when_ns, bygone = mine.popleft()
+        self._shares.count(tenant, -1)
+        if isinstance(bygone, list):
+            del bygone[0]
+            return
+        execs, handle = bygone
+        exec_ = execs.get(handle)
+        if exec_ is not None and exec_.destroyed_ns == when_ns:
+            del execs[handle]
+
+
 class Graphs:
     """Follows the calls that build, instantiate and update graphs."""
 
-    def __init__(self, names: KernelNames, seed: str) -> None:
+    def __init__(
+        self,
+        names: KernelNames,
+        seed: str,
+        whose: Callable[[int, int], str] = lambda *_: "",
+        most_past: int = _PAST_MAX,
+    ) -> None:
+        """``whose`` says which tenant a process in these cgroups belongs to."""
         self._names = names
         self._seed = seed
+        self._whose = whose
+        self._allowances = Allowances(_HELD_MAX, self._held)
         self._processes: dict[Process, _ProcessGraphs] = {}
         self._departed = Departed()
         self._new: list[dict[str, Any]] = []
-        # When, and of which handle: each stands for the first of the versions.
-        self._superseded: deque[tuple[int, list[Version]]] = deque()
-        self._destroyed: deque[tuple[int, dict[int, _Exec], int]] = deque()
+        self._past = _Past(most_past)
 
     def versions(self, process: Process, handle: int) -> list[Version]:
         """Every version of what a handle stood for lately, oldest first."""
@@ -103,16 +182,58 @@ class Graphs:
 
     def take(self, fact: Any, process: Process) -> None:
         """A step in the life of a graph."""
-        self._forget(int(fact["timestamp_ns"]) - _KEPT_NS)
-        known = self._processes.setdefault(process, _ProcessGraphs())
+        known = self._of(process, fact)
+        self._past.forget(known.tenant, int(fact["timestamp_ns"]) - _KEPT_NS)
         function = BY_ID.get(int(fact["function"]))
         name = (function.graph or function.op) if function else ""
         full = len(known.graphs) + len(known.captures) + len(known.execs) > _GRAPHS_MAX
         if full and name in _MAKING and int(fact["address"]) not in known.execs:
+            self._allowances.refused[known.tenant] += 1
             return
         step = getattr(self, f"_{name}", None)
-        if step is not None:
+        if step is None:
+            return
+        work = self._work(known, name, fact)
+        kept = max(work, 1) if name in _KEEPING else 0
+        if self._allowances.spend(known.tenant, work, kept, int(fact["timestamp_ns"])):
             step(known, process, fact)
+        elif name in _OF_EXEC:
+            # What it runs is not known any more.
+            known.execs.pop(int(fact["address" if name == "instantiate" else "handle"]), None)
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Steps beyond what a tenant may have us do, by tenant."""
+        return self._allowances.refused
+
+    def _of(self, process: Process, fact: Any) -> _ProcessGraphs:
+        known = self._processes.get(process)
+        if known is None:
+            whose = self._whose(int(fact["cgroup_id"]), int(fact["cgroup_v1_id"]))
+            known = self._processes[process] = _ProcessGraphs(tenant=whose)
+        return known
+
+    def _held(self, tenant: str) -> int:
+        """Kernels in a tenant's graphs. There is no room: those of ended processes go first."""
+        held = sum(known.size for known in self._processes.values() if known.tenant == tenant)
+        while held > _HELD_MAX // 2 and (oldest := self._departed.oldest(tenant)):
+            held -= self._processes.pop(oldest).size
+        return held
+
+    def _work(self, known: _ProcessGraphs, name: str, fact: Any) -> int:
+        """About how much there is to copy or to look through."""
+        handle, other = int(fact["handle"]), int(fact["other"])
+        if name in ("set", "drop"):
+            return len(known.graphs) // _LOOKED_THROUGH
+        source: _Graph | _Exec | None = None
+        if name in ("clone", "instantiate"):
+            source = known.graphs.get(handle)
+        elif name in ("child", "update"):
+            source = known.graphs.get(other)
+        elif name in ("graph_launch", "exec_set"):
+            source = known.execs.get(handle)
+        graph = source.graph if isinstance(source, _Exec) else source
+        return graph.size if graph is not None else 0
 
     def take_rows(self) -> list[dict[str, Any]]:
         """Rows of ``graph_kernels`` since the last call, with the fact that they came from."""
@@ -121,19 +242,9 @@ class Graphs:
 
     def gone(self, process: Process) -> None:
         """The process ended; its last rows may still be on their way."""
-        if process in self._processes and (oldest := self._departed.add(process)):
+        known = self._processes.get(process)
+        if known is not None and (oldest := self._departed.add(process, known.tenant)):
             self._processes.pop(oldest, None)
-
-    def _forget(self, before_ns: int) -> None:
-        """Drop what no row can need any more."""
-        superseded, destroyed = self._superseded, self._destroyed
-        while superseded and (superseded[0][0] < before_ns or len(superseded) > _SUPERSEDED_MAX):
-            del superseded.popleft()[1][0]
-        while destroyed and (destroyed[0][0] < before_ns or len(destroyed) > _SUPERSEDED_MAX):
-            when, execs, handle = destroyed.popleft()
-            exec_ = execs.get(handle)
-            if exec_ is not None and exec_.destroyed_ns == when:
-                del execs[handle]
 
     # Capture.
 
@@ -210,13 +321,13 @@ class Graphs:
             before.versions if before else [],
         )
         known.execs[handle] = made
-        self._version(made, fact)
+        self._version(known, made, fact)
 
     def _update(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         exec_, source = known.execs.get(int(fact["handle"])), known.graphs.get(int(fact["other"]))
         if exec_ is not None and source is not None:
             exec_.graph = source.copy()
-            self._version(exec_, fact)
+            self._version(known, exec_, fact)
 
     def _exec_set(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         exec_ = known.execs.get(int(fact["handle"]))
@@ -226,16 +337,17 @@ class Graphs:
         name = self._names.name(process, int(fact["other"]), 0)
         before = known.node_kernels.get(node)
         if _replace(exec_.graph, node, before, name):
-            self._version(exec_, fact)
+            self._version(known, exec_, fact)
 
     def _exec_destroy(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
         exec_ = known.execs.get(int(fact["handle"]))
         if exec_ is not None and not exec_.destroyed_ns:
             exec_.graph = _Graph()
             exec_.destroyed_ns = int(fact["timestamp_ns"])
-            self._destroyed.append((exec_.destroyed_ns, known.execs, int(fact["handle"])))
+            bygone = known.execs, int(fact["handle"])
+            self._past.add(known.tenant, exec_.destroyed_ns, bygone)
 
-    def _version(self, exec_: _Exec, fact: Any) -> None:
+    def _version(self, known: _ProcessGraphs, exec_: _Exec, fact: Any) -> None:
         """Another version, unless it runs what the last one does."""
         kernels = exec_.graph.kernels()
         if exec_.number and kernels == exec_.kernels:
@@ -245,8 +357,10 @@ class Graphs:
         graph = f"{exec_.name}.{exec_.number}"
         since = int(fact["timestamp_ns"])
         if exec_.versions:
-            self._superseded.append((since, exec_.versions))
+            self._past.add(known.tenant, since, exec_.versions)
         exec_.versions.append(Version(since, exec_.number, graph, exec_.name))
+        if not self._allowances.spend(known.tenant, _ROW_COST * len(kernels), 0, since):
+            return  # A version of which nobody knows what it runs.
         for kernel, nodes in sorted(kernels.items()):
             self._new.append(
                 {

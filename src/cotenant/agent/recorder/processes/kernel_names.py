@@ -4,21 +4,24 @@ A handle is a number in one process. It may be an alias of another one, and afte
 be reused for another kernel; so a handle has eras, each from the time its name was learned.
 
 Tenants choose the names and how many there are, so memory is bounded, for all processes and for
-each. Names of ended processes are dropped first; then new names are refused, and counted.
+each; and a tenant may have as much as is still free, so that it leaves as much to others. Names of
+its ended processes are dropped first; then new names are refused, and counted.
 """
 
 import bisect
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
 from cotenant.agent.process import Departed, Nameless, Process
 from cotenant.agent.recorder.processes.demangle import Demangler
 from cotenant.agent.recorder.processes.interned import Interned
+from cotenant.agent.recorder.processes.shares import Shares
 
 _BYTES_MAX: Final = 384 << 20
 _PROCESS_BYTES_MAX: Final = 64 << 20
-_ENTRY_BYTES: Final = 256  # Memory of an era or an alias besides its text, about.
-_UNKNOWN_MAX: Final = 262_144
+_ENTRY_BYTES: Final = 512  # Memory of an era or an alias besides its text, about.
+_UNKNOWN_MAX: Final = 262_144  # Of all tenants.
 _ERAS_MAX: Final = 4096  # Of one handle.
 
 Era = tuple[int, str]
@@ -32,7 +35,10 @@ class _ProcessKernels:
     aliases: dict[int, int] = field(default_factory=dict)
     modules: dict[int, set[int]] = field(default_factory=dict)
     module_of: dict[int, int] = field(default_factory=dict)  # Valid handles.
+    unknown: dict[Nameless, str] = field(default_factory=dict)
     bytes: int = 0
+    entries: int = 0
+    tenant: str = ""
 
     def put(self, handle: int, module: int) -> None:
         """The handle now belongs to this module, and to no other; 0 where it is not known."""
@@ -52,21 +58,44 @@ class _ProcessKernels:
 class KernelNames:
     """Every followed process's kernels."""
 
-    def __init__(self, demangler: Demangler | None = None, most_bytes: int = _BYTES_MAX) -> None:
+    def __init__(
+        self,
+        demangler: Demangler | None = None,
+        most_bytes: int = _BYTES_MAX,
+        most_unknown: int = _UNKNOWN_MAX,
+    ) -> None:
         self._demangler = demangler or Demangler()
         self._most_bytes = most_bytes
         self._processes: dict[Process, _ProcessKernels] = {}
         self._interned = Interned()
-        self._entries = 0
+        self._entries: Counter[str] = Counter()  # By tenant.
         self._departed = Departed()
-        self._unknown: dict[Process, dict[Nameless, str]] = {}
-        self._unknowns = 0
+        self._unknowns = Shares(most_unknown)
         self.refused = 0  # Names that there was no room for.
 
     @property
     def bytes(self) -> int:
         """Memory that the names of all processes take, about."""
-        return self._entries * _ENTRY_BYTES + self._interned.bytes
+        return self._entries.total() * _ENTRY_BYTES + self._interned.bytes
+
+    def __contains__(self, process: object) -> bool:
+        """Whether it is known whose a process is."""
+        known = self._processes.get(process) if isinstance(process, Process) else None
+        return known is not None and bool(known.tenant)
+
+    def tenant(self, process: Process) -> str:
+        """Whose a process is; empty if that is not known."""
+        known = self._processes.get(process)
+        return known.tenant if known is not None else ""
+
+    def follow(self, process: Process, tenant: str) -> None:
+        """The process is this tenant's."""
+        known = self._processes.setdefault(process, _ProcessKernels())
+        self._unknowns.count(known.tenant, -len(known.unknown))
+        self._unknowns.count(tenant, len(known.unknown))
+        self._entries[known.tenant] -= known.entries
+        self._entries[tenant] += known.entries
+        known.tenant = tenant
 
     def learn(
         self, process: Process, handle: int, name: str, when_ns: int, module: int = 0
@@ -93,30 +122,42 @@ class KernelNames:
             # No name at all is better than the one of another kernel.
             self._drop_handle(known, handle)
             return
-        bisect.insort(eras, (when_ns, self._interned.intern(text)))
+        bisect.insort(eras, (when_ns, self._interned.intern(text, known.tenant)))
         known.eras[handle] = eras
         if text and handle not in known.module_of:
             known.put(handle, 0)
-        known.bytes += _ENTRY_BYTES + len(text)
-        self._entries += 1
+        self._count(known, 1, _ENTRY_BYTES + len(text))
+
+    def _count(self, known: _ProcessKernels, entries: int, size: int) -> None:
+        known.bytes += size
+        known.entries += entries
+        self._entries[known.tenant] += entries
 
     def _make_room(self, process: Process, text: str) -> bool:
-        """Whether there is room for one more; drops ended processes to make it."""
-        if self._processes[process].bytes + _ENTRY_BYTES + len(text) > _PROCESS_BYTES_MAX:
+        """Whether there is room for one more; drops ended processes of the tenant to make it."""
+        known = self._processes[process]
+        if known.bytes + _ENTRY_BYTES + len(text) > _PROCESS_BYTES_MAX:
             return False
-        while self.bytes + _ENTRY_BYTES + self._interned.cost(text) > self._most_bytes:
-            oldest = self._departed.oldest()
-            if oldest is None:
-                return False
-            self._drop(oldest)
-            if oldest == process:
+        while self._over(known.tenant, _ENTRY_BYTES + self._interned.cost(text)):
+            if not self._drop_ended(process, known.tenant):
                 return False
         return True
 
+    def _drop_ended(self, process: Process, tenant: str) -> bool:
+        """Drop the tenant's process that ended first; false if there is no other than this."""
+        oldest = self._departed.oldest(tenant)
+        if oldest is not None:
+            self._drop(oldest)
+        return oldest not in (None, process)
+
+    def _over(self, tenant: str, more: int) -> bool:
+        """Whether a tenant would have more than is left."""
+        mine = self._entries[tenant] * _ENTRY_BYTES + self._interned.bytes_of[tenant]
+        return mine + more > self._most_bytes - self.bytes
+
     def _release(self, known: _ProcessKernels, text: str) -> None:
         self._interned.release(text)
-        known.bytes -= _ENTRY_BYTES + len(text)
-        self._entries -= 1
+        self._count(known, -1, -_ENTRY_BYTES - len(text))
 
     def _drop_handle(self, known: _ProcessKernels, handle: int) -> None:
         known.take_out(handle)
@@ -125,8 +166,7 @@ class KernelNames:
 
     def _drop_alias(self, known: _ProcessKernels, handle: int) -> None:
         if known.aliases.pop(handle, None) is not None:
-            known.bytes -= _ENTRY_BYTES
-            self._entries -= 1
+            self._count(known, -1, -_ENTRY_BYTES)
 
     def alias(self, process: Process, handle: int, other: int, when_ns: int) -> None:
         """This handle is an alias of another one."""
@@ -142,8 +182,7 @@ class KernelNames:
             self.refused += 1
             return
         known.aliases[handle] = other
-        known.bytes += _ENTRY_BYTES
-        self._entries += 1
+        self._count(known, 1, _ENTRY_BYTES)
 
     def forget(self, process: Process, module: int, when_ns: int) -> None:
         """The module was unloaded: its handles are invalid until they are named again."""
@@ -184,18 +223,26 @@ class KernelNames:
 
     def unknown(self, process: Process, handle: int, stub: int) -> str:
         """A stand-in for a name that was never seen: the same for each launch."""
-        found = self._unknown.get(process, {}).get(Nameless(process, handle, stub))
+        known = self._processes.get(process)
+        found = known.unknown.get(Nameless(process, handle, stub)) if known else None
         return found or f"unknown@?+{stub or handle:#x}"
 
     def asked(self, nameless: Nameless) -> bool:
         """Whether the helper has looked for this kernel's name already."""
-        return nameless in self._unknown.get(nameless.process, {})
+        known = self._processes.get(nameless.process)
+        return known is not None and nameless in known.unknown
 
     def call_unknown(self, nameless: Nameless, name: str) -> None:
         """The helper found no name; this is the stand-in."""
-        if self._unknowns < _UNKNOWN_MAX and not self.asked(nameless):
-            self._unknown.setdefault(nameless.process, {})[nameless] = name
-            self._unknowns += 1
+        known = self._processes.setdefault(nameless.process, _ProcessKernels())
+        if nameless in known.unknown:
+            return
+        while self._unknowns.over(known.tenant):
+            if not self._drop_ended(nameless.process, known.tenant):
+                self.refused += 1
+                return
+        known.unknown[nameless] = name
+        self._unknowns.count(known.tenant, 1)
 
     def exec(self, process: Process, when_ns: int) -> None:
         """The process runs another program: its handles are invalid from now on."""
@@ -210,7 +257,8 @@ class KernelNames:
     def gone(self, process: Process) -> None:
         """The process ended; its last rows may still be on their way."""
         self._demangler.gone(process)
-        if oldest := self._departed.add(process):
+        known = self._processes.get(process)
+        if oldest := self._departed.add(process, known.tenant if known else ""):
             self._drop(oldest)
 
     def _drop(self, process: Process) -> None:
@@ -220,4 +268,6 @@ class KernelNames:
                 self._drop_handle(known, handle)
             for handle in list(known.aliases):
                 self._drop_alias(known, handle)
-        self._unknowns -= len(self._unknown.pop(process, {}))
+            if not self._entries[known.tenant]:
+                del self._entries[known.tenant]
+            self._unknowns.count(known.tenant, -len(known.unknown))

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
+from cotenant.agent.recorder.samplers.live_cgroups import live_cgroups, row_id
 from cotenant.identity.ids import V2
 from cotenant.identity.ledger import Ledger
-from cotenant.identity.walk import Mount, mounts, walk
+from cotenant.identity.walk import Mount, mounts
 from cotenant.schema.dimensions import LIMITS
 from cotenant.store.segment import rows_of
 
@@ -18,7 +17,7 @@ _UNLIMITED: Final = 1 << 60  # Version 1 writes no limit as a number near 2^63.
 
 
 class CgroupLimits:
-    """Reads the limits of all cgroups every few seconds, and writes what changed."""
+    """Reads the limits of all cgroups that are told apart, and writes what changed."""
 
     table: Final = "limits"
 
@@ -58,16 +57,14 @@ class CgroupLimits:
         for mount in self._mounts:
             if mount.hierarchy != V2 and not {"cpu", "memory"} & set(mount.controllers):
                 continue
-            for there in walk(mount):
-                directory = Path(there.directory)
-                cpus, memory = cpu_limit(directory), memory_limit(directory)
+            for there in live_cgroups(self._ledger, mount):
+                cpus, memory = cpu_limit(there.directory), memory_limit(there.directory)
                 key = (mount.hierarchy, there.kernel_id)
                 if cpus is not None or memory is not None:
                     self._limited.add(key)
-                elif key not in before or not directory.exists():
+                elif key not in before or not there.directory.exists():
                     continue  # A removed cgroup had its limits to the end.
-                ids = np.array([there.kernel_id], np.uint64)
-                yield int(self._ledger.translate_in(mount.hierarchy, ids)[0]), cpus, memory
+                yield row_id(self._ledger, mount, there), cpus, memory
 
 
 def cpu_limit(directory: Path) -> float | None:

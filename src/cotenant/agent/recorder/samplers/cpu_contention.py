@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cotenant.identity.ledger import Ledger
-from cotenant.probes import syscalls
+from cotenant.probes.kernel_maps import KernelMap
 from cotenant.schema.constants import MAPS
 from cotenant.schema.layouts import CONTENTION, CONTENTION_KEY
 
@@ -23,8 +23,8 @@ class CpuContention:
 
     table: Final = "cpu_contention"
 
-    def __init__(self, fd: int, ledger: Ledger, gone: Gone, freed: Freed) -> None:
-        self._fd = fd
+    def __init__(self, pairs: KernelMap, ledger: Ledger, gone: Gone, freed: Freed) -> None:
+        self._pairs = pairs
         self._ledger = ledger
         self._gone = gone
         self._freed = freed
@@ -33,7 +33,7 @@ class CpuContention:
 
     def sample(self, now_ns: int) -> Any | None:
         """One row for each pair of which a thread waited; None if none did."""
-        keys, values = syscalls.map_items(self._fd, *MAPS["contention"])
+        keys, values = self._pairs.items()
         width = MAPS["contention"][0]
         names = [keys[at : at + width] for at in range(0, len(keys), width)]
         entries = np.frombuffer(values, CONTENTION)
@@ -70,7 +70,7 @@ class CpuContention:
         for name in [name for name, samples in idle.items() if samples >= _IDLE_SAMPLES]:
             own, own_v1, peer, peer_v1 = np.frombuffer(name, np.uint64).tolist()
             if self._gone(own, own_v1) or ((peer or peer_v1) and self._gone(peer, peer_v1)):
-                syscalls.map_delete(self._fd, name)
+                self._pairs.delete(name)
                 self._freed("contention", tenants[name])
                 del idle[name], self._before[name]
             else:

@@ -10,7 +10,7 @@ from cotenant.agent.process import Process
 from cotenant.agent.recorder.processes.devices import Devices
 from cotenant.agent.recorder.quotas import Quotas
 from cotenant.identity.ledger import Ledger
-from cotenant.probes import syscalls
+from cotenant.probes.kernel_maps import KernelMaps
 from cotenant.schema.dimensions import GPU_MEMORY
 from cotenant.schema.layouts import HOLDING, HOLDING_KEY
 from cotenant.store.segment import rows_of
@@ -26,7 +26,7 @@ class GpuMemory:
     table: Final = "gpu_memory"
 
     def __init__(
-        self, maps: dict[str, int], ledger: Ledger, devices: Devices, since_boot_ns: int
+        self, maps: KernelMaps, ledger: Ledger, devices: Devices, since_boot_ns: int
     ) -> None:
         self._holdings = maps["holdings"]
         self._sweeper = maps["sweep"]
@@ -67,9 +67,7 @@ class GpuMemory:
         The fact of a context comes before what is held in it, so the sample that follows knows the
         GPU of every holding.
         """
-        raw_keys, raw_values = syscalls.map_items(
-            self._holdings, HOLDING_KEY.itemsize, HOLDING.itemsize
-        )
+        raw_keys, raw_values = self._holdings.items()
         keys, values = np.frombuffer(raw_keys, HOLDING_KEY), np.frombuffer(raw_values, HOLDING)
         told = values["tenant"] != 0  # The kernel says last whose it is.
         self._seen = keys[told], values[told]
@@ -102,12 +100,12 @@ class GpuMemory:
         """Have the kernel remove what ended processes left in its maps."""
         if self._gone or abs(now_ns - self._swept_ns) >= _SWEEP_NS:
             self._swept_ns = now_ns
-            syscalls.read_iterator(self._sweeper)
+            self._sweeper.read()
         self._gone.clear()
 
     def _refused(self) -> set[int]:
         """Tenants for some of whose contexts there was no room."""
-        return set(self._quotas.refused().get("holdings", ()))
+        return self._quotas.refused_of("holdings")
 
     def _sum(self, keys: Any, values: Any) -> dict[Holder, tuple[int | None, int]]:
         ids = self._ledger.translate(

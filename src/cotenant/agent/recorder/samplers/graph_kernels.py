@@ -1,5 +1,6 @@
 """Which kernels each version of a CUDA graph runs."""
 
+from functools import cache, partial
 from typing import Any, Final
 
 from cotenant.agent.recorder.ingest.clock import WallClock
@@ -23,7 +24,8 @@ class GraphKernels:
     def sample(self, now_ns: int) -> Any | None:
         """A row for each kernel of each new version; None if there are none."""
         rows = self._graphs.take_rows()
+        owner = cache(partial(owner_of, self._ledger))
         for row in rows:
-            row["cgroup_id"] = owner_of(self._ledger, *row.pop("cgroup"))
+            row["cgroup_id"] = owner(*row.pop("cgroup"))
             row["timestamp_ns"] += self._clock.offset_ns
         return rows_of(GRAPH_KERNELS, rows) if rows else None

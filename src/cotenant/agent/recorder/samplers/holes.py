@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from cotenant.identity.ledger import Ledger
+from cotenant.identity.tenant import KERNEL
 from cotenant.schema.dimensions import LOSSES
 from cotenant.schema.holes import Reason
 from cotenant.store.segment import arrow_schema
@@ -23,7 +24,7 @@ _ROWS_MAX: Final = 16  # Of one tenant, family and reason in a second; more are 
 _WARNED_MAX: Final = 256
 _NO_COUNTS: Final = ("seen", "stored", "shed", "lost", "queued")
 
-Whose = str | int | None  # A cgroup's path, a cgroup_id, or nobody knows.
+Whose = str | int | None  # A cgroup's path or the kernel, a cgroup_id, or nobody knows.
 
 
 class _HoleKind(NamedTuple):
@@ -53,7 +54,7 @@ class Holes:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.warnings: list[str] = []
-        self._warned: set[tuple[Reason, Whose]] = set()
+        self._warned: set[_HoleKind] = set()
         self._waiting: list[tuple[_HoleKind, _Piece]] = []
         self._open: dict[_HoleKind, int] = {}  # Since when, as far as it was not told.
 
@@ -119,6 +120,8 @@ class Holes:
         """The stored id; None if the ledger does not know the path yet."""
         if not isinstance(whose, str):
             return self._ledger.unknown_id if whose is None else whose
+        if whose == KERNEL:
+            return self._ledger.kernel_id
         row = self._row(whose)
         return row["cgroup_id"] if row else None
 
@@ -126,12 +129,16 @@ class Holes:
         """Its row of ``containers``, if it is told by a path that is known."""
         return self._ledger.at_path(whose) if isinstance(whose, str) else None
 
+    def _row_of(self, whose: Whose) -> dict[str, Any] | None:
+        """The same of one that is told by its stored id."""
+        return next((row for row in self._ledger.rows() if row["cgroup_id"] == whose), None)
+
     def _warn(self, kind: _HoleKind, piece: _Piece) -> None:
-        """Say so to whoever records, once for each tenant and reason."""
-        if (kind.reason, kind.whose) in self._warned or len(self._warned) >= _WARNED_MAX:
+        """Say so to whoever records, once for each tenant, reason and what is missing."""
+        if kind in self._warned or len(self._warned) >= _WARNED_MAX:
             return
-        self._warned.add((kind.reason, kind.whose))
-        row = self._row(kind.whose)
+        self._warned.add(kind)
+        row = self._row(kind.whose) or self._row_of(kind.whose)
         tenant = row["tenant"] if row else kind.whose or "some tenant"
         what = kind.reason.what or f"{' and '.join(kind.families)} events"
         size = f" for {(piece.to_ns - piece.from_ns) / 1e9:.3f} s"

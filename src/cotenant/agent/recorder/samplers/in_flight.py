@@ -9,7 +9,7 @@ from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.processes.communicators import Communicators
 from cotenant.identity.ledger import Ledger
 from cotenant.printable import printable
-from cotenant.probes import syscalls
+from cotenant.probes.kernel_maps import KernelMap
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.dimensions import IN_FLIGHT
 from cotenant.schema.layouts import FLIGHT
@@ -22,16 +22,16 @@ class InFlight:
     table: Final = "in_flight"
 
     def __init__(
-        self, link: int, ledger: Ledger, communicators: Communicators, clock: WallClock
+        self, under_way: KernelMap, ledger: Ledger, communicators: Communicators, clock: WallClock
     ) -> None:
-        self._link = link
+        self._under_way = under_way
         self._ledger = ledger
         self._communicators = communicators
         self._clock = clock
 
     def sample(self, now_ns: int) -> Any:
         """A row for each call that is under way now."""
-        found = np.frombuffer(syscalls.read_iterator(self._link), FLIGHT)
+        found = np.frombuffer(self._under_way.read(), FLIGHT)
         ids = self._ledger.translate(
             np.ascontiguousarray(found["cgroup_id"]), np.ascontiguousarray(found["cgroup_v1_id"])
         )

@@ -1,7 +1,7 @@
 """How long cgroups were throttled: the kernel has no tracepoint for a quota that is used up.
 
 ``cpu.stat`` counts the time; what was added since the last sample becomes a row of ``host_events``.
-Only cgroups that have a CPU quota are read each second.
+Only cgroups that are told apart and have a CPU quota are read each second.
 """
 
 from collections.abc import Sequence
@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from cotenant.agent.recorder.samplers.cgroup_limits import cpu_limit
+from cotenant.agent.recorder.samplers.live_cgroups import live_cgroups, row_id
 from cotenant.identity.ids import V2
 from cotenant.identity.ledger import Ledger
-from cotenant.identity.walk import Mount, mounts, walk
+from cotenant.identity.walk import Mount, mounts
 from cotenant.schema.events import HOST_EVENTS
 from cotenant.store.segment import rows_of
 
@@ -73,19 +72,17 @@ class Throttle:
         )
 
     def _search(self, mount: Mount) -> None:
-        for found in walk(mount):
+        for found in live_cgroups(self._ledger, mount):
             if found.kernel_id in self._quotas or found.path == "/":
                 continue
-            directory = Path(found.directory)
             if self._looks == 0:
-                self._before[found.kernel_id] = _throttled_ns(directory) or 0
-            if not cpu_limit(directory):
+                self._before[found.kernel_id] = _throttled_ns(found.directory) or 0
+            if not cpu_limit(found.directory):
                 continue
-            ids = np.array([found.kernel_id], np.uint64)
-            cgroup_id = int(self._ledger.translate_in(mount.hierarchy, ids)[0])
+            cgroup_id = row_id(self._ledger, mount, found)
             # A cgroup that is younger than the recording was throttled within it.
             before = self._before.get(found.kernel_id, 0)
-            self._quotas[found.kernel_id] = _Quota(directory, cgroup_id, before)
+            self._quotas[found.kernel_id] = _Quota(found.directory, cgroup_id, before)
 
 
 def _controlled(hierarchies: list[Mount]) -> Mount | None:

@@ -1,7 +1,7 @@
 """Exact totals out of the kernel: what changed since the last sample."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -12,9 +12,9 @@ from cotenant.agent.recorder.ingest.columns.owner import OWNER, owners
 from cotenant.agent.recorder.samplers.losses import Fate, Losses, Tally
 from cotenant.identity.ids import NOBODY, UNTOLD
 from cotenant.identity.ledger import Ledger
-from cotenant.probes import syscalls
 from cotenant.probes.cpus import possible_cpus
 from cotenant.probes.kernel import counted
+from cotenant.probes.kernel_maps import KernelMaps
 from cotenant.schema.constants import KERNEL_FUNCTION_BIT, KERNEL_FUNCTION_KIND_SHIFT
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY
 
@@ -35,14 +35,14 @@ class Totals:
 
     def __init__(
         self,
-        maps: Mapping[str, int],
+        maps: KernelMaps,
         ledger: Ledger,
         losses: Losses,
         end_window: Callable[[], int],
         freed: Callable[[str, int], None],
     ) -> None:
-        self._totals_fd = maps["totals"]
-        self._spare_fd = maps["spare_totals"]
+        self._totals = maps["totals"]
+        self._spare = maps["spare_totals"]
         self._ledger = ledger
         self._losses = losses
         self._end_window = end_window
@@ -88,8 +88,8 @@ class Totals:
         A spare total is an entry of its own, on one CPU: its key may be in both maps.
         """
         width = TOTAL_KEY.itemsize
-        keys, values = syscalls.map_items(self._totals_fd, width, TOTAL.itemsize * self._cpus)
-        spare_keys, spare_values = syscalls.map_items(self._spare_fd, width, TOTAL.itemsize)
+        keys, values = self._totals.items()
+        spare_keys, spare_values = self._spare.items()
         cpus = np.frombuffer(values, TOTAL).reshape(-1, self._cpus)
         spare = np.zeros((len(spare_keys) // width, self._cpus), TOTAL)
         spare[:, 0] = np.frombuffer(spare_values, TOTAL)
@@ -179,8 +179,7 @@ class Totals:
             entry = entries[at]
             if self.gone(Tally("", *(int(entry[field]) for field in OWNER))):
                 spare = name.endswith(_SPARE)
-                fd = self._spare_fd if spare else self._totals_fd
-                syscalls.map_delete(fd, name[: TOTAL_KEY.itemsize])
+                (self._spare if spare else self._totals).delete(name[: TOTAL_KEY.itemsize])
                 self._freed("spare_totals" if spare else "totals", int(tenants[at]))
                 # Should it come back, it counts from nothing.
                 del idle[name], self._places[name]

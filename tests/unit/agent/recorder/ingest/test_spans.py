@@ -100,6 +100,34 @@ def interleaved(steps, moves=()):
     started=0,
     moves=[1],
 )
+# A thread queues in one cgroup while a copy that another began in the other is not done.
+@example(
+    steps=[
+        (2, (("cuMemcpyHtoD_v2", {"direction": "HtoD", "bytes": 65537}), None), 29790, MS),
+        (0, (("cuMemcpyHtoD_v2", {"direction": "HtoD", "bytes": 65537}), None), 16985, 0),
+        (4, (("cuMemcpyHtoD_v2", {"direction": "HtoD", "bytes": 65536}), None), 291752, MS),
+        (1, (("cuCtxSynchronize", {}), None), 1935, 700 * MS),
+        (2, (("cuLaunchKernel", {"threads": 128, "nccl": 1}), 5), 8420, 0),
+        (2, (("cuMemcpyDtoH_v2", {"direction": "DtoH", "bytes": 64}), None), 465, 5000),
+    ],
+    cuts=[],
+    started=2,
+    moves=[1],
+)
+# What proves a stream done comes before the first row of the cgroup that its process went to.
+@example(
+    steps=[
+        (4, (("cuMemsetD8Async", {"bytes": 1001}), 0), 38, MS),
+        (4, (("cuMemcpyDtoH_v2", {"direction": "DtoH", "bytes": 64}), None), 99, MS),
+        (2, (("cuMemcpyDtoH_v2", {"direction": "DtoH", "bytes": 64}), None), 3311, 5000),
+        (4, (("cuMemcpyDtoH_v2", {"direction": "DtoH", "bytes": 64}), None), 126, 5000),
+        (0, (("cuMemcpyDtoH_v2", {"direction": "DtoH", "bytes": 64}), None), 357137, MS),
+        (0, (("cuMemcpyHtoD_v2", {"direction": "HtoD", "bytes": 65536}), None), 1384, MS),
+    ],
+    cuts=[5],
+    started=0,
+    moves=[5],
+)
 @settings(
     max_examples=25,
     deadline=None,

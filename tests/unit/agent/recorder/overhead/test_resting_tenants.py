@@ -1,29 +1,21 @@
 """Which tenants' events time nothing, because their functions are without probes."""
 
-import pytest
-
 from cotenant.agent.protocol.reports import Blind, Rested
-from cotenant.agent.recorder.overhead import resting_tenants
 from cotenant.agent.recorder.overhead.resting_tenants import RestingTenants
 
 A, B = 7, 8
 BLIND = (Blind("/b", ("cuda",), 3),)
 
 
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+class Told(dict[int, int]):
     """The kernel's map."""
-    there: dict[int, int] = {}
 
-    def update(_fd: int, key: bytes, value: bytes) -> None:
-        there[int.from_bytes(key, "little")] = int.from_bytes(value, "little")
-
-    monkeypatch.setattr(resting_tenants.syscalls, "map_update", update)
-    return there
+    def update(self, key: bytes, value: bytes) -> None:
+        self[int.from_bytes(key, "little")] = int.from_bytes(value, "little")
 
 
-def test_only_those_who_rest_are_told(told: dict[int, int]) -> None:
-    resting = RestingTenants(3)
+def test_only_those_who_rest_are_told() -> None:
+    resting = RestingTenants(told := Told())
     asked = resting.ask({"/a": (1,), "/b": (1,)}, frozenset({A, B}))
     assert told == {A: 1, B: 1}
     resting.rested(Rested(asked.number, True, BLIND))
@@ -36,8 +28,8 @@ def test_only_those_who_rest_are_told(told: dict[int, int]) -> None:
     assert told == {A: 2, B: 1}
 
 
-def test_a_file_that_others_map_does_not_rest(told: dict[int, int]) -> None:
-    resting = RestingTenants(3)
+def test_a_file_that_others_map_does_not_rest() -> None:
+    resting = RestingTenants(told := Told())
     asked = resting.ask({"/a": (1,)}, frozenset({A}))
     resting.rested(Rested(asked.number, True, ()))
     assert told == {A: 2}

@@ -1,13 +1,16 @@
 """What the recorder asks the helper about processes: everything, in messages of any helper."""
 
+from itertools import islice
 from typing import get_args
 
-from cotenant.agent.process import Process
+from cotenant.agent.process import Nameless, Process
 from cotenant.agent.protocol.codec import Decoder, encode
 from cotenant.agent.protocol.reports import Inspected, Report
 from cotenant.agent.protocol.requests import FollowPointers, HandedOut, Inspect, Request
 from cotenant.agent.recorder.ingest.clock import WallClock
+from cotenant.agent.recorder.processes.communicators import Communicator
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
+from cotenant.agent.recorder.processes.shares import Shares
 from cotenant.identity.ledger import Ledger
 
 MESSAGE_BYTES = 1 << 18
@@ -66,3 +69,35 @@ def test_the_files_of_every_process_with_a_context_are_asked_about() -> None:
     # What is waited for comes last.
     numbers = [request.number for request in requests]
     assert numbers == [0] * (len(numbers) - 1) + [1]
+
+
+def test_a_tenant_with_kernels_without_end_that_nobody_named_does_not_keep_others_nameless() -> (
+    None
+):
+    helper = Asked()
+    gpus = processes(helper)
+    storm, calm = Process(7, 3), Process(8, 3)
+    for process, cgroup_id in ((storm, 5), (calm, 6)):
+        gpus._ledger.born(0, cgroup_id, f"/tenant{cgroup_id}")
+        gpus.devices.works(process, (cgroup_id, 0))
+    many = [Nameless(storm, handle, 0) for handle in range(1, 10_008)]
+    wanted = [Nameless(calm, handle, 0) for handle in range(1, 24)]
+    asked = list(islice(gpus._in_turn(many + wanted), 4096))
+    assert [one for one in asked if one.process == calm] == wanted
+    assert len(asked) == 4096
+
+
+def test_communicators_are_the_tenants_whose_context_or_kernel_names_a_process_has() -> None:
+    gpus = processes(Asked())
+    gpus.communicators._shares = Shares(1)
+    for process, cgroup_id in ((Process(7, 3), 5), (Process(8, 3), 6), (Process(9, 3), 0)):
+        if cgroup_id:
+            gpus._ledger.born(0, cgroup_id, f"/tenant{cgroup_id}")
+        if cgroup_id == 5:
+            gpus.devices.works(process, (cgroup_id, 0))
+        elif cgroup_id:
+            gpus.names.follow(process, gpus._ledger.outermost(cgroup_id))
+        for handle in (1, 2):
+            gpus.communicators.made(process, handle, Communicator(handle))
+    # As long as nobody knows whose a process is, it is nobody's.
+    assert gpus.communicators.refused == {"/tenant5": 1, "/tenant6": 2, "": 2}

@@ -29,13 +29,13 @@ class Story:
         self.graphs = Graphs(self.names, "node/boot")
         self.now, self._step = 0, step_ns
 
-    def tell(self, symbol: str, **fields: int) -> None:
+    def tell(self, symbol: str, process: Process = ONE, **fields: int) -> None:
         self.now += self._step
         fact = np.zeros((), FACT)
         fact["function"], fact["timestamp_ns"] = IDS[symbol], self.now
         for name, value in fields.items():
             fact[name] = value
-        self.graphs.take(fact, ONE)
+        self.graphs.take(fact, process)
 
     def kernels(self) -> list[Counter[str]]:
         found: dict[str, Counter[str]] = {}
@@ -135,7 +135,7 @@ def test_versions_that_no_row_can_need_any_more_are_dropped() -> None:
     found = story.graphs.versions(ONE, 300)
     # What is 30 seconds old was superseded since, but it was in use 30 seconds ago.
     assert [v.number for v in found] == list(range(71, 103))
-    assert len(story.graphs._superseded) == len(found) - 1
+    assert len(story.graphs._past) == len(found) - 1
 
 
 def test_what_was_destroyed_is_forgotten_after_a_while() -> None:
@@ -146,7 +146,7 @@ def test_what_was_destroyed_is_forgotten_after_a_while() -> None:
         story.tell("cuGraphExecDestroy", handle=300 + at)
     known = story.graphs._processes[ONE]
     assert sorted(known.execs) == list(range(385, 401))
-    assert len(story.graphs._destroyed) == 16
+    assert len(story.graphs._past) == 16
 
 
 def test_a_process_with_too_many_graphs_can_still_destroy_them() -> None:
@@ -155,6 +155,8 @@ def test_a_process_with_too_many_graphs_can_still_destroy_them() -> None:
         story.tell("cuGraphCreate", address=1 + at)
     known = story.graphs._processes[ONE]
     assert len(known.graphs) == 65537
+    # What there is no room for is counted.
+    assert story.graphs.refused == {"": 6}
     for at in range(5):
         story.tell("cuGraphDestroy", handle=1 + at)
     story.tell("cuGraphCreate", address=100_000)
@@ -176,3 +178,89 @@ def test_facts_about_unknown_graphs_change_nothing() -> None:
     story.tell("cuGraphExecKernelNodeSetParams_v2", handle=1, address=2, other=3)
     story.tell("cuLaunchKernel", handle=1, other=99)
     assert story.kernels() == []
+
+
+def test_a_tenant_that_copies_a_large_graph_again_and_again_is_left_behind_alone():
+    story, other = Story(), Process(8, 1000)
+    story.graphs = Graphs(story.names, "node/boot", lambda v2, _: f"/{v2}")
+    for node in range(1, 10_001):
+        story.tell("cuGraphAddKernelNode_v2", handle=100, address=node, other=node << 8)
+    for number in range(1, 101):
+        story.tell("cuGraphInstantiateWithFlags", handle=100, address=number)
+    assert len(story.graphs.take_rows()) <= 65_536
+    assert set(story.graphs.refused) == {"/0"}
+    assert story.graphs.versions(ONE, 100)[-1].number == 0  # What it runs is not known.
+
+    story.tell("cuGraphAddKernelNode_v2", process=other, cgroup_id=1, handle=7, address=1, other=1)
+    story.tell("cuGraphInstantiateWithFlags", process=other, cgroup_id=1, handle=7, address=2)
+    assert story.kernels() == [Counter({"unknown@?+0x1": 1})]
+
+
+def test_a_tenant_that_keeps_graphs_without_end_is_bounded_and_may_go_on_when_it_lets_go():
+    story = Story(step_ns=4_000_000_000)
+    for node in range(1, 3_001):
+        story.tell("cuGraphAddKernelNode_v2", handle=100, address=node, other=node << 8)
+    for number in range(1, 301):
+        story.tell("cuGraphInstantiateWithFlags", handle=100, address=number)
+        story.graphs.take_rows()
+    refused = story.graphs.refused[""]
+    assert 0 < refused < 300
+    for number in range(1, 301):
+        story.tell("cuGraphExecDestroy", handle=number)
+    story.tell("cuGraphInstantiateWithFlags", handle=100, address=7)
+    assert story.graphs.refused[""] == refused
+    assert sum(story.kernels()[0].values()) == 3_000
+
+
+def test_graphs_of_ended_processes_go_before_new_ones_are_refused():
+    story = Story(step_ns=4_000_000_000)
+    for run in range(1, 11):
+        process = Process(run, 1000)
+        for node in range(1, 1_001):
+            story.tell(
+                "cuGraphAddKernelNode_v2", process=process, handle=100, address=node, other=node
+            )
+        for number in range(1, 101):
+            story.tell("cuGraphInstantiateWithFlags", process=process, handle=100, address=number)
+            story.graphs.take_rows()
+        story.graphs.gone(process)
+    assert story.graphs.refused == {}
+
+
+def test_a_tenant_that_instantiates_without_end_takes_no_version_from_another():
+    story, calm = Story(), Process(8, 1000)
+    story.graphs = Graphs(story.names, "node/boot", lambda v2, _: f"/{v2}", most_past=300)
+    for kernel in (1, 2):
+        story.tell("cuGraphCreate", process=calm, cgroup_id=1, address=100)
+        story.tell(
+            "cuGraphAddKernelNode_v2",
+            process=calm,
+            cgroup_id=1,
+            handle=100,
+            address=11,
+            other=kernel,
+        )
+        story.tell(
+            "cuGraphInstantiateWithFlags", process=calm, cgroup_id=1, handle=100, address=300
+        )
+    story.tell("cuGraphInstantiateWithFlags", process=calm, cgroup_id=1, handle=100, address=400)
+    story.tell("cuGraphExecDestroy", process=calm, cgroup_id=1, handle=400)
+    for _ in range(1009):
+        story.tell("cuGraphInstantiateWithFlags", handle=100, address=300)
+        story.tell("cuGraphExecDestroy", handle=300)
+    assert len(story.graphs.versions(calm, 300)) == 2
+    assert story.graphs.versions(calm, 400)[0].number == 1
+    # Its own past is bounded: by what it leaves to others.
+    assert len(story.graphs._past) == 2 + (300 - 2) // 2
+    assert len(story.graphs.versions(ONE, 300)) < 300
+
+
+def test_the_past_of_a_tenant_without_facts_is_forgotten_too():
+    story, other = Story(step_ns=1_000_000_000), Process(8, 1000)
+    story.graphs = Graphs(story.names, "node/boot", lambda v2, _: f"/{v2}")
+    story.tell("cuGraphInstantiateWithFlags", handle=100, address=300)
+    story.tell("cuGraphExecDestroy", handle=300)
+    for _ in range(31):
+        story.tell("cuGraphCreate", process=other, cgroup_id=1, address=100)
+    assert len(story.graphs._past) == 0
+    assert story.graphs._past._by_tenant == {}

@@ -2,9 +2,6 @@
 
 import struct
 
-import pytest
-
-from cotenant.agent.recorder.samplers import cpu_contention
 from cotenant.agent.recorder.samplers.cpu_contention import CpuContention
 
 TENANT = 5
@@ -19,21 +16,24 @@ def _key(own, peer):
     return struct.pack("<4Q", own, 0, peer, 0)
 
 
-@pytest.fixture
-def pairs(monkeypatch):
+class _Pairs:
     """The kernel's map."""
-    there = {}
 
-    def items(*_):
-        return b"".join(there), b"".join(struct.pack("<2Q", ns, TENANT) for ns in there.values())
+    def __init__(self):
+        self.there = {}
 
-    monkeypatch.setattr(cpu_contention.syscalls, "map_items", items)
-    monkeypatch.setattr(cpu_contention.syscalls, "map_delete", lambda _, key: there.pop(key))
-    return there
+    def items(self):
+        values = [struct.pack("<2Q", ns, TENANT) for ns in self.there.values()]
+        return b"".join(self.there), b"".join(values)
+
+    def delete(self, key):
+        del self.there[key]
 
 
-def test_a_row_is_what_was_added_since_the_last_sample(pairs):
-    sampler = CpuContention(3, _Ledger(), lambda *_: False, lambda *_: None)
+def test_a_row_is_what_was_added_since_the_last_sample():
+    kept = _Pairs()
+    pairs = kept.there
+    sampler = CpuContention(kept, _Ledger(), lambda *_: False, lambda *_: None)
     pairs[_key(7, 8)] = 100
     pairs[_key(7, 0)] = 11
     first = sampler.sample(5).to_pylist()
@@ -46,9 +46,12 @@ def test_a_row_is_what_was_added_since_the_last_sample(pairs):
     assert sampler.sample(7) is None
 
 
-def test_pairs_of_a_removed_cgroup_are_deleted_when_nothing_is_added_any_more(pairs):
-    freed = []
-    sampler = CpuContention(3, _Ledger(), lambda own, _: own == 8, lambda *one: freed.append(one))
+def test_pairs_of_a_removed_cgroup_are_deleted_when_nothing_is_added_any_more():
+    kept, freed = _Pairs(), []
+    pairs = kept.there
+    sampler = CpuContention(
+        kept, _Ledger(), lambda own, _: own == 8, lambda *one: freed.append(one)
+    )
     pairs[_key(7, 8)] = 100
     pairs[_key(7, 9)] = 100
     for second in range(40):

@@ -1,15 +1,15 @@
 """GPU memory over time, with holdings as the kernel counts them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from cotenant.agent.process import Process
 from cotenant.agent.recorder.processes.devices import Devices
 from cotenant.agent.recorder.samplers.gpu_memory import GpuMemory
-from cotenant.probes import syscalls
 from cotenant.schema.layouts import HOLDING, HOLDING_KEY
 
-HOLDINGS = 1
 ENDED = 13  # A process that the kernel sweeps out.
 START_NS = 1000
 CONTEXT = 0xC0
@@ -29,38 +29,39 @@ class NoDevices:
         return None
 
 
-@pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+class Held(dict[int, int]):
     """The kernel's map of holdings: bytes by process, each a tenant of its own."""
-    held: dict[int, int] = {}
 
-    def items(number: int, *_: int) -> tuple[bytes, bytes]:
-        if number != HOLDINGS:
-            return b"", b""
-        keys, values = np.zeros(len(held), HOLDING_KEY), np.zeros(len(held), HOLDING)
-        keys["pid"] = values["cgroup_id"] = list(held)
+    def items(self) -> tuple[bytes, bytes]:
+        keys, values = np.zeros(len(self), HOLDING_KEY), np.zeros(len(self), HOLDING)
+        keys["pid"] = values["cgroup_id"] = list(self)
         keys["process_start_ns"] = START_NS
         keys["context"] = CONTEXT
-        values["bytes"] = list(held.values())
+        values["bytes"] = list(self.values())
         values["allocations"] = 1
-        values["tenant"] = list(held)
+        values["tenant"] = list(self)
         return keys.tobytes(), values.tobytes()
 
-    monkeypatch.setattr(syscalls, "map_items", items)
-    monkeypatch.setattr(syscalls, "read_iterator", lambda _: held.pop(ENDED, None))
-    return held
+    def read(self) -> None:
+        """What the kernel does when it is told to sweep."""
+        self.pop(ENDED, None)
 
 
-def memory_on(devices: object) -> GpuMemory:
-    return GpuMemory(
-        {"holdings": HOLDINGS, "sweep": 2, "usage": 3, "freed": 4}, OneTenantEach(), devices, 0
-    )
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+def memory_on(devices: object, held: Held) -> GpuMemory:
+    nothing = SimpleNamespace(items=lambda: (b"", b""))
+    maps = {"holdings": held, "sweep": held, "usage": nothing, "freed": nothing}
+    return GpuMemory(maps, OneTenantEach(), devices, 0)
 
 
 def test_a_tenant_that_holds_nothing_any_more_is_told_once_and_forgotten(
-    held: dict[int, int],
+    held: Held,
 ) -> None:
-    memory = memory_on(NoDevices())
+    memory = memory_on(NoDevices(), held)
     told = []
     for tenant in range(1, 12):
         held.clear()
@@ -75,8 +76,8 @@ def test_a_tenant_that_holds_nothing_any_more_is_told_once_and_forgotten(
     )
 
 
-def test_what_does_not_change_is_told_again_before_its_row_is_too_old(held: dict[int, int]) -> None:
-    memory = memory_on(NoDevices())
+def test_what_does_not_change_is_told_again_before_its_row_is_too_old(held: Held) -> None:
+    memory = memory_on(NoDevices(), held)
     held[1] = 100
     minute = 60 * 10**9
     told = []
@@ -86,9 +87,9 @@ def test_what_does_not_change_is_told_again_before_its_row_is_too_old(held: dict
     assert told == [0, 10, 20, 30]
 
 
-def test_a_holding_is_on_the_gpu_that_becomes_known_after_the_look(held: dict[int, int]) -> None:
+def test_a_holding_is_on_the_gpu_that_becomes_known_after_the_look(held: Held) -> None:
     devices = Devices()
-    memory = memory_on(devices)
+    memory = memory_on(devices, held)
     first, second = Process(3, START_NS), Process(5, START_NS)
     held[3] = 300
     memory.look()
@@ -107,9 +108,9 @@ def test_a_holding_is_on_the_gpu_that_becomes_known_after_the_look(held: dict[in
 
 
 def test_what_a_process_came_to_hold_between_a_look_and_its_end_is_forgotten(
-    held: dict[int, int],
+    held: Held,
 ) -> None:
-    memory = memory_on(NoDevices())
+    memory = memory_on(NoDevices(), held)
     memory.look()
     held.update({ENDED: 300, 5: 500})
     memory.gone(Process(ENDED, START_NS))

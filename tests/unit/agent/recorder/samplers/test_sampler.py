@@ -1,13 +1,12 @@
 """Samplers are walked in order, and what has no rows is not written."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from cotenant.agent.recorder.ingest.clock import WallClock
-from cotenant.agent.recorder.samplers import in_flight
 from cotenant.agent.recorder.samplers.containers import Containers
 from cotenant.agent.recorder.samplers.graph_kernels import GraphKernels
 from cotenant.agent.recorder.samplers.in_flight import InFlight
@@ -64,14 +63,14 @@ def test_a_container_is_written_when_it_changes() -> None:
     assert sorted(paths(containers.whole())) == ["/", "/a", "/b"]
 
 
-def test_a_call_under_way_began_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_under_way_began_in_utc() -> None:
     launch = next(f for f in FUNCTIONS if f.symbol == "cuLaunchKernel")
     call = np.zeros(2, FLIGHT)
     call["function"], call["began_ns"], call["pid"] = [launch.id, 0], 7, 11
-    monkeypatch.setattr(in_flight.syscalls, "read_iterator", lambda _: call.tobytes())
+    under_way = SimpleNamespace(read=call.tobytes)
     clock = WallClock()
     clock.offset_ns = 1000
-    sampler = InFlight(3, Ledger("node", "boot"), None, clock)  # type: ignore[arg-type]
+    sampler = InFlight(under_way, Ledger("node", "boot"), None, clock)  # type: ignore[arg-type]
     (row,) = sampler.sample(5000).to_pylist()  # What is no function of ours is no row.
     told = (row["timestamp_ns"], row["began_ns"], row["pid"], row["function"])
     assert told == (5000, 1007, 11, "cuLaunchKernel")

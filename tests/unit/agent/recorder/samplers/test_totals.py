@@ -18,33 +18,36 @@ LAUNCH = next(f.id for f in FUNCTIONS if f.symbol == "cuLaunchKernel")
 CPUS = 2
 
 
+class Entries:
+    """One map of the kernel."""
+
+    def __init__(self) -> None:
+        self.there = {}
+
+    def items(self):
+        return b"".join(self.there), b"".join(value.tobytes() for value in self.there.values())
+
+    def delete(self, key):
+        del self.there[key]
+
+
 class Kernel:
     """The maps, as the programs would fill them."""
 
     def __init__(self) -> None:
-        self.maps = {1: {}, 2: {}}
-
-    def items(self, fd, key_size, value_size):
-        keys, values = list(self.maps[fd]), self.maps[fd].values()
-        return b"".join(keys), b"".join(value.tobytes() for value in values)
-
-    def delete(self, fd, key):
-        del self.maps[fd][key]
+        self.maps = {"totals": Entries(), "spare_totals": Entries()}
 
     def total(self, cgroup_id: int):
         """The total of launches of a cgroup, on each CPU."""
         key = np.zeros(1, TOTAL_KEY)
         key["cgroup_id"], key["function"] = cgroup_id, LAUNCH
-        return self.maps[1].setdefault(key.tobytes(), np.zeros(CPUS, TOTAL))
+        return self.maps["totals"].there.setdefault(key.tobytes(), np.zeros(CPUS, TOTAL))
 
 
 @pytest.fixture
 def kernel(monkeypatch):
-    kernel = Kernel()
-    monkeypatch.setattr(totals.syscalls, "map_items", kernel.items)
-    monkeypatch.setattr(totals.syscalls, "map_delete", kernel.delete)
     monkeypatch.setattr(totals, "possible_cpus", lambda: CPUS)
-    return kernel
+    return Kernel()
 
 
 @pytest.fixture
@@ -57,10 +60,9 @@ def ledger():
 class Reading(Totals):
     """Totals of windows that the test ends itself."""
 
-    def __init__(self, ledger):
+    def __init__(self, kernel, ledger):
         self.losses = Losses(partial(owners, ledger))
-        maps = {"totals": 1, "spare_totals": 2}
-        super().__init__(maps, ledger, self.losses, self.end, lambda name, tenant: None)
+        super().__init__(kernel.maps, ledger, self.losses, self.end, lambda name, tenant: None)
 
     def end(self):
         return self.window
@@ -72,7 +74,7 @@ class Reading(Totals):
 
 @pytest.fixture
 def read(kernel, ledger):
-    return Reading(ledger)
+    return Reading(kernel, ledger)
 
 
 def test_a_bucket_that_wraps_around_tells_what_was_added(kernel, read):
@@ -110,9 +112,9 @@ def test_a_total_that_comes_back_counts_from_nothing(kernel, read, ledger):
     ledger.removed(0, 23, 2)
     for reading in range(40):
         read.read(2 + reading, 1)
-        if not kernel.maps[1]:
+        if not kernel.maps["totals"].there:
             break
-    assert not kernel.maps[1]
+    assert not kernel.maps["totals"].there
     kernel.total(23)["rows"][0] = kernel.total(23)["count"][0] = 3
     (row,) = read.read(50, 2).to_pylist()
     assert row["count"] == 3
@@ -123,4 +125,4 @@ def test_what_is_nobodys_is_never_gone(kernel, read):
     kernel.total(NOBODY)["rows"][0] = 7
     for reading in range(40):
         read.read(1 + reading, 0)
-    assert kernel.maps[1]
+    assert kernel.maps["totals"].there
