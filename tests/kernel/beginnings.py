@@ -52,7 +52,7 @@ BEGINNINGS = {
     "store": Beginning(STORE, None, SINGLE + "starts with mov", 0),
     "reserve": Beginning(RESERVE, None, SINGLE + "starts with sub", 0),
     "constant": Beginning(CONSTANT, 5),
-    "lea": Beginning(LEA, 5),
+    "lea": Beginning(LEA, None, SINGLE + "starts with lea", 0),
     "test": Beginning(TEST, 3, answer=lambda count: count & 511 if count else 7),
     "clear": Beginning(CLEAR, 2),
     "jump to the next byte": Beginning(f"jmp 1f; 1: {RESULT}", 0),
@@ -68,7 +68,7 @@ BEGINNINGS = {
     "endbr64, store": Beginning(f"endbr64; {STORE}", None, SINGLE + "goes on with mov", 4),
     "endbr64, reserve": Beginning(f"endbr64; {RESERVE}", None, SINGLE + "goes on with sub", 4),
     "endbr64, constant": Beginning(f"endbr64; {CONSTANT}", 9),
-    "endbr64, lea": Beginning(f"endbr64; {LEA}", 9),
+    "endbr64, lea": Beginning(f"endbr64; {LEA}", None, SINGLE + "goes on with lea", 4),
     "endbr64, test": Beginning(
         f"endbr64; {TEST}", 7, answer=lambda count: count & 511 if count else 7
     ),
@@ -137,6 +137,16 @@ CONDITIONS = dict(
 # One function that goes on as another; both are probed.
 TAILS = {"cuMemAlloc_v2": "jmp cuMemAllocManaged", "cuMemAllocManaged": CONSTANT}
 
+# Functions that remember their return address, and look at the end whether it is still there.
+_AGAIN = f"cmp 8(%rsp),%r11; jne 1f; pop %rbx; {RESULT}; 1: ud2"
+GUARDED = {
+    "cuMemcpy": f"mov (%rsp),%r11; push %rbx; {_AGAIN}",
+    "cuMemcpyHtoD_v2": f"xor %r11d,%r11d; xor (%rsp),%r11; push %rbx; {_AGAIN}",
+    "cuMemcpyDtoH_v2": f"xor %eax,%eax; mov (%rsp,%rax),%r11; push %rbx; {_AGAIN}",
+    "cuMemcpyDtoD_v2": f"mov %rsp,%r10; mov (%r10),%r11; push %rbx; {_AGAIN}",
+    "cuMemsetD8_v2": f"lea 8(%rsp),%r10; mov -8(%r10),%r11; push %rbx; {_AGAIN}",
+}
+
 _HEAD = """
 .data
 alive: .long 0
@@ -165,10 +175,22 @@ def build_beginnings(
     return build_assembly(path, {"cuLaunchKernel": launch, **functions, **(more or {})})
 
 
-def build_assembly(path: Path, functions: Mapping[str, str]) -> Path:
-    """A library of these functions."""
+def build_assembly(path: Path, functions: Mapping[str, str], *options: str) -> Path:
+    """A library of these functions; the options are the linker's."""
     source = path.with_suffix(".S")
     text = "".join(_function(symbol, code) for symbol, code in functions.items())
     source.write_text(_HEAD + text + '.section .note.GNU-stack,"",@progbits\n')
-    subprocess.run(["gcc", "-shared", "-o", str(path), str(source)], check=True)
+    subprocess.run(["gcc", "-shared", "-o", str(path), str(source), *options], check=True)
     return path
+
+
+def build_versions(path: Path) -> Path:
+    """A library with two functions of one name, an old version and a new one."""
+    script = path.with_suffix(".map")
+    script.write_text("V1 { global: *; };\nV2 { } V1;\n")
+    functions = {
+        "cuLaunchKernel": FRAME,
+        "old": f"{FRAME}; .symver old,cuMemcpy@V1",
+        "new": f"{CONSTANT}; .symver new,cuMemcpy@@V2",
+    }
+    return build_assembly(path, functions, f"-Wl,--version-script={script}")

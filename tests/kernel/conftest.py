@@ -23,7 +23,7 @@ import pytest
 
 from cotenant.probes.attach import Method
 from cotenant.probes.features import attempt
-from tests.kernel.objects import held, listed
+from tests.kernel.objects import held, listed, program_ids
 from tests.lacking import lacking
 
 ROOT = Path(__file__).parents[2]
@@ -130,6 +130,11 @@ def cgroup(cgroups: Callable[[], Cgroup]) -> Cgroup:
     return cgroups()
 
 
+def probed(library: object) -> str:
+    """What has an answer once a library is probed."""
+    return f"select 1 from sessions where libraries like '%{library}%'"
+
+
 @dataclass
 class Recording:
     """A `cotenant record` that a test started."""
@@ -164,11 +169,23 @@ class Recording:
         """Ask until there is an answer with rows."""
         deadline = time.monotonic() + seconds * PATIENCE
         while not (rows := self.sql(query)):
-            assert time.monotonic() < deadline, f"no rows: {query}"
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no rows: {query}\n{self.sql('select notes from sessions')}")
             time.sleep(0.1)
+        return rows
+
+    def wait_told(self, query: str) -> None:
+        """The same for what the agent says of its own work, and until that work is done."""
+        self.wait_for(query)
         # What is told first, such as one library of several, is not always the last to be ready.
         time.sleep(0.5)
-        return rows
+
+    def wait_probed(self, *libraries: object) -> None:
+        """Until each of these is told to be probed, and others beside them are."""
+        *first, last = map(probed, libraries)
+        for query in first:
+            self.wait_for(query)
+        self.wait_told(last)
 
 
 # One process for all commands that only read: to start one takes longer than most answers.
@@ -280,7 +297,7 @@ _leaving: set[int] = set()
 @pytest.fixture(autouse=True)
 def no_probe_left(request: pytest.FixtureRequest, running_kernel: None) -> Iterator[None]:
     """Every test leaves the kernel as it found it."""
-    before = bpf_programs()
+    before = program_ids()
     yield
     slow = request.node.get_closest_marker("leaves_slowly") is not None
     left = gone_within(before, 1 if slow else 120)
@@ -301,17 +318,28 @@ def nothing_left_at_last(running_kernel: None) -> Iterator[None]:
 
 
 def gone_within(before: set[int], seconds: float) -> set[int]:
-    """Programs that came since ``before`` and do not go in time."""
+    """Programs of ours that came since ``before`` and do not go in time."""
     deadline = time.monotonic() + seconds
-    while (left := bpf_programs() - before - _leaving) and time.monotonic() < deadline:
+    # To find out whose they are takes long, and most tests leave none at all.
+    while new := program_ids() - before - _leaving:
+        if not (left := new & bpf_programs()) or time.monotonic() >= deadline:
+            return left
         time.sleep(0.05)
-    return left
+    return set()
 
 
 def bpf_programs() -> set[int]:
     """Programs in the kernel that are ours by name and that no other run's process holds."""
-    ours = {each["id"] for each in listed("prog") if each.get("name", "").startswith(OURS)}
-    return ours - _held_by_others()
+    return _programs() - _held_by_others()
+
+
+def another_records() -> bool:
+    """Whether a recorder of another run probes what we do, as it knows how."""
+    return bool(_programs() & _held_by_others())
+
+
+def _programs() -> set[int]:
+    return {each["id"] for each in listed("prog") if each.get("name", "").startswith(OURS)}
 
 
 def _held_by_others() -> set[int]:

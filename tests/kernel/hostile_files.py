@@ -9,6 +9,7 @@ _STRINGS_AT = 1 << 20
 _STRINGS = b"\0cuLaunchKernel\0k8__handle\0"
 _DYNSYM, _SYMTAB, _RELA = 11, 2, 4
 MEGABYTES = 163
+STRINGS_BYTES = 64 << 20
 
 
 def _tables() -> tuple[bytearray, bytearray, int]:
@@ -34,7 +35,11 @@ def _write(path: Path, good: bytearray, table: bytes, end: int) -> Path:
     return path
 
 
-def heavy(path: Path, strings: int = 64 << 20, symbols: int = (MEGABYTES - 64) << 20) -> Path:
+def heavy(
+    path: Path,
+    strings: int = STRINGS_BYTES,
+    symbols: int = (MEGABYTES << 20) - STRINGS_BYTES,
+) -> Path:
     """A library with symbols by the million."""
     good, table, exports = _tables()
     (link,) = struct.unpack_from("<I", table, 64 * exports + 40)

@@ -6,7 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.kernel.conftest import DRIVERS, PATIENCE, SIM, Cgroup, Recording, sim_environment
+from tests.kernel.conftest import (
+    DRIVERS,
+    PATIENCE,
+    SIM,
+    Cgroup,
+    Recording,
+    probed,
+    sim_environment,
+)
 
 PRELUDE = """
 import ctypes, json, os, signal, struct, sys, threading, time
@@ -83,8 +91,9 @@ def warm(recording: Recording, cgroup: Cgroup, *names: str, driver: str = "table
     script = Script(cgroup, holder, driver)
     script.heard()
     first = DRIVERS[driver].partition(":")[0]
+    # They are all that it has mapped.
     for path in (f"{first}/libcuda.so.1", *(SIM / name for name in names)):
-        recording.wait_for(f"select 1 from sessions where libraries like '%{path}%'")
+        recording.wait_for(probed(path))
     script.go_on()
     script.end()
 

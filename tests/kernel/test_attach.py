@@ -60,10 +60,10 @@ def build_hidden(directory: Path, *flags: str) -> Path:
 def run_pointer(cgroup: Cgroup, recording: Recording, hidden: Path, how: str) -> Script:
     holder = Script(cgroup, f"ctypes.CDLL({str(hidden)!r})\nsay(ready=1)\nwait()\n")
     holder.heard()
-    recording.wait_for(f"select 1 from sessions where libraries like '%{hidden}%'")
+    recording.wait_probed(hidden)
     script = Script(cgroup, pointer_script(hidden), HIDDEN_HOW=how)
     script.heard()
-    recording.wait_for("select 1 from sessions where notes like '%\"pointers\"%'")
+    recording.wait_told("select 1 from sessions where notes like '%\"pointers\"%'")
     script.go_on()
     script.heard()
     script.go_on()
@@ -125,7 +125,7 @@ def test_a_site_that_would_be_single_stepped_is_left_alone_and_reported(
             "assert lib.cuMemFree_v2(5) == 0\n",
         )
         script.heard()
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        recording.wait_probed(library)
         script.go_on()
         script.end()
     libraries = json.loads(recording.sql("select libraries from sessions")[0]["libraries"])
@@ -147,8 +147,8 @@ def test_the_runtime_is_spared_once_the_driver_is_seen_to_suffice(
     with record(store) as recording:
         warm(recording, cgroup, "libcudart.so.12", driver="tabled")
         before = launch(1511)
-        recording.wait_for("select 1 from sessions where layers like 'auto: driver%'")
-        recording.wait_for("select 1 from sessions where layers like 'auto: driver after 1511%'")
+        recording.wait_told("select 1 from sessions where layers like 'auto: driver%'")
+        recording.wait_told("select 1 from sessions where layers like 'auto: driver after 1511%'")
         # The helper takes the probes off in its own time.
         for _ in range(20):
             after = launch(211)
@@ -189,7 +189,7 @@ def test_a_call_that_outlives_its_probe_leaves_nothing_behind(
         )  # fmt: skip
         recording.wait_for(f"select 1 from cuda_events where op = 'sync' and pid = {waits.pid}")
         workload(other, "launch", "--steps", 1511).communicate(timeout=60)
-        recording.wait_for("select 1 from sessions where layers like 'auto: driver%'")
+        recording.wait_told("select 1 from sessions where layers like 'auto: driver%'")
         while not spared():
             assert waits.poll() is None, "it is over before the probe is off"
         spared_ns = time.time_ns()
@@ -278,7 +278,7 @@ def run_probed(
     """A script that waits until a library of its own is probed, and what it said at its end."""
     script = Script(cgroup, text)
     script.heard()
-    recording.wait_for(f"select 1 from sessions where libraries like '%{path}%'")
+    recording.wait_probed(path)
     script.go_on()
     said = script.heard()
     script.end()
@@ -337,7 +337,7 @@ say(results=[runtime.cudaMalloc(byref(c_uint64()), c_uint64(1009)) for _ in rang
     with record(store) as recording:
         script = Script(cgroups(), text, VIRTUAL_ENV=str(tmp_path / "of" / "somebody"))
         script.heard()
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        recording.wait_probed(library)
         script.go_on()
         said = script.heard()
         script.end()

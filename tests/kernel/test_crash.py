@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment
-from tests.kernel.objects import held, in_kernel
+from tests.kernel.objects import held, in_kernel, looked_at
 
 KILLS = 5
 
@@ -59,9 +59,11 @@ def test_killed_at_any_moment_the_store_opens_and_no_probe_is_left(
         with record(store, "--quiet") as recording:
             time.sleep(moments.uniform(0.05, 1.7))
             ours = held(family(recording.process.pid))
-            recording.process.kill()
-            recording.process.wait()
-            recording.stopped = True
+            with looked_at(ours):
+                recording.process.kill()
+                recording.process.wait()
+                recording.stopped = True
+                time.sleep(0.5)  # The helper goes meanwhile.
         found = rows(recording)
         assert found >= kept, f"seed {seed}"
         kept = found

@@ -109,7 +109,7 @@ def test_one_open_device_file_tells_the_gpu_and_two_tell_nothing(
         scripts = {gpu: Script(cgroups(), opens(files)) for gpu, files in cases.items()}
         for script in scripts.values():
             script.heard()
-        recording.wait_for("select 1 from containers where sharing_mode = 'mig'")
+        recording.wait_told("select 1 from containers where sharing_mode = 'mig'")
         everyone = [*running.items(), *scripts.items()]
         for _, script in everyone:
             script.go_on()

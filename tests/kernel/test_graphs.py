@@ -1,10 +1,13 @@
 """CUDA graphs: what is captured does not run, what is launched is known kernel by kernel."""
 
 from collections import Counter
-from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kernel.conftest import Cgroup, record, truth
+import pytest
+
+from tests.kernel.conftest import Cgroup, Recording, new_cgroup, record, truth
 from tests.kernel.script import Script, warm
 
 LAUNCHES = 7
@@ -87,57 +90,72 @@ call("cuCtxSynchronize")
 """
 
 
-def kernels_of(rows: list[dict]) -> dict[int, Counter]:
+@dataclass(frozen=True)
+class Client:
+    """One that has ended, and the recording of it."""
+
+    recording: Recording
+    cgroup: Cgroup
+    pid: int
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Client]:
+    """Each in a cgroup of its own, in one recording."""
+    place = tmp_path_factory.mktemp("graphs")
+    found: dict[str, Client] = {}
+    with ExitStack() as stack, record(place / "store") as recording:
+        warm(recording, stack.enter_context(new_cgroup()))
+        for text in (CAPTURED, BROKEN, BUILT):
+            cgroup, log = stack.enter_context(new_cgroup()), place / f"{len(found)}.log"
+            script = Script(cgroup, text, COTENANT_SIM_LOG=str(log))
+            script.end()
+            found[text] = Client(recording, cgroup, script.pid, log)
+        recording.stop()
+    return found
+
+
+def kernels_of(client: Client) -> dict[int, Counter]:
+    """By version of its graph."""
+    rows = client.recording.sql(
+        "select version, kernel_name, nodes from graph_kernels join containers c "
+        f"using (cgroup_id) where c.cgroup_path = '/{client.cgroup.name}'"
+    )
     found: dict[int, Counter] = {}
     for row in rows:
         found.setdefault(row["version"], Counter())[row["kernel_name"]] += row["nodes"]
     return found
 
 
-def test_a_captured_launch_is_no_row_and_a_graph_launch_is_one(cgroup: Cgroup, store: Path) -> None:
-    with record(store) as recording:
-        warm(recording, cgroup)
-        script = Script(cgroup, CAPTURED)
-        script.end()
-    ops = recording.sql(
-        f"select op, count(*) as rows from cuda_events where pid = {script.pid} "
+def test_a_captured_launch_is_no_row_and_a_graph_launch_is_one(clients: dict[str, Client]) -> None:
+    client = clients[CAPTURED]
+    ops = client.recording.sql(
+        f"select op, count(*) as rows from cuda_events where pid = {client.pid} "
         "and op in ('launch', 'graph_launch') group by op"
     )
     assert {r["op"]: r["rows"] for r in ops} == {"launch": 5, "graph_launch": 2 * LAUNCHES + 4}
-    kernels = recording.sql(
-        "select version, kernel_name, nodes from graph_kernels join containers c "
-        f"using (cgroup_id) where c.cgroup_path = '/{cgroup.name}'"
-    )
-    assert kernels_of(kernels) == {
+    assert kernels_of(client) == {
         1: Counter(first=2, second=1, third=3),
         2: Counter(first=1, second=2, third=3),
     }
 
 
-def test_after_a_broken_capture_launches_are_rows_again(
-    cgroup: Cgroup, store: Path, tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    with record(store) as recording:
-        warm(recording, cgroup)
-        script = Script(cgroup, BROKEN, COTENANT_SIM_LOG=str(log))
-        script.end()
-    launches = Counter(call.get("captured") for call in truth(log) if call["op"] == "launch")
+def test_after_a_broken_capture_launches_are_rows_again(clients: dict[str, Client]) -> None:
+    client = clients[BROKEN]
+    launches = Counter(call.get("captured") for call in truth(client.log) if call["op"] == "launch")
     assert launches == {None: 18, True: 5}
-    rows = recording.sql(
-        f"select stream from cuda_events where pid = {script.pid} and op = 'launch'"
+    rows = client.recording.sql(
+        f"select stream from cuda_events where pid = {client.pid} and op = 'launch'"
     )
     assert sorted(Counter(row["stream"] for row in rows).values()) == [7, 11]
 
 
-def test_launches_per_kernel_are_asked_without_counting_twice(cgroup: Cgroup, store: Path) -> None:
-    with record(store) as recording:
-        warm(recording, cgroup)
-        script = Script(cgroup, CAPTURED)
-        script.end()
-    rows = recording.sql(
+def test_launches_per_kernel_are_asked_without_counting_twice(clients: dict[str, Client]) -> None:
+    client = clients[CAPTURED]
+    rows = client.recording.sql(
         "select g.kernel_name, sum(g.nodes) as launches from cuda_events e "
-        f"join graph_kernels g using (graph) where e.pid = {script.pid} group by 1"
+        f"join graph_kernels g using (graph) where e.pid = {client.pid} group by 1"
     )
     more = LAUNCHES + 4
     assert {r["kernel_name"]: r["launches"] for r in rows} == {
@@ -145,29 +163,19 @@ def test_launches_per_kernel_are_asked_without_counting_twice(cgroup: Cgroup, st
         "second": LAUNCHES + 2 * more,
         "third": 3 * (LAUNCHES + more),
     }
-    names = recording.sql(
-        f"select distinct kernel_name from cuda_events where pid = {script.pid} "
+    names = client.recording.sql(
+        f"select distinct kernel_name from cuda_events where pid = {client.pid} "
         "and op = 'graph_launch'"
     )
     assert len(names) == 1
     assert names[0]["kernel_name"].startswith("[graph ")
 
 
-def test_a_node_given_another_kernel_makes_a_new_version(
-    cgroups: Callable[[], Cgroup], store: Path
-) -> None:
-    cgroup = cgroups()
-    with record(store) as recording:
-        warm(recording, cgroup)
-        script = Script(cgroup, BUILT)
-        script.end()
-    kernels = recording.sql(
-        "select version, kernel_name, nodes from graph_kernels join containers c "
-        f"using (cgroup_id) where c.cgroup_path = '/{cgroup.name}'"
-    )
-    assert kernels_of(kernels) == {1: Counter(one=5), 2: Counter(one=4, two=1)}
-    launches = recording.sql(
-        f"select count(*) as n from cuda_events where pid = {script.pid} group by graph "
+def test_a_node_given_another_kernel_makes_a_new_version(clients: dict[str, Client]) -> None:
+    client = clients[BUILT]
+    assert kernels_of(client) == {1: Counter(one=5), 2: Counter(one=4, two=1)}
+    launches = client.recording.sql(
+        f"select count(*) as n from cuda_events where pid = {client.pid} group by graph "
         "having graph is not null order by n"
     )
     assert [r["n"] for r in launches] == [1, 3]

@@ -91,7 +91,7 @@ def test_what_went_unseen_is_told_to_those_it_touches_and_to_nobody_else(
             ]
             for script in early:
                 script.heard()
-        recording.wait_for("select 1 from sessions where libraries like '%/engine.bin%'")
+        recording.wait_probed("/engine.bin")
         enough.touch()
         for script in early:
             script.end()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.kernel.compiler import build_library
-from tests.kernel.conftest import Cgroup, Recording, record
+from tests.kernel.conftest import SIM, Cgroup, Recording, record
 from tests.kernel.prototypes import PROTOTYPES
 from tests.kernel.script import Script, warm
 
@@ -56,7 +56,7 @@ def test_garbage_becomes_rows_with_nulls_and_counted_reasons(
     with record(store, "--ucx", "absent") as recording:
         script = Script(cgroup, GARBAGE.replace("PATH", repr(str(library))))
         script.heard()
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        recording.wait_probed(library)
         script.go_on()
         assert script.heard() == {"done": 1}
         script.end()
@@ -126,21 +126,26 @@ def test_a_tenant_that_brings_files_without_end_takes_no_probe_from_his_neighbou
     own = shutil.copy(library, tmp_path / "libcuda.so.3")
     with record(store) as recording:
         warm(recording, calm)
-        hoard = Script(storm, HOARD.replace("PATHS", repr(json.dumps(list(map(str, copies))))))
+        # Nothing else is to be found where it was told to look.
+        (tmp_path / "driver").mkdir()
+        for name in ("libcuda.so.1", "libsimdevice.so"):
+            (tmp_path / "driver" / name).symlink_to(SIM / name)
+        text = HOARD.replace("PATHS", repr(json.dumps(list(map(str, copies)))))
+        hoard = Script(storm, text, LD_LIBRARY_PATH=str(tmp_path / "driver"))
         mounts = storm.popen(
             ["unshare", "-Urm", "sh", "-c", MOUNTS, tmp_path], stdin=subprocess.PIPE
         )
         assert hoard.heard() == {"done": 1}
         script = Script(calm, f"lib = ctypes.CDLL({str(own)!r})\nsay(ready=1)\nwait()\n" + CALLS)
         script.heard()
-        recording.wait_for(f"select 1 from sessions where libraries like '%{own}%'")
+        recording.wait_probed(own)
         script.go_on()
         script.end()
         assert json.loads(mounts.stdout.readline()) == {"done": 1}
-        recording.wait_for("select 1 from sessions where notes like '%\"mounts\":%'")
+        recording.wait_told("select 1 from sessions where notes like '%\"mounts\":%'")
         mounts.communicate(timeout=60)
         told = json.dumps({"libraries": {f"/{storm.name}": len(copies) - 256}})
-        recording.wait_for(f"select 1 from sessions where notes like '%{told[1:-1]}%'")
+        recording.wait_told(f"select 1 from sessions where notes like '%{told[1:-1]}%'")
         hoard.go_on()
         hoard.end()
     rows = recording.sql(f"select count(*) as n from cuda_events where pid = {script.pid}")

@@ -4,6 +4,7 @@ One recording for all attacks. Each begins, and goes on; then a neighbour brings
 own, is probed, and has every one of its launches recorded.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -16,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.compiler import CLIENTS, build_client
+from tests.kernel.compiler import CLIENTS, build_client, build_library
 from tests.kernel.conftest import SIM, Cgroup, Recording, new_cgroup, record, sim_environment
-from tests.kernel.hostile_files import endless, heavy, overlapping
+from tests.kernel.hostile_files import STRINGS_BYTES, endless, heavy, overlapping
 from tests.kernel.script import Script, warm
 
 CALLS = 211
@@ -108,7 +109,7 @@ def neighbour_is_seen(recording: Recording, tmp_path: Path) -> Callable[[], None
         with new_cgroup() as group:
             script = Script(group, NEIGHBOUR, LD_LIBRARY_PATH=f"{mine}:{SIM}")
             assert script.heard() == {"ready": 1}
-            recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+            recording.wait_probed(library)
             script.go_on()
             assert script.heard() == {"done": 1}
             script.end()
@@ -122,15 +123,26 @@ def neighbour_is_seen(recording: Recording, tmp_path: Path) -> Callable[[], None
     return check
 
 
+def memory_at_most(pid: int) -> int:
+    """The most that a process has had so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) << 10
+
+
 def test_libraries_with_symbols_by_the_million(
     recording: Recording,
     early: "subprocess.Popen[str]",
     neighbour_is_seen: Callable[[], None],
     tmp_path: Path,
 ) -> None:
-    """They are mapped as code, and names are asked for in them; neighbours' names come in time."""
+    """They are mapped as code, and names are asked for in them; neighbours' names come in time.
+
+    The helper itself reads none of it: its memory would grow by more than all names of one file.
+    """
     for number in range(23):
         heavy(tmp_path / f"lib{number}.so")
+    before = memory_at_most(recording.helper())
     with script_attack(MAPS.replace("PLACE", repr(str(tmp_path)))):
         assert early.stdin is not None
         assert early.stdout is not None
@@ -138,6 +150,7 @@ def test_libraries_with_symbols_by_the_million(
         early.stdin.flush()
         early.stdout.readline()
         neighbour_is_seen()
+    assert memory_at_most(recording.helper()) - before < STRINGS_BYTES // 2
     rows = recording.sql(
         "select kernel_name, count(*) as n from cuda_events "
         f"where pid = {early.pid} and op = 'launch' group by 1 order by 1"
@@ -204,22 +217,99 @@ for number in range(1 << 30):
 """
 
 
+@contextmanager
+def hanging(place: Path) -> Iterator[None]:
+    """A file system there that opens files, and never answers who reads them."""
+    with attack(sys.executable, CLIENTS / "hanging_fs.py", place, 1 << 20) as served:
+        assert served.stdout is not None
+        assert served.stdout.readline() == "mounted\n"
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", "-l", place], check=True)
+
+
 @pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="needs FUSE")
 def test_a_file_system_that_never_answers(
     neighbour_is_seen: Callable[[], None], tmp_path: Path
 ) -> None:
     place = tmp_path / "fs"
     place.mkdir()
-    with ExitStack() as stack:
-        served = stack.enter_context(
-            attack(sys.executable, CLIENTS / "hanging_fs.py", place, 1 << 20)
-        )
-        assert served.stdout is not None
-        assert served.stdout.readline() == "mounted\n"
-        stack.callback(subprocess.run, ["umount", "-l", place], check=True)
-        hangs = HANGS.replace("PATH", repr(str(place / "libcuda.so.1")))
-        stack.enter_context(script_attack(hangs))
+    hangs = HANGS.replace("PATH", repr(str(place / "libcuda.so.1")))
+    with hanging(place), script_attack(hangs):
         neighbour_is_seen()
+
+
+# As a user to whom a subtree was given: each child is in a cgroup of its own there.
+SCATTERED = """
+import mmap, os, signal, sys
+home, place = sys.argv[1:]
+os.chdir(place)
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+children = []
+for number in range(MANY):
+    cgroup = f"{home}/{number}"
+    os.mkdir(cgroup)
+    if child := os.fork():
+        children.append(child)
+        continue
+    with open(f"{cgroup}/cgroup.procs", "w") as file:
+        file.write("0")
+    with open(f"libcuda.so.{number}", "rb") as file:
+        kept = mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+    os.write(1, b"mapped\\n")
+    signal.pause()
+signal.pause()
+"""
+SCATTER = 47  # More than the helper has threads.
+
+
+@pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="needs FUSE")
+def test_file_systems_that_never_answer_in_many_cgroups_of_one_user(
+    neighbour_is_seen: Callable[[], None], tmp_path: Path
+) -> None:
+    place = tmp_path / "fs"
+    place.mkdir()
+    text = SCATTERED.replace("MANY", str(SCATTER))
+    with delegated() as home, hanging(place), ExitStack() as stack:
+        storm = Cgroup(home).popen([sys.executable, "-c", text, home, place])
+        stack.callback(storm.communicate)
+        stack.callback((home / "cgroup.kill").write_text, "1")
+        assert storm.stdout is not None
+        for _ in range(SCATTER):
+            assert storm.stdout.readline() == "mapped\n"
+        neighbour_is_seen()
+
+
+# One graph with kernels by the ten thousand, made executable again and again.
+GRAPHS = """
+lib = ctypes.CDLL(LIBRARY)
+say(ready=1)
+wait()
+made, params = c_uint64(), (c_uint64 * 16)()
+for number in range(1, 20_012):
+    made.value, params[0] = number << 8, number << 16
+    lib.cuGraphAddKernelNode_v2(byref(made), c_void_p(7), None, c_uint64(0), byref(params))
+for number in range(1, 402):
+    made.value = number << 8
+    lib.cuGraphInstantiateWithFlags(byref(made), c_void_p(7), c_uint64(0))
+say(done=1)
+wait()
+"""
+
+
+def test_a_large_graph_that_is_copied_again_and_again(
+    recording: Recording, neighbour_is_seen: Callable[[], None], tmp_path: Path
+) -> None:
+    functions = ["cuLaunchKernel", "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags"]
+    library = build_library(tmp_path / "libcuda.so.1", functions)
+    with script_attack(GRAPHS.replace("LIBRARY", repr(str(library)))) as script:
+        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        script.go_on()
+        assert script.heard() == {"done": 1}
+        neighbour_is_seen()
+    ((noted,),) = (row.values() for row in recording.sql("select notes from sessions"))
+    assert len(json.loads(noted)["refused"]["graphs"]) == 1
 
 
 MAPPINGS = """
@@ -266,7 +356,8 @@ def delegated() -> Iterator[Path]:
         for _ in range(DEPTH):
             nested.append(nested[-1] / "n")
             nested[-1].mkdir()
-        os.chown(group.path, 65534, 65534)
+        for name in ("", "cgroup.procs"):
+            os.chown(group.path / name, 65534, 65534)
         try:
             yield group.path
         finally:

@@ -83,7 +83,7 @@ def test_a_thousand_short_lived_cgroups_each_keep_their_calls(
         # The library is probed before the first of them lives.
         warm = [SIM / "workload", "launch", "--steps", "1"]
         subprocess.run(warm, env=sim_environment(), stdout=subprocess.DEVNULL, check=True)
-        recording.wait_for("select 1 from sessions where libraries like '%libcuda.so.1%'")
+        recording.wait_probed("libcuda.so.1")
         subprocess.run(
             [churn, cgroup.path, str(SHORT_LIVED), str(CALLS)], env=sim_environment(), check=True
         )

@@ -75,7 +75,7 @@ def test_calls_that_are_left_without_a_return_are_rows_and_totals(
         process = cgroup.popen([client, library, jumps, threads, again], stdin=subprocess.PIPE)
         assert process.stdout is not None
         assert process.stdout.readline() == "mapped\n"
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        recording.wait_probed(library)
         process.communicate("\n", timeout=60)
         assert process.returncode == 0
     mine = f"join containers using (cgroup_id) where cgroup_path = '/{cgroup.name}'"

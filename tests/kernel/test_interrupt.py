@@ -53,10 +53,9 @@ def check_ended(process: "subprocess.Popen[str]", *also: int) -> str:
     return err
 
 
-@pytest.mark.parametrize("verb", ["record", "doctor"])
-def test_what_attaches_ends_at_any_moment(verb: str, tmp_path: Path) -> None:
-    words = [verb, "--store", str(tmp_path / "store")]
-    before = in_kernel()
+def interrupt_verb(verb: str, store: Path, moments: list[int]) -> None:
+    """At each of these moments, of which the last are beyond its start."""
+    words = [verb, "--store", str(store)]
     began = time.monotonic()
     with started(words) as first:
         assert first.stderr is not None
@@ -68,11 +67,23 @@ def test_what_attaches_ends_at_any_moment(verb: str, tmp_path: Path) -> None:
         else:
             assert first.wait(120) in (0, 3)
             took = time.monotonic() - began
-    for moment in range(MOMENTS):
+    for moment in moments:
         with started(words) as process:
             # Those beyond 1 interrupt a recording that runs.
             interrupt(process, took * 1.3 * (moment / MOMENTS) ** 2)
             check_ended(process, 3)
+
+
+@pytest.mark.parametrize("verb", ["record", "doctor"])
+def test_what_attaches_ends_at_any_moment(verb: str, tmp_path: Path) -> None:
+    """Two take turns, and run side by side."""
+    before = in_kernel()
+    in_parallel(
+        [
+            partial(interrupt_verb, verb, tmp_path / f"store{lane}", [*range(lane, MOMENTS, 2)])
+            for lane in range(2)
+        ]
+    )
     deadline = time.monotonic() + 60
     while left := in_kernel() - before:
         assert time.monotonic() < deadline, left
@@ -122,8 +133,11 @@ def interrupt_all(demos: Demos, moments: list[float], said: list[str]) -> None:
 def test_a_demo_ends_at_any_moment_and_leaves_nothing(tmp_path: Path) -> None:
     """Those in containers and those in cgroups take turns, and run side by side."""
     moments = [n / MOMENTS for n in range(MOMENTS)]
-    no_docker = str(tmp_path)
-    lanes = [(Demos(os.environ["PATH"]), moments[::2]), (Demos(no_docker), moments[1::2])]
+    docker, no_docker = os.environ["PATH"], str(tmp_path)
+    lanes = [
+        (Demos(path), moments[lane::4])
+        for lane, path in enumerate([docker, no_docker, docker, no_docker])
+    ]
     said: list[str] = []
     in_parallel([partial(interrupt_all, *lane, said) for lane in lanes])
     assert len(said) == MOMENTS

@@ -74,7 +74,7 @@ def test_every_call_carries_what_was_passed(
     with record(store, "--attach", attach) as recording:
         warm = cgroup.popen([ranks, 0], env=sim_environment())
         warm.communicate(timeout=60)
-        recording.wait_for("select 1 from sessions where libraries like '%libnccl.so.2%'")
+        recording.wait_probed("libnccl.so.2")
         client = cgroup.popen([ranks, TIMES], env=sim_environment(tmp_path / "log"))
         client.communicate(timeout=60)
         assert client.returncode == 0
@@ -175,7 +175,7 @@ def test_a_function_that_goes_on_as_another_is_one_row(
     library = compile_c(tmp_path / "libnccl.so.2", source, "-shared", "-fPIC")
     with record(store) as recording:
         process = cgroup.popen([client, library], stdin=subprocess.PIPE)
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        recording.wait_probed(library)
         process.communicate("ncclBcast 101 0\nncclAllReduce 23 0\n", timeout=60)
     rows = recording.sql(
         "select api, result, count(*) as n from nccl_events "
@@ -199,7 +199,7 @@ def test_what_newer_versions_added_is_a_row_with_its_arguments(
     with record(store) as recording:
         process = cgroup.popen([client, library], stdin=subprocess.PIPE)
         assert process.stdin is not None
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        recording.wait_probed(library)
         process.communicate("\n".join(lines) + "\n", timeout=60)
     rows = recording.sql(
         "select api, op, peer, stream, result, count(*) as n from nccl_events "

@@ -5,11 +5,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.kernel.conftest import Cgroup, Recording, record
+from tests.kernel.conftest import Cgroup, Recording, new_cgroup, record
 from tests.kernel.network import wire
 from tests.kernel.tenants import finish, python
 
@@ -51,23 +52,49 @@ def moved(recording: Recording, cgroup: Cgroup) -> dict[tuple[str, str], int]:
     return {(row["op"], row["family"]): row["bytes"] for row in rows}
 
 
-@pytest.mark.parametrize(
-    ("family", "kind", "address", "name"),
-    [
-        ("AF_INET", "SOCK_STREAM", "127.0.0.1", "tcp"),
-        ("AF_INET6", "SOCK_STREAM", "::1", "tcp6"),
-        ("AF_INET", "SOCK_DGRAM", "127.0.0.1", "udp"),
-        ("AF_INET6", "SOCK_DGRAM", "::1", "udp6"),
-        ("AF_UNIX", "SOCK_STREAM", "", "unix"),
-        ("AF_UNIX", "SOCK_DGRAM", "", "unix"),
-    ],
-)
+PAIRS = [
+    ("AF_INET", "SOCK_STREAM", "127.0.0.1", "tcp"),
+    ("AF_INET6", "SOCK_STREAM", "::1", "tcp6"),
+    ("AF_INET", "SOCK_DGRAM", "127.0.0.1", "udp"),
+    ("AF_INET6", "SOCK_DGRAM", "::1", "udp6"),
+    ("AF_UNIX", "SOCK_STREAM", "stream", "unix"),
+    ("AF_UNIX", "SOCK_DGRAM", "datagrams", "unix"),
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pairs")
+
+
+@pytest.fixture(scope="module")
+def pairs(place: Path) -> tuple[Recording, dict[str, Cgroup]]:
+    """Each pair in a cgroup of its own, by its first two words, in one recording."""
+    cgroups: dict[str, Cgroup] = {}
+    with ExitStack() as stack, record(place / "store", "--events", "net") as recording:
+        for family, kind, address, _ in PAIRS:
+            cgroup = cgroups[family + kind] = stack.enter_context(new_cgroup())
+            where = address_of(place, family, address)
+            finish(python(cgroup, PAIR, family, kind, where, MESSAGES, SIZE))
+        recording.stop()
+    return recording, cgroups
+
+
+def address_of(place: Path, family: str, address: str) -> str:
+    return str(place / address) if family == "AF_UNIX" else address
+
+
+@pytest.mark.parametrize(("family", "kind", "address", "name"), PAIRS)
 def test_sent_and_received_bytes_are_exact_and_peeked_ones_count_once(
-    family: str, kind: str, address: str, name: str, cgroup: Cgroup, store: Path, tmp_path: Path
+    family: str,
+    kind: str,
+    address: str,
+    name: str,
+    place: Path,
+    pairs: tuple[Recording, dict[str, Cgroup]],
 ) -> None:
-    address = address or str(tmp_path / "s")
-    with record(store, "--events", "net") as recording:
-        finish(python(cgroup, PAIR, family, kind, address, MESSAGES, SIZE))
+    recording, cgroup = pairs[0], pairs[1][family + kind]
+    address = address_of(place, family, address)
     expected = MESSAGES * SIZE
     assert moved(recording, cgroup) == {("send", name): expected, ("recv", name): expected}
     total = recording.sql(

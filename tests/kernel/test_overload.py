@@ -265,7 +265,7 @@ def test_rows_stand_for_what_was_over_budget_at_both_layers(
     with record(store, "--budget", "1%", "--layers", "both") as recording:
         warm(recording, before)
         finish(before.popen([*words, "3"], env=sim_environment(), stderr=subprocess.PIPE))
-        recording.wait_for("select 1 from sessions where libraries like '%libcudart.so.12%'")
+        recording.wait_probed("libcudart.so.12")
         Script(before, KILLED).end(-signal.SIGKILL)
         loud = storm.popen(
             [*words, LAUNCHES, "--pause-after", LAUNCHES - 7, "--resume-on", go_on,

@@ -88,6 +88,42 @@ def test_what_was_patched_before_is_left_alone_and_its_hook_works(
         assert rows(recording, script) == {"cuMemFree_v2": 11}
 
 
+PATCHES = """
+patch("cuLaunchKernel", 12)
+say(ready=1)
+wait()
+"""
+
+CALLS = """
+say(ready=1)
+wait()
+say(codes=[call_it("cuLaunchKernel") for _ in range(7)])
+"""
+
+
+def test_what_somebody_had_patched_is_probed_again_for_others_when_he_is_gone(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    library = copy_of(DRIVER["tabled"], tmp_path / "shared")
+    scripts = [patcher(cgroup, library, text) for text in (PATCHES, CALLS)]
+    for script in scripts:
+        script.heard()
+    changer, neighbour = scripts
+    with record(store) as recording:
+        recording.wait_probed(library)
+        assert refused(recording, library)["cuLaunchKernel"] == CHANGED
+        changer.go_on()
+        changer.end()
+        deadline = time.monotonic() + 30 * PATIENCE
+        while "cuLaunchKernel" in refused(recording, library):
+            assert time.monotonic() < deadline, "it is not probed again"
+            time.sleep(0.1)
+        neighbour.go_on()
+        assert ANSWER not in neighbour.heard()["codes"]
+        neighbour.end()
+    assert rows(recording, neighbour) == {"cuLaunchKernel": 7}
+
+
 def ucx(name: str) -> Path:
     """A library of the wheel of UCX, which is installed for tests only."""
     spec = find_spec("libucx")
@@ -197,12 +233,12 @@ say(status=load_ucx(), free=free(7))
     with record(store, "--ucx", "absent") as recording:
         holder = Script(cgroup, f"ctypes.CDLL({str(library)!r})\nsay(ready=1)\nwait()\n")
         holder.heard()
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        recording.wait_probed(library)
         script = ucx_client(cgroup, library, text, UCX_MEM_BISTRO_GRACE_DURATION="0")
         script.heard()
         script.go_on()
         script.heard()
-        recording.wait_for(f"select 1 from sessions where libraries like '%{CAME}%'")
+        recording.wait_probed(CAME)
         script.go_on()
         said = script.heard()
         script.end()
@@ -219,8 +255,8 @@ say(ready=1)
 wait()
 for _ in range(3):
     call_it("cuLaunchKernel")
-patch("cuLaunchKernel", SIZE)
-if NEIGHBOURS:
+patch("cuLaunchKernel", SIZE, HOW)
+if HOW == "with neighbours":
     change_neighbours("cuLaunchKernel")
 answered, counted = answers(["cuLaunchKernel"], 7)["cuLaunchKernel"]
 say(counted=counted, answered=answered.count(77))
@@ -228,23 +264,32 @@ wait()
 """
 DIES = "dies"
 WORKS = {"counted": 7, "answered": 7}
+GOES_ON = {"counted": 7, "answered": 0}
 PASSED_BY = {"counted": 0, "answered": 0}
-# By driver, bytes of the patch, and whether code on the pages beside it is changed at once, too.
+# By driver, bytes of the patch, and what else is done: code on the pages beside it is changed at
+# once, too; or the bytes are written in another way than most tools do.
 OUTCOMES = {
-    ("framed", 5, False): WORKS,
-    ("framed", 12, False): WORKS,
-    ("framed", 13, False): WORKS,
-    ("framed", 5, True): DIES,
-    ("framed", 12, True): DIES,
-    ("framed", 13, True): DIES,
-    ("tabled", 13, False): WORKS,
-    ("tabled", 5, True): WORKS,
-    ("tabled", 12, True): PASSED_BY,
-    ("tabled", 13, True): PASSED_BY,
+    ("framed", 5, ""): WORKS,
+    ("framed", 12, ""): WORKS,
+    ("framed", 13, ""): WORKS,
+    ("framed", 5, "with neighbours"): DIES,
+    ("framed", 12, "with neighbours"): DIES,
+    ("framed", 13, "with neighbours"): DIES,
+    ("tabled", 13, ""): WORKS,
+    ("tabled", 5, "with neighbours"): WORKS,
+    ("tabled", 12, "with neighbours"): PASSED_BY,
+    ("tabled", 13, "with neighbours"): PASSED_BY,
+    ("framed", 5, "not run meanwhile"): WORKS,
+    ("tabled", 5, "left writable"): WORKS,
+    ("framed", 5, "from outside"): WORKS,
+    ("framed", 5, "going on"): DIES,
+    ("tabled", 5, "going on"): GOES_ON,
 }
 
 
-SURVIVES = [case for case, outcome in OUTCOMES.items() if outcome == WORKS]
+SURVIVES = [case for case, outcome in OUTCOMES.items() if outcome in (WORKS, GOES_ON)]
+# Nobody tells us that bytes were written past the protection of their page.
+NOTICED = [case for case in SURVIVES if case[2] != "from outside"]
 
 
 def test_what_becomes_of_a_patch_where_a_probe_is_already(
@@ -252,16 +297,14 @@ def test_what_becomes_of_a_patch_where_a_probe_is_already(
 ) -> None:
     """Not what we would like, but what docs/how/attach.md says."""
     scripts = {}
-    found: dict[tuple[str, int, bool], Any] = {}
+    found: dict[tuple[str, int, str], Any] = {}
     with record(store) as recording:
-        for driver, size, neighbours in OUTCOMES:
-            library = copy_of(DRIVER[driver], tmp_path / f"{driver}-{size}-{neighbours}")
-            text = f"SIZE, NEIGHBOURS = {size}, {neighbours}" + LATER
-            script = patcher(cgroup, library, text)
+        for driver, size, how in OUTCOMES:
+            library = copy_of(DRIVER[driver], tmp_path / f"{driver}-{size}-{how}")
+            script = patcher(cgroup, library, f"SIZE, HOW = {size}, {how!r}" + LATER)
             script.heard()
-            scripts[driver, size, neighbours] = library, script
-        for library, _ in scripts.values():
-            recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+            scripts[driver, size, how] = library, script
+        recording.wait_probed(*(library for library, _ in scripts.values()))
         for case, (_, script) in scripts.items():
             script.go_on()
             assert script.process.stdout is not None
@@ -269,19 +312,20 @@ def test_what_becomes_of_a_patch_where_a_probe_is_already(
             found[case] = json.loads(said) if said else DIES
         # The change is noticed. Whoever is slow enough finds the probe gone when it matters.
         assert all(outcome in (OUTCOMES[case], WORKS) for case, outcome in found.items()), found
-        while not all(
-            CHANGED in refused(recording, scripts[case][0]).values() for case in SURVIVES
-        ):
-            time.sleep(0.1)
+        for case in NOTICED:
+            await_refusal(recording, scripts[case][0], "cuLaunchKernel")
         for case, (_, script) in scripts.items():
             if case in SURVIVES:
                 script.go_on()
                 script.end()
             script.process.kill()
             script.process.communicate()
-    for case in SURVIVES:
+    for case in NOTICED:
         assert refused(recording, scripts[case][0])["cuLaunchKernel"] == CHANGED
-        assert rows(recording, scripts[case][1]) == {"cuLaunchKernel": 3}
+    for case in SURVIVES:
+        # Where the hook goes on behind its jump, so it does to the probe.
+        seen = 10 if OUTCOMES[case] == GOES_ON else 3
+        assert rows(recording, scripts[case][1]).get("cuLaunchKernel", 0) in {3, seen}
 
 
 def test_another_tracers_probes_are_no_patch(cgroup: Cgroup, tmp_path: Path) -> None:
@@ -323,7 +367,7 @@ def test_a_call_during_which_probes_are_replaced_is_one_row(
         client = neighbour.popen(
             [*launches, "--steps", 30_011, "--ready", ready, "--start-on", go], env=environment
         )
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+        recording.wait_probed(library)
         go.touch()
         for _ in range(3):
             time.sleep(0.7)

@@ -1,12 +1,8 @@
 """Tenants fill what all share: their neighbours miss nothing, and they are told what they lost."""
 
-import json
-import os
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +10,15 @@ import pytest
 
 from cotenant.probes import tables as probed
 from cotenant.probes.function import CallFamily, Library
-from cotenant.schema.events import ENUMS
+from tests.kernel.attackers import CALM, Client, delegated, probed_script, shrink
 from tests.kernel.compiler import build_client, build_library
 from tests.kernel.conftest import Cgroup, Recording, record
-from tests.kernel.objects import held, listed
 from tests.kernel.prototypes import PROTOTYPES
 from tests.kernel.script import Script
 from tests.kernel.test_memory import told
 from tests.kernel.test_overload import counted, fate, notes, rows_of, start, warm
 from tests.kernel.test_overload import finish as ended
 
-NOBODY = 65534
 NESTED = 199
 
 # Forges what a driver would give: the stubs of the library write nothing.
@@ -58,7 +52,16 @@ say(done=1)
 wait()
 os.killpg(0, signal.SIGKILL)
 """
+DEEP = """
+lib = ctypes.CDLL(LIBRARY)
+say(ready=1)
+wait()
+for _ in range(11):
+    lib.cuLaunchKernel()
+"""
 NAMED = """
+say(ready=1)
+wait()
 context, module = start()
 for number in range(31):
     launch(out("cuModuleGetFunction", module, b"mine_%02d" % number), times=3)
@@ -88,65 +91,12 @@ say(done=1)
 wait()
 os.killpg(0, signal.SIGKILL)
 """
-CALM = """
-from ctypes import c_float
-context, module = start()
-kernel = out("cuModuleGetFunction", module, b"calm")
-held = [out("cuMemAlloc_v2", c_uint64(4099)) for _ in range(5)]
-forked, stream, made = out("cuStreamCreate", 1), out("cuStreamCreate", 1), c_uint64()
-event = out("cuEventCreate", 0)
-call("cuStreamBeginCapture_v2", stream, 0)
-call("cuEventRecord", event, c_void_p(stream))
-call("cuStreamWaitEvent", c_void_p(forked), event, 0)
-launch(kernel, forked, times=97)
-call("cuEventRecord", event, c_void_p(forked))
-call("cuStreamWaitEvent", c_void_p(stream), event, 0)
-call("cuStreamEndCapture", stream, byref(made))
-exec_ = out("cuGraphInstantiateWithFlags", made.value, c_uint64(0))
-for _ in range(3):
-    call("cuGraphLaunch", exec_, stream)
-for _ in range(13):
-    before, after, ms = out("cuEventCreate", 0), out("cuEventCreate", 0), c_float()
-    call("cuEventRecord", before, c_void_p(stream))
-    launch(kernel, stream)
-    call("cuEventRecord", after, c_void_p(stream))
-    call("cuEventSynchronize", after)
-    call("cuEventElapsedTime", byref(ms), before, after)
-say(done=1)
-wait()
-call("cuMemFree_v2", held.pop())
-say(freed=1)
-wait()
-"""
 RING = ("--ring-bytes", "1048576")
 FUNCTIONS = [
     each.symbol
     for each in probed.FUNCTIONS
     if each.library is Library.CUDA and each.family is CallFamily.CUDA and each.symbol in PROTOTYPES
 ]
-
-
-@contextmanager
-def delegated(cgroup: Cgroup) -> Iterator[Cgroup]:
-    """A cgroup that was given to an ordinary user, as by systemd; emptied at the end."""
-    for name in ("", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"):
-        os.chown(cgroup.path / name, NOBODY, NOBODY)
-    try:
-        yield cgroup
-    finally:
-        (cgroup.path / "cgroup.kill").write_text("1")
-        for directory, _, _ in os.walk(cgroup.path, topdown=False):
-            if directory != str(cgroup.path):
-                _remove(Path(directory))
-
-
-def _remove(directory: Path) -> None:
-    for _ in range(1000):
-        try:
-            directory.rmdir()
-            return
-        except OSError:
-            os.sched_yield()
 
 
 @pytest.fixture(scope="session")
@@ -156,35 +106,13 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_client(directory / "roam", "roam")
     build_library(directory / "libcuda.so.1", FUNCTIONS)
     build_client(directory / "names", "names")
+    build_client(
+        directory / "libcuda.so.3", "deep", "-shared", "-fPIC", "-fno-omit-frame-pointer",
+        "-fno-optimize-sibling-calls",
+    )  # fmt: skip
+    build_library(directory / "libcuda.so.2", ["cuLaunchKernel", "cuModuleGetFunction"])
     build_library(directory / "libcudart.so.12", ["__cudaRegisterFunction", "cudaLaunchKernel"])
     return directory
-
-
-class Client:
-    """A program of an attacker: it says JSON lines, and goes on when told to."""
-
-    def __init__(
-        self, recording: Recording, home: Cgroup, program: Path, library: Path, *words: object
-    ) -> None:
-        self.process = home.popen([program, library, *words], stdin=subprocess.PIPE)
-        assert self.heard() == {"ready": 1}
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
-
-    def heard(self) -> dict[str, int]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, f"it ended with {self.process.wait()}"
-        said: dict[str, int] = json.loads(line)
-        return said
-
-    def go_on(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def end(self) -> None:
-        self.process.communicate("\n", timeout=60)
-        assert self.process.returncode == 0
 
 
 def roamer(
@@ -193,26 +121,6 @@ def roamer(
     """An ordinary user who goes from cgroup to cgroup within its own, and calls as it goes."""
     library = clients / "libcuda.so.1"
     return Client(recording, home, clients / "roam", library, home.path, cgroups, *words)
-
-
-def shrink(recording: Recording, **rooms: int) -> None:
-    """Make maps of the recording that runs as good as smaller."""
-    numbers = {name: number for number, name in ENUMS["quota"].items()}
-    mine = held([recording.helper()])
-    named = (each["id"] for each in listed("map") if each.get("name") == "rooms")
-    (shared,) = (number for number in named if ("map", number) in mine)
-    for name, most in rooms.items():
-        key, value = numbers[name].to_bytes(4, "little"), most.to_bytes(16, "little")
-        words = ["key", *map(str, key), "value", *map(str, value)]
-        subprocess.run(["bpftool", "map", "update", "id", str(shared), *words], check=True)
-
-
-def probed_script(recording: Recording, cgroup: Cgroup, text: str, library: Path) -> Script:
-    """A client of a library of its own that waits, once its library is probed."""
-    script = Script(cgroup, text.replace("LIBRARY", repr(str(library))))
-    script.heard()
-    recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
-    return script
 
 
 def within(cgroup: Cgroup) -> str:
@@ -301,6 +209,9 @@ def test_what_a_tenant_forges_leaves_its_neighbour_memory_graphs_and_times(
         forger = probed_script(recording, hoard, HOARD, clients / "libcuda.so.1")
         forger.go_on()
         assert forger.heard() == {"done": 1}
+        deep = probed_script(recording, hoard, DEEP, clients / "libcuda.so.3")
+        deep.go_on()
+        deep.end()
         script = Script(calm, CALM)
         assert script.heard() == {"done": 1}
         recording.wait_for(told(calm, "bytes = 5 * 4099 and allocations = 5"))
@@ -325,24 +236,53 @@ def test_what_a_tenant_forges_leaves_its_neighbour_memory_graphs_and_times(
     refused = notes(recording)["refused"]
     for quota in ("holdings", "captures", "members", "moments", "primaries"):
         assert refused[quota] == {f"/{hoard.name}": refused[quota][f"/{hoard.name}"]}
+    assert refused["frames"] == {f"/{hoard.name}": 11}
+    # What there was no room for is the hole of whom it was refused, and of nobody else.
+    assert holes_without_room(recording, hoard, calm) == {
+        ("calls nested too deep", f"/{hoard.name}"),
+        ("no room for CUDA events", f"/{hoard.name}"),
+        ("no room for allocations", f"/{hoard.name}"),
+        ("no room for captures", f"/{hoard.name}"),
+    }
+
+
+def holes_without_room(recording: Recording, *tenants: Cgroup) -> set[tuple[str, str]]:
+    """Why GPU calls are missing for want of room, and whose they are: of these, or of nobody."""
+    whose = {f"/{cgroup.name}" for cgroup in tenants} | {None}
+    rows = recording.sql(
+        "select distinct reason, cgroup_path as path from losses join containers using (cgroup_id)"
+        " where (reason like 'no room%' or reason like 'calls nested%') and family = 'cuda'"
+    )
+    return {(row["reason"], row["path"]) for row in rows if row["path"] in whose}
+
+
+def named_meanwhile(cgroup: Cgroup, flood: Client, seconds: float) -> int:
+    """Some name their kernels, so long after a flood of names began; how many came in all."""
+    scripts = [Script(cgroup, NAMED) for _ in range(5)]
+    for script in scripts:
+        script.heard()
+    flood.go_on()
+    time.sleep(seconds)
+    for script in scripts:
+        script.go_on()
+        script.end()
+    flood.go_on()
+    registered = flood.heard()["registered"]
+    flood.end()
+    return registered
 
 
 def test_a_flood_of_names_leaves_its_neighbour_his_own(
     cgroups: Callable[[], Cgroup], store: Path, clients: Path
 ) -> None:
-    storm, small, before = cgroups(), cgroups(), cgroups()
+    """At first only the share of the ring bounds it, later how many names a tenant may have."""
+    storm, brief, small, before = cgroups(), cgroups(), cgroups(), cgroups()
     with record(store, "--budget", "off") as recording:
         warm(recording, before)
-        library = clients / "libcudart.so.12"
-        flood = Client(recording, storm, clients / "names", library, 8)
-        flood.go_on()
-        time.sleep(3)
-        scripts = [Script(small, NAMED) for _ in range(5)]
-        for script in scripts:
-            script.end()
-        flood.go_on()
-        registered = flood.heard()["registered"]
-        flood.end()
+        looked_up = Client(recording, brief, clients / "names", clients / "libcuda.so.2", 8)
+        named_meanwhile(small, looked_up, 0.2)
+        flood = Client(recording, storm, clients / "names", clients / "libcudart.so.12", 8)
+        registered = named_meanwhile(small, flood, 3)
         newcomer = cgroups()
         ended(start(newcomer, "--steps", "7"))
     rows = recording.sql(
@@ -350,10 +290,10 @@ def test_a_flood_of_names_leaves_its_neighbour_his_own(
         f"join containers using (cgroup_id) where cgroup_path = '/{small.name}' "
         "and op = 'launch' group by 1 order by 1"
     )
-    assert rows == [{"kernel_name": f"mine_{n:02}", "n": 15} for n in range(31)]
+    assert rows == [{"kernel_name": f"mine_{n:02}", "n": 30} for n in range(31)]
     assert rows_of(recording, newcomer) == {"rows": 7, "weight": 7}
     refused = notes(recording)["refused"]["names"]
-    assert set(refused) == {f"/{storm.name}"}
+    assert set(refused) == {f"/{storm.name}", f"/{brief.name}"}
     assert 0 < refused[f"/{storm.name}"] < registered
     assert "fact_lost" not in notes(recording)
 
@@ -381,3 +321,6 @@ def test_a_swarm_of_processes_leaves_its_neighbour_his_memory(
         forger.end(-signal.SIGKILL)
     refused = notes(recording)["refused"]
     assert set(refused["processes"]) == set(refused["allocations"]) == {f"/{swarm.name}"}
+    assert holes_without_room(recording, swarm, calm) == {
+        ("no room for allocations", f"/{swarm.name}")
+    }

@@ -58,7 +58,7 @@ def test_ranks_that_register_all_their_kernels_at_once_lose_no_name(
     with record(store) as recording:
         ranks = [cgroups().popen([*command, warm], stdin=subprocess.PIPE) for _ in range(RANKS)]
         assert {rank.stdout.readline() for rank in ranks} == {"loaded\n"}
-        recording.wait_for(f"select 1 from sessions where libraries like '%{command[1]}%'")
+        recording.wait_probed(command[1])
         before = helper_cpu_s(recording)
         say(ranks, "registered")
         say(ranks, "launched")

@@ -219,7 +219,7 @@ def test_a_call_left_by_longjmp_does_not_hide_later_ones(
 
 def wait_until_attached(recording: Any, library: Path) -> None:
     """Until the recording says that it has probed a file."""
-    recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+    recording.wait_probed(library)
 
 
 def refused(*command: str, **options: Any) -> tuple[int, str]:

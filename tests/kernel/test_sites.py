@@ -19,6 +19,7 @@ from tests.kernel.beginnings import (
     BEGINNINGS,
     CONDITIONS,
     FRAME,
+    GUARDED,
     SYMBOLS,
     TAILS,
     Beginning,
@@ -35,6 +36,7 @@ ARGUMENTS = {
     "beginnings": [(SYMBOLS[name], [(5, count) for count in COUNTS]) for name in BEGINNINGS],
     "tails": [("cuMemAlloc_v2", [(1009 + n, 7) for n in range(7)])],
     "conditions": [(symbol, PAIRS) for symbol in CONDITIONS],
+    "guarded": [(symbol, [(5, count) for count in COUNTS]) for symbol in GUARDED],
 }
 TIMED = 999_983  # A count by which calls are known that were made to be timed.
 UNTIMED = f"bytes not in ({TIMED}, {2 * TIMED}, {4 * TIMED})"
@@ -154,8 +156,8 @@ def record_all(place: Path, paths: dict[str, Path], *options: str) -> Recorded:
         unprobed = {name: script.heard()["results"] for name, script in clients.items()}
         with record(place, "--budget", "off", "--ucx", "absent", *options) as recording:
             done = Recorded(recording, unprobed=unprobed)
-            for name, path in paths.items():
-                recording.wait_for(f"select 1 from sessions where libraries like '%{path}%'")
+            recording.wait_probed(*paths.values())
+            for name in paths:
                 clients[name].go_on()
                 done.results[name] = clients[name].heard()["results"]
                 done.pids[name] = clients[name].pid
@@ -171,13 +173,14 @@ def record_all(place: Path, paths: dict[str, Path], *options: str) -> Recorded:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("built")
-    for name in ("beginnings", "tails", "conditions"):
+    for name in ("beginnings", "tails", "conditions", "guarded"):
         (place / name).mkdir()
     launch = {"cuLaunchKernel": FRAME}
     return {
         "beginnings": build_beginnings(place / "beginnings" / "libcuda.so.1"),
         "tails": build_assembly(place / "tails" / "libcuda.so.1", launch | TAILS),
         "conditions": build_assembly(place / "conditions" / "libcuda.so.1", launch | CONDITIONS),
+        "guarded": build_assembly(place / "guarded" / "libcuda.so.1", launch | GUARDED),
     }
 
 
@@ -191,7 +194,7 @@ def emulated(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
 def stepped(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     beginnings = built["beginnings"]
     old = {name: path for name, path in real_drivers().items() if name == "450"}
-    paths = {"beginnings": beginnings, "storm": beginnings, **old}
+    paths = {"beginnings": beginnings, "storm": beginnings, "guarded": built["guarded"], **old}
     return record_all(tmp_path_factory.mktemp("sites") / "store", paths, "--probes", "any")
 
 
@@ -254,6 +257,19 @@ def test_a_probed_jump_goes_where_it_went_before(emulated: Recorded) -> None:
     rows = emulated.rows("conditions", "api, result", f"bytes is null or {UNTIMED}")
     told = {symbol: [r["result"] for r in rows if r["api"] == symbol] for symbol in CONDITIONS}
     assert told == results
+
+
+def test_a_function_that_looks_after_its_return_address_comes_to_no_harm(
+    emulated: Recorded, stepped: Recorded
+) -> None:
+    answers = {symbol: [count & 511 for count in COUNTS] for symbol in GUARDED}
+    for done in (emulated, stepped):
+        assert done.results["guarded"] == done.unprobed["guarded"] == answers
+        for symbol in GUARDED:
+            told = done.rows("guarded", "result", f"api = '{symbol}' and {UNTIMED}")
+            left = symbol in done.libraries["guarded"]["refused"]
+            assert [row["result"] for row in told] == ([] if left else answers[symbol])
+    assert emulated.libraries["guarded"]["refused"].keys() == GUARDED.keys()
 
 
 def test_a_function_that_goes_on_as_another_is_one_row(emulated: Recorded) -> None:

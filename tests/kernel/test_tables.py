@@ -271,8 +271,7 @@ def converse(cgroup: Cgroup, command: list[Any], lines: list[str], recording: An
     assert process.stdin is not None
     assert process.stdout is not None
     pid = int(process.stdout.readline().split()[1])
-    for library in command[1:]:
-        recording.wait_for(f"select 1 from sessions where libraries like '%{library}%'")
+    recording.wait_probed(*command[1:])
     logged, _ = process.communicate("\n".join(lines) + "\n", timeout=60)
     assert process.returncode == 0
     assert logged.splitlines() == [f"{pid} {line}" for line in lines]

@@ -1,4 +1,4 @@
-"""A FUSE file system with one file, which can be opened and mapped, and never be read.
+"""A FUSE file system of libraries that can be opened and mapped, and never be read.
 
     python hanging_fs.py DIRECTORY SIZE
 
@@ -12,9 +12,9 @@ import sys
 
 INIT, LOOKUP, GETATTR, OPEN, READ, FORGET, RELEASE = 26, 1, 3, 14, 15, 2, 18
 FLUSH, STATFS, OPENDIR, ACCESS, GETXATTR = 25, 17, 27, 34, 22
-ROOT, FILE = 1, 2
+ROOT = 1
 NOT_THERE, NOT_KNOWN = -2, -38
-NAME = b"libcuda.so.1"
+NAME = b"libcuda.so."  # And a number.
 
 
 def attributes(node: int, size: int) -> bytes:
@@ -30,9 +30,11 @@ def answer(kind: int, node: int, body: bytes, size: int) -> bytes | int | None:
     if kind == INIT:
         return struct.pack("<IIIIHHIIHHI7I", 7, 31, 65536, 0, 16, 12, 65536, 1, 0, 0, 0, *[0] * 7)
     if kind == LOOKUP:
-        if body.rstrip(b"\0") != NAME:
+        before, _, number = body.rstrip(b"\0").partition(NAME)
+        if before or not number.isdigit():
             return NOT_THERE
-        return struct.pack("<QQQQII", FILE, 0, 60, 60, 0, 0) + attributes(FILE, size)
+        file = ROOT + 1 + int(number)
+        return struct.pack("<QQQQII", file, 0, 60, 60, 0, 0) + attributes(file, size)
     if kind == GETATTR:
         return struct.pack("<QII", 60, 0, 0) + here
     if kind in (OPEN, OPENDIR):
