@@ -12,7 +12,7 @@ class Kernel:
     distribution: str
     suites: tuple[str, ...]  # As tools/apt_private.sh takes them.
     package: str  # A pattern; the newest package that matches is the one.
-    refused: str | None = None  # Words of the refusal, where it is too old.
+    refused: str | None = None  # Words of the refusal, where nothing may be recorded.
     lazy: bool = False  # Has preempt=lazy.
 
 
@@ -28,6 +28,14 @@ KERNELS: Final = (
     ),
     Kernel("6.1", "Debian 12", ("bookworm",), _DEBIAN),
     Kernel("6.8", "Ubuntu 24.04", ("ubuntu:noble-updates",), r"linux-image-6\.8\.0-[0-9]+-generic"),
+    # Not the newest of its kind, which has the fix.
+    Kernel(
+        "6.11",
+        "Ubuntu 24.04, of early 2025",
+        ("ubuntu:noble-updates",),
+        r"linux-image-6\.11\.0-17-generic",
+        refused="filtered, as in containers, would be killed",
+    ),
     Kernel("6.12", "Debian 13", ("trixie",), _DEBIAN),
     Kernel("6.12-rt", "Debian 13", ("trixie",), r"linux-image-[0-9][^-]*(-[0-9]+)?-rt-amd64"),
     Kernel("ubuntu", "Ubuntu, newest", ("ubuntu:devel",), r"linux-image-[0-9.]+-[0-9]+-generic"),

@@ -82,6 +82,9 @@ def _record(cell: Cell, found: dict[str, Any], verdict: Verdict) -> None:
             verdict.partly.append(f"{hook}: {words}")
     if found["code"]:
         verdict.wrong(f"record ended with {found['code']}: {found['notices']}")
+    user, *capabilities = found["rights"].values()
+    if "0" in user.split() or any(int(each, 16) for each in capabilities):
+        verdict.wrong(f"the recorder is left with {found['rights']}")
     left_out = {match[1] for text in found["notices"] if (match := _LEFT_OUT.match(text))}
     for each in found["compared"]:
         table = each["table"]

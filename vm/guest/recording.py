@@ -1,6 +1,7 @@
 """One recording of everything, with tenants whose every act is known, compared exactly."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -14,6 +15,7 @@ from vm.guest.host import COTENANT, without_sys_admin
 
 _START_S: Final = 600
 _STOP_S: Final = 300
+_STACKS: Final = 6000  # Characters.
 
 
 @dataclass
@@ -32,7 +34,8 @@ class Recorder:
         if not self.admin:
             command = without_sys_admin(command)
         with self.errors.open("wb") as stream:
-            self.process = subprocess.Popen(command, stderr=stream)
+            traced = {**os.environ, "PYTHONFAULTHANDLER": "1"}
+            self.process = subprocess.Popen(command, stderr=stream, env=traced)
         deadline = time.monotonic() + _START_S
         while not self.errors.read_text().startswith("recording"):
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -40,11 +43,38 @@ class Recorder:
             time.sleep(0.1)
         return None
 
+    def rights(self) -> dict[str, str]:
+        """The user and the capabilities that it is left with."""
+        assert self.process is not None
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        told = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        return {name: told[name] for name in ("Uid", "CapEff", "CapPrm", "CapBnd")}
+
     def stop(self) -> int:
         """End it as a user would; its exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(_STOP_S)
+        try:
+            return self.process.wait(_STOP_S)
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError(f"does not stop: {self._where()}") from error
+
+    def _where(self) -> str:
+        """What every thread does, on one line."""
+        assert self.process is not None
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        waits = [f"{_text(task / 'comm')} {_text(task / 'wchan')}" for task in tasks]
+        self.process.send_signal(signal.SIGABRT)
+        self.process.wait(_STOP_S)
+        stacks = self.errors.read_text(errors="replace")[-_STACKS:]
+        return " | ".join((*waits, *stacks.splitlines()))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return "?"
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
@@ -60,6 +90,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         code = recorder.process.poll() if recorder.process else None
         return {"refused": refusal, "code": code}
     try:
+        rights = recorder.rights()
         for act in acts:
             act.begin()
         for act in acts:
@@ -67,9 +98,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     finally:
         code = recorder.stop()
     notices = recorder.errors.read_text().splitlines()[1:]
-    return {"code": code, "notices": notices, "started_s": started_s} | compare(
-        recorder.store, acts
-    )
+    told = {"code": code, "notices": notices, "started_s": started_s, "rights": rights}
+    return told | compare(recorder.store, acts)
 
 
 def compare(store: Path, acts: list[tenants.Act]) -> dict[str, Any]:
