@@ -2,9 +2,10 @@
 
     python bench/identity.py [--calls 100000007] [OPTION OF RECORD ...]
 
-Each tenant counts its own launches. By tenant, the kernel must have seen as many, each of them
-stored, shed or lost; stored rows must be in the store; totals must count each; and the two that do
-not storm must have every row.
+Once without a budget, where each becomes a row, and once with the default one, where the storm is
+counted. Each tenant counts its own launches. By tenant, the kernel must have seen as many, each of
+them stored, shed or lost; stored rows must be in the store; totals must count each; and the two
+that do not storm must have every row.
 """
 
 import argparse
@@ -20,14 +21,16 @@ from agent import Agent, workload
 from tenants import groups
 
 LAUNCH = "cuLaunchKernel"
-STEADY = {"steps": 100_003, "rate": 997}
+# The last launches come after the storm: as long as a neighbour is there, nobody's probes rest.
+STEADY = {"--steps": 100_003, "--rate": 997, "--pause-after": 99_991}
+BUDGETS = {"off": ("--budget", "off"), "default": ()}
 
 
-def start(group: Path, go: Path, steps: int, rate: float | None = None) -> Any:
+def start(group: Path, go: Path, options: dict[str, Any]) -> Any:
     """A tenant in a cgroup of its own that launches once it may."""
-    pace = ("--rate", str(rate)) if rate else ()
+    words = [str(word) for option in options.items() for word in option]
     return workload(
-        "launch", "--api", "driver", "--steps", str(steps), *pace, "--start-on", str(go),
+        "launch", "--api", "driver", *words, "--start-on", str(go),
         device=group.name,
         preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())),
     )  # fmt: skip
@@ -62,18 +65,19 @@ def judged(made: int, found: dict[str, int]) -> dict[str, Any]:
 
 def identity(folder: Path, calls: int, *options: str) -> dict[str, Any]:
     """One recording of all three."""
-    go = folder / "go"
+    folder.mkdir()
+    go, over = folder / "go", folder / "over"
     with groups(3) as made:
         with Agent(folder / "store", "--quiet", *options) as agent:
-            stormy, *steady = [
-                start(made[0], go, calls),
-                *(start(group, go, **STEADY) for group in made[1:]),
-            ]
+            stormy = start(made[0], go, {"--steps": calls})
+            steady = [start(group, go, {**STEADY, "--resume-on": over}) for group in made[1:]]
             time.sleep(3)
             go.touch()
             began = time.monotonic()
-            own = [json.loads(c.communicate()[0])["calls"] for c in (stormy, *steady)]
+            stormy.wait()
             took = time.monotonic() - began
+            over.touch()
+            own = [json.loads(c.communicate()[0])["calls"] for c in (stormy, *steady)]
         tenants = [
             judged(calls[LAUNCH], became(agent, group))
             for calls, group in zip(own, made, strict=True)
@@ -95,7 +99,10 @@ def main() -> None:
     args, options = parser.parse_known_args()
     folder = Path(tempfile.mkdtemp(prefix="cotenant-identity-"))
     try:
-        found = identity(folder, args.calls, *options)
+        found = {
+            name: identity(folder / name, args.calls, *budget, *options)
+            for name, budget in BUDGETS.items()
+        }
     finally:
         shutil.rmtree(folder)
     print(json.dumps(found, indent=2))

@@ -22,10 +22,20 @@ from agent import ROOT, Agent, workload
 from cotenant.errors import StoreError
 
 sys.path.insert(0, str(ROOT))
-from tests.kernel.objects import held, in_kernel
+from tests.kernel.objects import KINDS, Object, held, in_kernel, listed
 
 
-def kill_once(store: Path, moment: float) -> tuple[float | None, int]:
+def told(left: set[Object]) -> list[str]:
+    """Objects with their names, and who has them open."""
+    names = {(kind, each["id"]): each.get("name", "") for kind in KINDS for each in listed(kind)}
+    holders = [pid.name for pid in Path("/proc").glob("[0-9]*") if left & held([int(pid.name)])]
+    found = [
+        f"{kind} {number} {names.get((kind, number), 'gone')}" for kind, number in sorted(left)
+    ]
+    return [*found, f"held by {', '.join(holders) or 'no process'}"]
+
+
+def kill_once(store: Path, moment: float) -> tuple[float | None, set[Object]]:
     """Seconds of recording that are missing, None if the store does not open; objects left."""
     agent = Agent(store, "--quiet")
     agent.__enter__()
@@ -45,9 +55,9 @@ def kill_once(store: Path, moment: float) -> tuple[float | None, int]:
     except duckdb.CatalogException:
         last = None  # Killed before the first seal: the table has no segment yet.
     except (duckdb.Error, StoreError, ValueError):
-        return None, len(left)
+        return None, left
     # Rows of an earlier round say nothing about this one.
-    return (killed_ns - max(last or 0, began_ns)) / 1e9, len(left)
+    return (killed_ns - max(last or 0, began_ns)) / 1e9, left
 
 
 def main() -> None:
@@ -63,7 +73,9 @@ def main() -> None:
     try:
         for _ in range(args.kills):
             lack, objects = kill_once(folder / "store", moments.uniform(0, 2.5))
-            left += objects
+            if objects:
+                left += len(objects)
+                print(f"left at {time.time():.1f}:", *told(objects), sep="\n  ", file=sys.stderr)
             if lack is None:
                 unreadable += 1
             else:

@@ -36,11 +36,12 @@ class Script:
 
 
 # GPU events alone: what else happens on the host meanwhile is not what is measured.
-STORM = ("--budget", "off", "--events", "cuda,nccl")
+GPU = ("--events", "cuda,nccl")
+STORM = ("--budget", "off", *GPU)
 SCRIPTS = (
     Script("probe"),
     Script("storm", (*STORM, "--seconds", "30"), (*STORM, "--seconds", "8")),
-    Script("identity", STORM, (*STORM, "--calls", "1000003")),
+    Script("identity", GPU, (*GPU, "--calls", "1000003")),
     Script("blocks", (), ("--seconds", "6")),
     Script("slowdown", ("--pairs", "7"), ("--pairs", "3", "--seconds", "3")),
     Script("query", (), ("--rows", "2000000", "--runs", "3", "--sqlite-rows", "100000")),

@@ -117,14 +117,38 @@ TARGETS: tuple[Check, ...] = (
     (
         "launches that do not add up, of 100 million of three tenants, one of which storms",
         "0",
-        lambda r: at(r, "identity", "result", "off"),
+        lambda r: at(r, "identity", "result", "off", "off"),
         lambda v: v == 0,
     ),
     (
         "the same: launches of the other two without a row",
         "0",
-        lambda r: at(r, "identity", "result", "neighbours_lack"),
+        lambda r: at(r, "identity", "result", "off", "neighbours_lack"),
         lambda v: v == 0,
+    ),
+    (
+        "the same: MB of PSS of the agent at most",
+        "<= 256",
+        lambda r: at(r, "identity", "result", "off", "agent_peak_pss_mb"),
+        lambda v: v <= 256,
+    ),
+    (
+        "the same with the default budget: launches that do not add up",
+        "0",
+        lambda r: at(r, "identity", "result", "default", "off"),
+        lambda v: v == 0,
+    ),
+    (
+        "the same with the default budget: launches of the other two without a row",
+        "0",
+        lambda r: at(r, "identity", "result", "default", "neighbours_lack"),
+        lambda v: v == 0,
+    ),
+    (
+        "the same with the default budget: MB of PSS of the agent at most",
+        "<= 256",
+        lambda r: at(r, "identity", "result", "default", "agent_peak_pss_mb"),
+        lambda v: v <= 256,
     ),
     (
         "bytes per event on disk, mixed rows",
