@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cotenant.agent.helper.discovery.fair_queue import tenant_of
+from cotenant.agent.helper.fair_queue import tenant_of
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.facts import Facts
 from cotenant.agent.recorder.processes.communicators import Communicators

@@ -20,23 +20,23 @@ import numpy as np
 from cotenant._native import Ring
 from cotenant.agent.channel import Closed, MessageTooLarge
 from cotenant.agent.helper.births import Births
-from cotenant.agent.helper.discovery.fair_queue import PassedOver, tenant_of
 from cotenant.agent.helper.discovery.mmap_events import MmapEvents
 from cotenant.agent.helper.discovery.mounts import MountWatch
 from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
-from cotenant.agent.helper.elf_files import ElfFiles, answer
 from cotenant.agent.helper.exclusion import Exclusion
+from cotenant.agent.helper.fair_queue import PassedOver, tenant_of
+from cotenant.agent.helper.files.elf_files import ElfFiles, answer
+from cotenant.agent.helper.files.readers import Readers
 from cotenant.agent.helper.hang_up import leave_with_recorder
-from cotenant.agent.helper.inspector import Inspector
-from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.helper.libraries.libraries import Libraries
+from cotenant.agent.helper.libraries.pointers import Pointers
+from cotenant.agent.helper.libraries.prober import Prober
 from cotenant.agent.helper.map_server import MapServer
 from cotenant.agent.helper.misses import Misses
 from cotenant.agent.helper.naming import Naming
-from cotenant.agent.helper.pointers import Pointers
 from cotenant.agent.helper.priority import Priority
-from cotenant.agent.helper.prober import Prober
-from cotenant.agent.helper.readers import Readers
-from cotenant.agent.helper.reported import Reported
+from cotenant.agent.helper.processes.inspector import Inspector
+from cotenant.agent.helper.processes.reported import Reported
 from cotenant.agent.helper.tenants import Tenants
 from cotenant.agent.helper.trial_probe import TrialProbe
 from cotenant.agent.malloc import give_back_memory

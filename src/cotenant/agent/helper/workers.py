@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from cotenant.agent.channel import Closed
-from cotenant.agent.helper.discovery.fair_queue import FairQueue, QueueClosed
+from cotenant.agent.helper.fair_queue import FairQueue, QueueClosed
 
 _T = TypeVar("_T")
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from cotenant.agent.channel import Closed
 from cotenant.agent.helper.discovery.directories import DirectorySearch
-from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
 from cotenant.agent.helper.discovery.mounts import (
     Mounted,
     library_path,
@@ -22,7 +21,8 @@ from cotenant.agent.helper.discovery.mounts import (
     mounted,
     python_places,
 )
-from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.helper.fair_queue import OURS, PassedOver
+from cotenant.agent.helper.libraries.libraries import Libraries
 from cotenant.agent.protocol.reports import Report, Trouble
 from cotenant.probes.roots import open_below, open_file, open_root
 

@@ -22,16 +22,16 @@ from typing import Final
 import numpy as np
 
 from cotenant.agent.helper.discovery.directories import looks_like_library
-from cotenant.agent.helper.discovery.fair_queue import (
+from cotenant.agent.helper.discovery.mapped_range import MappedRange
+from cotenant.agent.helper.discovery.mmap_events import MmapEvent
+from cotenant.agent.helper.discovery.root_search import RecentlySeen, RootSearch, Steps, surviving
+from cotenant.agent.helper.fair_queue import (
     MOUNTS,
     OURS,
     PassedOver,
     tenant_of,
 )
-from cotenant.agent.helper.discovery.mapped_range import MappedRange
-from cotenant.agent.helper.discovery.mmap_events import MmapEvent
-from cotenant.agent.helper.discovery.root_search import RecentlySeen, RootSearch, Steps, surviving
-from cotenant.agent.helper.libraries import Libraries
+from cotenant.agent.helper.libraries.libraries import Libraries
 from cotenant.agent.helper.runnable import runnable
 from cotenant.agent.helper.timetable import Timetable
 from cotenant.agent.helper.workers import Workers

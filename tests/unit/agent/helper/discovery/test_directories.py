@@ -11,8 +11,8 @@ import pytest
 from cotenant.agent.helper.discovery import directories as search
 from cotenant.agent.helper.discovery import mounts, root_search
 from cotenant.agent.helper.discovery.directories import DirectorySearch
-from cotenant.agent.helper.discovery.fair_queue import PassedOver
 from cotenant.agent.helper.discovery.root_search import RootSearch
+from cotenant.agent.helper.fair_queue import PassedOver
 
 PLACE = "usr/lib/x86_64-linux-gnu"
 

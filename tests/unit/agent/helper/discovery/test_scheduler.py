@@ -12,11 +12,11 @@ import numpy as np
 
 from cotenant.agent.channel import Closed
 from cotenant.agent.helper.discovery import scheduler as module
-from cotenant.agent.helper.discovery.fair_queue import PassedOver
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
-from cotenant.agent.helper.resting import Resting
-from cotenant.agent.helper.unprobed import UnprobedFunctions
+from cotenant.agent.helper.fair_queue import PassedOver
+from cotenant.agent.helper.libraries.resting import Resting
+from cotenant.agent.helper.libraries.unprobed import UnprobedFunctions
 from cotenant.agent.protocol.reports import Report, Trouble
 from cotenant.probes.inodes import Inode
 from cotenant.schema.layouts import MAPPING

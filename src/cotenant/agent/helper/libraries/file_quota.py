@@ -4,9 +4,9 @@ import resource
 from collections.abc import Sequence
 from typing import Final
 
-from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
+from cotenant.agent.helper.fair_queue import OURS, PassedOver
+from cotenant.agent.helper.libraries.probed_library import ProbedLibrary
 from cotenant.agent.helper.newest import NewestOfEach
-from cotenant.agent.helper.probed_library import ProbedLibrary
 from cotenant.probes.inodes import Inode, number_of
 
 _EACH_MAX: Final = 256

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cotenant.agent.helper import answers as module
-from cotenant.agent.helper.answers import Answers
+from cotenant.agent.helper.processes import answers as module
+from cotenant.agent.helper.processes.answers import Answers
 
 
 @pytest.fixture

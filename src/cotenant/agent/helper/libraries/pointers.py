@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.agent.helper.elf_files import ElfFiles
-from cotenant.agent.helper.libraries import Libraries
-from cotenant.agent.helper.probed_library import ProbedLibrary
+from cotenant.agent.helper.files.elf_files import ElfFiles
+from cotenant.agent.helper.libraries.libraries import Libraries
+from cotenant.agent.helper.libraries.probed_library import ProbedLibrary
 from cotenant.agent.protocol.reports import PointerReport, Report
 from cotenant.agent.protocol.requests import HandedOut
 from cotenant.errors import ProbeError

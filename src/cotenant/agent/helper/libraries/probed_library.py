@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from cotenant.agent.helper.claims import OpenFile, was_rewritten
-from cotenant.agent.helper.prober import Probes
+from cotenant.agent.helper.libraries.claims import OpenFile, was_rewritten
+from cotenant.agent.helper.libraries.prober import Probes
 from cotenant.agent.protocol.reports import LibraryReport
 from cotenant.probes.function import Library
 from cotenant.probes.plan import Plan

@@ -7,24 +7,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from cotenant.agent.helper.claims import (
+from cotenant.agent.helper.fair_queue import PassedOver
+from cotenant.agent.helper.libraries.claims import (
     BeingWritten,
     Claims,
     OpenFile,
     file_state,
     was_rewritten,
 )
-from cotenant.agent.helper.discovery.fair_queue import PassedOver
-from cotenant.agent.helper.file_quota import FileQuota
-from cotenant.agent.helper.gaps import Gaps
-from cotenant.agent.helper.probed_library import ProbedLibrary
-from cotenant.agent.helper.prober import Prober
-from cotenant.agent.helper.refused_libraries import RefusedLibraries
-from cotenant.agent.helper.resting import Resting, mappers
-from cotenant.agent.helper.rewrites import Rewrites
-from cotenant.agent.helper.unprobed import UnprobedFunctions
-from cotenant.agent.helper.unreadable import UnreadableFiles
-from cotenant.agent.helper.unsure import OF_RUNTIME, Unsure
+from cotenant.agent.helper.libraries.file_quota import FileQuota
+from cotenant.agent.helper.libraries.gaps import Gaps
+from cotenant.agent.helper.libraries.probed_library import ProbedLibrary
+from cotenant.agent.helper.libraries.prober import Prober
+from cotenant.agent.helper.libraries.refused_libraries import RefusedLibraries
+from cotenant.agent.helper.libraries.resting import Resting, mappers
+from cotenant.agent.helper.libraries.rewrites import Rewrites
+from cotenant.agent.helper.libraries.unprobed import UnprobedFunctions
+from cotenant.agent.helper.libraries.unreadable import UnreadableFiles
+from cotenant.agent.helper.libraries.unsure import OF_RUNTIME, Unsure
 from cotenant.agent.protocol.reports import LibraryReport, Report
 from cotenant.agent.protocol.requests import Rest
 from cotenant.errors import ProbeError

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from cotenant.agent.helper.resting import Resting
+from cotenant.agent.helper.libraries.resting import Resting
 from cotenant.probes.inodes import Inode
 
 FILE = Inode(1, 23, 0)

@@ -2,7 +2,7 @@
 
 import time
 
-from cotenant.agent.helper.gaps import Gaps
+from cotenant.agent.helper.libraries.gaps import Gaps
 from cotenant.agent.protocol.reports import AttachGap, Report
 
 

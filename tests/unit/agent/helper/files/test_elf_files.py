@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cotenant.agent.helper import elf_files
-from cotenant.agent.helper.elf_files import ElfFiles, answer
+from cotenant.agent.helper.files import elf_files
+from cotenant.agent.helper.files.elf_files import ElfFiles, answer
 from cotenant.probes.elf import BadElf, NotRead
 from cotenant.probes.sites import Stepping
 from cotenant.probes.tables import FUNCTIONS

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from cotenant.agent.channel import Closed
-from cotenant.agent.helper import devices, inspector
-from cotenant.agent.helper.devices import Driver, look_at_files
-from cotenant.agent.helper.discovery.fair_queue import PassedOver
 from cotenant.agent.helper.discovery.mounts import library_path
-from cotenant.agent.helper.inspector import Inspector
+from cotenant.agent.helper.fair_queue import PassedOver
+from cotenant.agent.helper.processes import devices, inspector
+from cotenant.agent.helper.processes.devices import Driver, look_at_files
+from cotenant.agent.helper.processes.inspector import Inspector
 from cotenant.agent.process import Nameless, Process
 from cotenant.agent.protocol.codec import encode
 from cotenant.agent.protocol.reports import (

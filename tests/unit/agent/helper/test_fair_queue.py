@@ -5,7 +5,7 @@ import queue
 
 import pytest
 
-from cotenant.agent.helper.discovery.fair_queue import (
+from cotenant.agent.helper.fair_queue import (
     ENDED,
     MOUNTS,
     OURS,

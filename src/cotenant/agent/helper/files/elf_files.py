@@ -9,7 +9,7 @@ import numpy.ma  # Used by numpy itself, where it could not be opened any more.
 import numpy.typing as npt
 
 from cotenant.agent.bounds import Chars, HalfWord, MaxItems, Word
-from cotenant.agent.helper.readers import Readers
+from cotenant.agent.helper.files.readers import Readers
 from cotenant.agent.protocol.checks import Malformed
 from cotenant.agent.protocol.codec import Decoder, encode
 from cotenant.probes.attach import Placed

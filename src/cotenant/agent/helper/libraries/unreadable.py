@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from cotenant.agent.helper.claims import OpenFile
 from cotenant.agent.helper.discovery.directories import looks_like_library
-from cotenant.agent.helper.discovery.fair_queue import OURS, PassedOver
+from cotenant.agent.helper.fair_queue import OURS, PassedOver
+from cotenant.agent.helper.libraries.claims import OpenFile
+from cotenant.agent.helper.libraries.unprobed import UnprobedFunctions
 from cotenant.agent.helper.newest import NewestOfEach
-from cotenant.agent.helper.unprobed import UnprobedFunctions
 from cotenant.agent.protocol.reports import LibraryReport
 from cotenant.probes.elf import BadElf, NotRead
 from cotenant.probes.function import Library

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.agent.helper import readers as module
-from cotenant.agent.helper.elf_files import ElfFiles
-from cotenant.agent.helper.elf_files import answer as answer_elf
-from cotenant.agent.helper.readers import Answer, Readers
+from cotenant.agent.helper.files import readers as module
+from cotenant.agent.helper.files.elf_files import ElfFiles
+from cotenant.agent.helper.files.elf_files import answer as answer_elf
+from cotenant.agent.helper.files.readers import Answer, Readers
 from cotenant.probes.elf import BadElf, Elf
 from cotenant.probes.plan import plan
 from cotenant.probes.sites import Stepping
@@ -123,7 +123,7 @@ def test_another_process_says_the_same(
     files = ElfFiles(make(answer_elf))
     fd = os.open(SIM / name, os.O_RDONLY)
     here = plan(fd, FUNCTIONS, Stepping.ROWS)
-    monkeypatch.setattr("cotenant.agent.helper.elf_files._LIGHT", 0)
+    monkeypatch.setattr("cotenant.agent.helper.files.elf_files._LIGHT", 0)
     assert here is not None
     assert files.plan("t", fd, FUNCTIONS, Stepping.ROWS) == here
     with Elf(fd) as elf:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from cotenant.agent.helper import process_memory, symbols
-from cotenant.agent.helper.elf_files import ElfFiles, answer
-from cotenant.agent.helper.readers import Readers
-from cotenant.agent.helper.symbols import Symbols
+from cotenant.agent.helper.files.elf_files import ElfFiles, answer
+from cotenant.agent.helper.files.readers import Readers
+from cotenant.agent.helper.processes import process_memory, symbols
+from cotenant.agent.helper.processes.symbols import Symbols
 from cotenant.agent.process import Nameless, Process
 from cotenant.probes.elf import BadElf
 from tests.kernel.compiler import build_library, compile_c

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from cotenant.agent.helper import claims
-from cotenant.agent.helper import libraries as module
-from cotenant.agent.helper.discovery.fair_queue import ENDED, OURS, PassedOver
-from cotenant.agent.helper.libraries import Libraries
-from cotenant.agent.helper.prober import Probes
+from cotenant.agent.helper.fair_queue import ENDED, OURS, PassedOver
+from cotenant.agent.helper.libraries import claims
+from cotenant.agent.helper.libraries import libraries as module
+from cotenant.agent.helper.libraries.libraries import Libraries
+from cotenant.agent.helper.libraries.prober import Probes
 from cotenant.agent.protocol.reports import LibraryReport, Report, Unprobed, WorkPassedOver
 from cotenant.errors import ProbeError
 from cotenant.probes.changes import TooMany

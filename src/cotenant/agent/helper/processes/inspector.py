@@ -12,11 +12,11 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.agent.helper.answers import Answers
-from cotenant.agent.helper.devices import look_at_files, not_looked_at
-from cotenant.agent.helper.discovery.fair_queue import PassedOver, tenant_of
-from cotenant.agent.helper.elf_files import ElfFiles
-from cotenant.agent.helper.symbols import Symbols, unknown_name
+from cotenant.agent.helper.fair_queue import PassedOver, tenant_of
+from cotenant.agent.helper.files.elf_files import ElfFiles
+from cotenant.agent.helper.processes.answers import Answers
+from cotenant.agent.helper.processes.devices import look_at_files, not_looked_at
+from cotenant.agent.helper.processes.symbols import Symbols, unknown_name
 from cotenant.agent.helper.workers import Workers
 from cotenant.agent.process import Nameless, Process
 from cotenant.agent.protocol.codec import slices

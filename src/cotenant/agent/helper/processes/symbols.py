@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.agent.helper.elf_files import ElfFiles
-from cotenant.agent.helper.process_memory import (
+from cotenant.agent.helper.files.elf_files import ElfFiles
+from cotenant.agent.helper.processes.process_memory import (
     PAGE,
     TEXT_MAX,
     Mapping,

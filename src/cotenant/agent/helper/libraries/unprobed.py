@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from cotenant.agent.helper.discovery.fair_queue import OURS, tenant_of
+from cotenant.agent.helper.fair_queue import OURS, tenant_of
+from cotenant.agent.helper.libraries.resting import Mappers
 from cotenant.agent.helper.newest import NewestOfEach
-from cotenant.agent.helper.resting import Mappers
 from cotenant.agent.protocol.reports import Blind, Report, Unprobed
 from cotenant.probes.function import Flag, Library
 from cotenant.probes.inodes import Inode, number_of

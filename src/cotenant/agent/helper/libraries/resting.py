@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from cotenant.agent.helper.discovery.fair_queue import outermost, tenant_of
+from cotenant.agent.helper.fair_queue import outermost, tenant_of
 from cotenant.agent.protocol.reports import Blind, Rested
 from cotenant.probes.inodes import Inode, processes_mapping
 from cotenant.probes.plan import Plan

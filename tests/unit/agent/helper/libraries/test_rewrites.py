@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.agent.helper.rewrites import Rewrites
+from cotenant.agent.helper.libraries.rewrites import Rewrites
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from cotenant.agent.helper.discovery.fair_queue import OURS
+from cotenant.agent.helper.fair_queue import OURS
 from cotenant.agent.protocol.reports import LibraryReport
 
 _EACH_MAX: Final = 16

@@ -4,8 +4,8 @@ import subprocess
 import threading
 from collections.abc import Collection
 
-from cotenant.agent.helper.discovery.fair_queue import tenant_of
-from cotenant.agent.helper.unprobed import UnprobedFunctions
+from cotenant.agent.helper.fair_queue import tenant_of
+from cotenant.agent.helper.libraries.unprobed import UnprobedFunctions
 from cotenant.agent.protocol.reports import Blind, Report, Unprobed
 from cotenant.probes.inodes import Inode
 

@@ -1,0 +1,1 @@
+"""Tenants' files, read where they can do no harm."""

@@ -1,0 +1,1 @@
+"""The libraries that are probed: who brought them, and which of their functions have probes."""

@@ -1,0 +1,1 @@
+"""What is asked about processes that a probe reported: names, devices, memory."""
