@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.probes.elf_headers import BadElf, ProgramHeader
+from cotenant.probes.elf.headers import BadElf, ProgramHeader
 
 RELOCATION: Final = np.dtype([("place", "<u8"), ("info", "<u8"), ("addend", "<u8")])
 RELATIVE: Final = 8

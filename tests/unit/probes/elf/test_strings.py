@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from cotenant.probes import strings as module
-from cotenant.probes.strings import string_places
+from cotenant.probes.elf import strings as module
+from cotenant.probes.elf.strings import string_places
 
 NAMES = {b"cuInit", b"cuMemAlloc_v2", b"cuLaunchKernel", b"cudaLaunchKernel", b"ncclAllReduce"}
 

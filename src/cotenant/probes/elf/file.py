@@ -13,12 +13,10 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.probes.build_id import gnu_build_id
-from cotenant.probes.elf_headers import BadElf, NoElf, NotRead, ProgramHeader, Section, headers
-from cotenant.probes.relocations import RELATIVE, RELOCATION, packed_places
-from cotenant.probes.strings import MAX_NAME, places_ending, string_places
-
-__all__ = ["PLACES_MAX", "SYMBOL", "VARIABLE", "BadElf", "Elf", "Extent", "NoElf", "NotRead"]
+from cotenant.probes.elf.build_id import gnu_build_id
+from cotenant.probes.elf.headers import BadElf, ProgramHeader, Section, headers
+from cotenant.probes.elf.relocations import RELATIVE, RELOCATION, packed_places
+from cotenant.probes.elf.strings import MAX_NAME, places_ending, string_places
 
 SYMBOL: Final = np.dtype(
     [

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from cotenant.probes.elf_headers import BadElf, ProgramHeader
-from cotenant.probes.relocations import Words, packed_places
+from cotenant.probes.elf.headers import BadElf, ProgramHeader
+from cotenant.probes.elf.relocations import Words, packed_places
 
 CODE = (ProgramHeader(1, 5, 0, 0x1000, 0x400), ProgramHeader(1, 5, 0, 0x8000, 0x10))
 
