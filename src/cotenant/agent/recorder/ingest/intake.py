@@ -22,7 +22,6 @@ class Intake:
         self._facts = Facts(ledger, gpus.names, gpus.communicators, clock)
         self._facts.add(gpus.handlers(), gpus.gone)
         self._spans = gpus.spans
-        self._outermost = ledger.outermost
         self._ledger = ledger
         self.events = 0  # Rows so far.
 
@@ -49,7 +48,7 @@ class Intake:
         for columns, batch in batches:
             rows = columns.make(batch)
             if columns.family == SPANNED:
-                self._spans.add(batch, rows, self._outermost)
+                self._spans.add(batch, rows, self._ledger.outermost)
             if sink.keep(columns, batch, rows):
                 rollups.add(columns.family, batch, rows)
                 blind_spots.unnamed(rows)
