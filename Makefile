@@ -40,6 +40,10 @@ test: setup-tests lint ## everything that must hold, on the real kernel
 	@.venv/bin/python -m pytest -q -n 2 --dist worksteal tests/browser # A browser's event loop is its own process's.
 	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests/kernel
 
+.PHONY: defences
+defences: setup-tests ## remove each defence against tenants in a copy, and see its tests fail (minutes)
+	@.venv/bin/python tools/without_defences.py
+
 .PHONY: kernels
 kernels: setup-tests ## record on other kernels under qemu (two hours; QUICK=1 for ten minutes)
 	@tools/setup.sh kernels
