@@ -85,6 +85,9 @@ def _merge(root: Path, old: list[Segment], sink: Path) -> int:
     merged = count = 0
     with writer(table, str(sink)) as parquet:
         for segment in old:
+            if waiting and count + segment.rows > ROW_GROUP:
+                write_rows(parquet, table, _in_order(waiting))
+                merged, count = merged + count, 0
             try:
                 check_plain(root / segment.path)
                 rows = pq.ParquetFile(root / segment.path, read_dictionary=strings).read()
@@ -93,9 +96,6 @@ def _merge(root: Path, old: list[Segment], sink: Path) -> int:
                 raise Unreadable(segment, error) from error
             count += rows.num_rows
             del rows
-            if count >= ROW_GROUP:
-                write_rows(parquet, table, _in_order(waiting))
-                merged, count = merged + count, 0
         if waiting:
             write_rows(parquet, table, _in_order(waiting))
     return merged + count
