@@ -64,6 +64,19 @@ def test_many_small_segments_become_one_in_order_of_time(store, stored, fill, co
     assert sorted(map(str, rows)) == before
 
 
+def test_a_merge_holds_no_more_rows_at_once_than_a_group_of_them(
+    root, store, fill, compactor, monkeypatch
+):
+    monkeypatch.setattr(compaction, "ROW_GROUP", 2 * ROWS + 11)
+    monkeypatch.setattr(compaction, "BIG_ROWS", 2 * ROWS)
+    fill(FILES_MERGED)
+    assert compactor.step(NOW_NS) is True
+    (merged,) = store.segments
+    about = pq.ParquetFile(root / merged.path).metadata
+    groups = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
+    assert groups == [2 * ROWS, 2 * ROWS, ROWS]
+
+
 def test_a_table_of_few_rows_does_not_wait_for_one_of_many(store, fill, compactor):
     for i in range(FILES_MERGED):
         row = {"timestamp_ns": NOW_NS + i, "cgroup_id": 1, "family": "cuda", "seen": 1}
