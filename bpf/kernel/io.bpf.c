@@ -29,6 +29,7 @@ struct followed {
 	__u64 bytes;
 	__u64 done;
 	__u64 sector;
+	__u64 own;		/* the bio that it came with, if it was seen to come */
 	__u64 next;		/* the bio to be looked at */
 	char device[16];
 	__u32 op;
@@ -147,6 +148,7 @@ int BPF_PROG(io_start, struct request *request)
 	if (!followed)
 		return 0;
 	followed->arrived_ns = bpf_ktime_get_ns();
+	followed->own = (__u64)bio;
 	if (bio)
 		bio_look(bio, NULL);
 	return 0;
@@ -166,21 +168,32 @@ int BPF_PROG(io_frontmerge, struct bio *bio)
 	return 0;
 }
 
-/* The owners of one bio join those of its request. */
+static const struct owner nobody_known = {
+	.tenant = TENANT_HOST,
+	.attribution = ATTRIBUTION_unknown,
+};
+
+/*
+ * The owners of one bio join those of its request. A bio may have been merged into the request of
+ * somebody else: one that is not noted is the request's own, or nobody knows whose.
+ */
 static long request_step(__u32 index, void *context)
 {
 	struct followed *followed = *(struct followed **)context;
+	const struct owner *submitter = &followed->submitter;
 	__u64 key = followed->next;
 	struct carried *carried;
 
 	if (!key)
 		return 1;
+	if (followed->own && followed->own != key)
+		submitter = &nobody_known;
 	followed->next = (__u64)BPF_CORE_READ((struct bio *)key, bi_next);
 	carried = bpf_map_lookup_elem(&bios, &key);
 	if (!carried)
-		carried = bio_look((struct bio *)key, &followed->submitter);
+		carried = bio_look((struct bio *)key, submitter);
 	if (!carried) {
-		owners_add(&followed->owners, &followed->submitter,
+		owners_add(&followed->owners, submitter,
 			   BPF_CORE_READ((struct bio *)key, bi_iter.bi_size));
 		return 0;
 	}
@@ -329,7 +342,7 @@ int BPF_PROG(io_complete, struct request *request, __u8 status, unsigned int byt
 			row(followed, &followed->owners.list[i], followed->owners.list[i].bytes, now,
 			    status);
 	if (followed->owners.untold) {
-		struct owner nobody = {.tenant = TENANT_HOST, .attribution = ATTRIBUTION_unknown};
+		struct owner nobody = nobody_known;
 
 		row(followed, &nobody, followed->owners.untold, now, status);
 	}

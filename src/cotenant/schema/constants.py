@@ -86,7 +86,7 @@ MAPS: Final = {
     "primaries": (8, 32),
     "processes": (4, 24),
     "refused_requests": (8, 1),
-    "requests": (8, 400),
+    "requests": (8, 408),
     "resting": (8, 8),
     "rooms": (4, 16),
     "sched_tasks": (4, 136),
