@@ -103,6 +103,7 @@ class DiscoveryScheduler:
 
     def start(self) -> None:
         """Follow what comes, in the background."""
+        self._libraries.by_owner.put = self._workers.put
         self._workers.start()
         self._timetable.start()
         self._timetable.add(_SWEEP_EVERY_S, self._sweep_later)
@@ -232,13 +233,16 @@ class DiscoveryScheduler:
             return
         self._to_look_at.add(key)
 
-        def look() -> None:
+        def begin(look: Callable[[], None]) -> None:
             self._to_look_at.discard(key)
-            self._libraries.look_again(number)
+            look()
 
         def put() -> None:
-            if not self._workers.put(tenant, look):
+            looks = self._libraries.second_looks(number)
+            handed = [self._workers.put(who, functools.partial(begin, look)) for who, look in looks]
+            if not any(handed):
                 self._to_look_at.discard(key)
+            if not all(handed):
                 self._passed_over.add("changes", tenant)
 
         if wait_s:

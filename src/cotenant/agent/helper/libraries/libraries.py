@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from cotenant.agent.helper.fair_queue import PassedOver
+from cotenant.agent.helper.libraries.by_owner import ByOwner, Work
 from cotenant.agent.helper.libraries.claims import (
     BeingWritten,
     Claims,
@@ -17,10 +18,11 @@ from cotenant.agent.helper.libraries.claims import (
 )
 from cotenant.agent.helper.libraries.file_quota import FileQuota
 from cotenant.agent.helper.libraries.gaps import Gaps
+from cotenant.agent.helper.libraries.probed_files import ProbedFiles
 from cotenant.agent.helper.libraries.probed_library import ProbedLibrary
 from cotenant.agent.helper.libraries.prober import Prober
 from cotenant.agent.helper.libraries.refused_libraries import RefusedLibraries
-from cotenant.agent.helper.libraries.resting import Resting, mappers
+from cotenant.agent.helper.libraries.resting import Foreign, Resting, mappers
 from cotenant.agent.helper.libraries.rewrites import Rewrites
 from cotenant.agent.helper.libraries.unprobed import UnprobedFunctions
 from cotenant.agent.helper.libraries.unreadable import UnreadableFiles
@@ -37,8 +39,6 @@ from cotenant.probes.plan import Plan
 _LATER_S: Final = 1.0
 _REWRITTEN: Final = "somebody has written to the file"
 _PAUSES_S: Final = (0.002, 0.01, 0.05)  # Between attempts to attach.
-
-Work = Callable[[], None]
 
 
 class Libraries:
@@ -61,7 +61,8 @@ class Libraries:
         self.gaps = Gaps(tell)
         self.rewrites = Rewrites()
         self.quota = FileQuota(passed_over)
-        self._probed: dict[Inode, ProbedLibrary] = {}
+        self._probed = ProbedFiles()
+        self.by_owner = ByOwner()
         self._attached_last_ns = 0
         self._claims: Claims[ProbedLibrary] = Claims()
         self.placing: set[int] = set()  # Threads that wait for the kernel, for nobody's file.
@@ -143,16 +144,12 @@ class Libraries:
     def seen_again(self, number: int, tenant: Callable[[], str], mapped_ns: int) -> None:
         """Somebody mapped what was looked at before; perhaps before its probes came."""
         if mapped_ns < self._attached_last_ns:
-            for library in self._numbered(number):
+            for _, library in self._probed.numbered(number):
                 self._mapped(library, tenant(), mapped_ns)
-
-    def _numbered(self, number: int) -> list[ProbedLibrary]:
-        """Libraries whose inode has this number, on whatever device."""
-        return [one for inode, one in list(self._probed.items()) if inode.number == number]
 
     def missed(self, number: int, path: str, tenant: str, mapped_ns: int) -> None:
         """Somebody mapped a file that looks like ours, and was gone before it could be opened."""
-        for library in self._numbered(number):
+        for _, library in self._probed.numbered(number):
             if os.path.basename(library.path) == os.path.basename(path):
                 self._mapped(library, tenant, mapped_ns)
                 return
@@ -183,10 +180,14 @@ class Libraries:
             self._turn_away(inode, library.file, error)
             self._tell_unprobed(library, inode, str(error))
             return False
+        except OSError:
+            self.rewrites.forget(library.watch)
+            os.close(library.fd)
+            raise
         library.attached_ns = self._attached_last_ns = time.monotonic_ns()
         mapped_ns = library.file.mapped_ns
         library.gap_ns = None if mapped_ns is None else library.attached_ns - mapped_ns
-        self._probed[inode] = library
+        self._probed.add(inode, library)
         if self.rewrites.written(library.watch):
             self._prober.withdraw(library.probes)
         self._tell_of(library, inode)
@@ -233,7 +234,7 @@ class Libraries:
             self.resting.forget(inode)
             self.rewrites.forget(self._probed[inode].watch)
         if gone:
-            self._release([self._probed.pop(inode) for inode in gone])
+            self._release([self._probed.let_go(inode) for inode in gone])
 
     def _tell_of(self, library: ProbedLibrary, inode: Inode) -> None:
         if library.probes.void:
@@ -272,17 +273,18 @@ class Libraries:
         In so many seconds from now; never if it maps the file for the first time. Who makes code
         writable may leave it so, or take his time.
         """
-        again = [one.is_touched(pid, writable=writable) for one in self._numbered(number)]
         soon = (_LATER_S,) if writable else (0, _LATER_S)
-        return soon if any(again) else ()
+        return soon if self._probed.touched(pid, number, writable=writable) else ()
 
-    def look_again(self, number: int) -> None:
-        """Leave alone what was changed meanwhile in a file with this inode number."""
-        for inode, library in list(self._probed.items()):
-            if inode.number == number and self._prober.harmful(
-                library.probes, library.fd, inode, self._awake(library, inode)
-            ):
-                self._place_again(library, inode)
+    def second_looks(self, number: int) -> list[tuple[str, Work]]:
+        """Work that leaves alone what was changed in files with this number, and whose it is."""
+        probed = self._probed.numbered(number)
+        return [(one.tenant, partial(self._look_again, one, inode)) for inode, one in probed]
+
+    def _look_again(self, library: ProbedLibrary, inode: Inode) -> None:
+        awake = self._awake(library, inode)
+        if self._prober.harmful(library.probes, library.fd, inode, awake):
+            self._place_again(library, inode)
 
     def recoveries(self) -> list[tuple[str, Work]]:
         """Work that probes again what nobody has changed any more, and whose it is."""
@@ -324,22 +326,29 @@ class Libraries:
 
     def _settle(self) -> bool:
         """Place what does not rest any more, remove what does; false if that failed somewhere."""
-        done = True
+        changed = []
         for inode, library in list(self._probed.items()) if self.resting else ():
             foreign = self.resting.foreign(inode)
             if self.resting.settle(inode, library.plan):
-                done &= self._place_again(library, inode)
-                library.attached_ns = self._attached_last_ns = time.monotonic_ns()
-                for tenant, since_ns in foreign:
-                    self._late(library, tenant, since_ns)
+                settle = partial(self._settle_one, library, inode, foreign)
+                changed.append((library.tenant, settle))
+        return self.by_owner.all_done(changed)
+
+    def _settle_one(self, library: ProbedLibrary, inode: Inode, foreign: Foreign) -> bool:
+        done = self._place_again(library, inode)
+        library.attached_ns = self._attached_last_ns = time.monotonic_ns()
+        for tenant, since_ns in foreign:
+            self._late(library, tenant, since_ns)
         return done
 
     def spare(self, functions: frozenset[int]) -> None:
         """Leave these without probes, because another layer tells the same."""
         changed, self._spare = self._spare ^ functions, functions
-        for inode, library in list(self._probed.items()):
-            if any(p.function.id in changed for p in library.plan.placed):
-                self._place_again(library, inode)
+        self.by_owner.all_done(
+            (library.tenant, partial(self._place_again, library, inode))
+            for inode, library in list(self._probed.items())
+            if any(p.function.id in changed for p in library.plan.placed)
+        )
 
     def _place_again(self, library: ProbedLibrary, inode: Inode) -> bool:
         before = library.probes.left, library.probes.unreached
@@ -353,15 +362,7 @@ class Libraries:
 
     def sweep(self, mapped: set[Inode], *, linger_ns: int) -> set[Inode]:
         """Let go of libraries that nobody has mapped for a while; those that went."""
-        now = time.monotonic_ns()
-        gone = set()
-        for inode, library in list(self._probed.items()):
-            if inode in mapped or library.file.host:
-                library.unused_since_ns = None
-            elif library.unused_since_ns is None:
-                library.unused_since_ns = now
-            elif now - library.unused_since_ns >= linger_ns:
-                gone.add(inode)
+        gone = self._probed.unused(mapped, linger_ns)
         self.let_go(gone)
         return gone
 
@@ -374,7 +375,7 @@ class Libraries:
                 self._prober.hand_over(library.probes, everything)
             everything.close()
             for library in libraries:
-                os.close(library.fd)
+                library.close()
 
         threading.Thread(target=close, name="release", daemon=True).start()
 

@@ -28,6 +28,7 @@ from cotenant.probes.plan import held_path
 from cotenant.probes.sites import choose_site
 
 _LOOK_S: Final = 1.0
+_REWRITTEN: Final = "points into a file that was written to"
 _PER_PROCESS_MAX: Final = 512
 _PER_TENANT_MAX: Final = 4096
 _STARTS_MAX: Final = 8  # Files whose functions are remembered.
@@ -119,17 +120,25 @@ class Pointers:
         if library is None or str(Library.CUDA) not in library.plan.kinds:
             return "points into another file than the driver library"
         offset = address - int(mapping["start"]) + int(mapping["offset"])
-        with library.probes.busy:  # As long as it is held, the descriptor is this file's.
-            if library.probes.void:
-                return "points into a file that was written to"
-            return self._probe_at(offset, inside, library, inode, function)
+        with library.opened() as fd:
+            if fd is None:
+                return _REWRITTEN
+            found = self._placed(fd, offset, inside, (inode, library), function)
+        return self._attach(pid, inode, library, found) if isinstance(found, Placed) else found
 
-    def _probe_at(
-        self, offset: int, inside: Any, library: ProbedLibrary, inode: Inode, function: Function
-    ) -> str | None:
+    def _placed(
+        self,
+        fd: int,
+        offset: int,
+        inside: Any,
+        where: tuple[Inode, ProbedLibrary],
+        function: Function,
+    ) -> Placed | str | None:
+        """Where to probe; why nowhere, or None if it is probed already."""
+        inode, library = where
         try:
-            with Elf(library.fd) as elf:
-                size = self._size(inode, library, elf.address_of(offset))
+            with Elf(fd) as elf:
+                size = self._size(fd, inode, library, elf.address_of(offset))
                 if size is None:
                     return "points into the middle of a function"
                 stepped = library.plan.stepping.allows(function)
@@ -141,17 +150,19 @@ class Pointers:
         if site.offset in {placed.offset for placed in library.plan.placed}:
             return None
         placed = Placed(function, site.offset, site.start, site.length)
-        if Code(library.fd, [placed]).changed(inside, _LOOK_S):
+        if Code(fd, [placed]).changed(inside, _LOOK_S):
             return "points to what the process has changed"
-        return self._attach(int(inside[0]["pid"]), inode, library.fd, placed)
+        return placed
 
-    def _size(self, inode: Inode, library: ProbedLibrary, address: int | None) -> int | None:
+    def _size(
+        self, fd: int, inode: Inode, library: ProbedLibrary, address: int | None
+    ) -> int | None:
         """Bytes up to the next function, 0 if there is none; None if no function starts here."""
         key = inode, library.file.state
         if key not in self._starts:
             if len(self._starts) >= _STARTS_MAX:
                 self._starts.clear()
-            starts = self._files.function_starts(library.tenant, library.fd)
+            starts = self._files.function_starts(library.tenant, fd)
             self._starts[key] = starts
         if address is None or not 0 <= address < 1 << 64:
             return None
@@ -161,7 +172,7 @@ class Pointers:
             return None
         return int(starts[at + 1]) - address if at + 1 < len(starts) else 0
 
-    def _attach(self, pid: int, inode: Inode, fd: int, placed: Placed) -> str | None:
+    def _attach(self, pid: int, inode: Inode, library: ProbedLibrary, placed: Placed) -> str | None:
         followed = self._followed[pid]
         if (inode, placed.offset) in followed.sites:
             return None
@@ -170,10 +181,14 @@ class Pointers:
         mine = (f for f in list(self._followed.values()) if f.tenant == followed.tenant)
         if sum(len(f.sites) for f in mine) >= _PER_TENANT_MAX:
             return "is one too many of this tenant"
-        try:
-            followed.attachment.take(self._attacher.attach(held_path(fd), [placed], pid=pid))
-        except ProbeError as error:
-            return str(error)
+        with library.probes.busy:  # As long as it is held, the descriptor is this file's.
+            if library.probes.void:
+                return _REWRITTEN
+            path = held_path(library.fd)
+            try:
+                followed.attachment.take(self._attacher.attach(path, [placed], pid=pid))
+            except ProbeError as error:
+                return str(error)
         followed.sites.add((inode, placed.offset))
         self._tell(PointerReport(pid, placed.function.symbol))
         return None

@@ -1,5 +1,8 @@
 """A file that is probed."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -9,7 +12,8 @@ from cotenant.agent.protocol.reports import LibraryReport
 from cotenant.probes.function import Library
 from cotenant.probes.plan import Plan
 
-_PIDS_MAX: Final = 65536
+_PIDS_MAX: Final = 4096
+_PATIENCE_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -65,8 +69,25 @@ class ProbedLibrary:
 
     def is_rewritten(self) -> bool:
         """Whether the file is another than the one that was planned for."""
+        with self.opened() as fd:
+            return fd is not None and was_rewritten(replace(self.file, fd=fd))
+
+    @contextmanager
+    def opened(self) -> Iterator[int | None]:
+        """The file, for who may have to wait for it; None if the plan does not hold any more."""
         with self.probes.busy:  # As long as it is held, the descriptor is this file's.
-            return not self.probes.void and was_rewritten(self.file)
+            fd = None if self.probes.void else os.dup(self.fd)
+        try:
+            yield fd
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def close(self) -> None:
+        """Hold the file no more; unless somebody is at it, who may wait for it for ever."""
+        if self.probes.busy.acquire(timeout=_PATIENCE_S):
+            os.close(self.fd)
+            self.probes.busy.release()
 
     def is_touched(self, pid: int, *, writable: bool) -> bool:
         """Whether a process that maps it may have changed it: not if that is the first time."""

@@ -95,10 +95,9 @@ class Prober:
             self._remove(each)
 
     def hand_over(self, probes: Probes, holder: Attachment) -> None:
-        """Let another hold all probes of a file; none come back, so that it can be closed."""
-        with probes.busy:
-            for each in self._taken(probes):
-                holder.take(each)
+        """Let another hold all probes of a file, and let none come back."""
+        for each in self._taken(probes):
+            holder.take(each)
 
     def _taken(self, probes: Probes) -> tuple[Attachment, Attachment]:
         with self._changing:

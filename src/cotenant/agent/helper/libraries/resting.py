@@ -16,6 +16,7 @@ from cotenant.probes.inodes import Inode, processes_mapping
 from cotenant.probes.plan import Plan
 
 _NONE: frozenset[int] = frozenset()
+Foreign = list[tuple[str, int]]  # Tenants, and since when.
 Mappers = Callable[[Collection[Inode]], Mapping[Inode, set[str]]]
 
 
@@ -91,7 +92,7 @@ class Resting:
         families = tuple(sorted({wanted[number] for number in functions}))
         return _RestingFile(tenant, functions, families, time.monotonic_ns())
 
-    def foreign(self, inode: Inode) -> list[tuple[str, int]]:
+    def foreign(self, inode: Inode) -> Foreign:
         """Who else has a resting file mapped, and since when at most."""
         rest = self._files.get(inode)
         if rest is None:

@@ -5,6 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from cotenant.agent.helper.discovery import scheduler as module
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
 from cotenant.agent.helper.fair_queue import PassedOver
+from cotenant.agent.helper.libraries.by_owner import ByOwner
 from cotenant.agent.helper.libraries.resting import Resting
 from cotenant.agent.helper.libraries.unprobed import UnprobedFunctions
 from cotenant.agent.protocol.reports import Report, Trouble
@@ -24,6 +26,11 @@ from cotenant.schema.layouts import MAPPING
 WAIT_S = 20
 
 
+def no_libraries(**more: Any) -> Any:
+    """As much of them as a scheduler needs."""
+    return SimpleNamespace(**{"placing": set(), "by_owner": ByOwner(), **more})
+
+
 def fail(error: Exception) -> None:
     raise error
 
@@ -31,7 +38,7 @@ def fail(error: Exception) -> None:
 def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
     told: list[Report] = []
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
-    discovery = DiscoveryScheduler(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(no_libraries(), -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(OverflowError("int too large")))
     discovery.do(lambda: fail(FileNotFoundError("gone")))
@@ -44,7 +51,7 @@ def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
 
 def test_the_search_ends_when_the_recorder_is_gone() -> None:
     told: list[Report] = []
-    discovery = DiscoveryScheduler(None, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(no_libraries(), -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(Closed("the other process is gone")))
     wait_until(lambda: not discovery._workers._busy)
@@ -59,7 +66,7 @@ def wait_until(done: Callable[[], bool]) -> None:
 
 
 def following(told: list[Report]) -> DiscoveryScheduler:
-    libraries = SimpleNamespace(placing=set())
+    libraries = no_libraries()
     discovery = DiscoveryScheduler(libraries, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     return discovery
@@ -127,7 +134,7 @@ def test_a_tenant_is_not_blamed_for_the_time_that_placing_probes_takes(monkeypat
         begun.set()
         go_on.wait(WAIT_S)
 
-    libraries = SimpleNamespace(placing=placing)
+    libraries = no_libraries(placing=placing)
     discovery = DiscoveryScheduler(libraries, -1, told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(place, "calm")
@@ -140,7 +147,7 @@ def test_a_tenant_is_not_blamed_for_the_time_that_placing_probes_takes(monkeypat
 
 def test_looks_follow_the_last_step_of_a_process_only(monkeypatch) -> None:
     looks: list[int] = []
-    discovery = DiscoveryScheduler(None, -1, fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(no_libraries(), -1, fail, PassedOver())  # type: ignore[arg-type]
     monkeypatch.setattr(discovery._roots, "process", lambda pid, _: looks.append(pid) or iter(()))
     for _ in range(3):
         discovery.entered(7)
@@ -157,6 +164,7 @@ class Unused:
 
     def __init__(self) -> None:
         self.unsure = SimpleNamespace(knows=lambda _: False)
+        self.by_owner = ByOwner()
         self.placing: set[int] = set()
 
     resting = Resting(lambda _: {})
@@ -242,7 +250,7 @@ def test_a_file_that_never_answers_holds_up_its_tenant_and_not_the_host(monkeypa
 
 def test_however_often_code_is_made_writable_it_is_looked_at_once_at_a_time() -> None:
     looked: queue.SimpleQueue[int] = queue.SimpleQueue()
-    libraries = SimpleNamespace(placing=set(), look_again=looked.put)
+    libraries = no_libraries(second_looks=lambda number: [("owner", partial(looked.put, number))])
     discovery = DiscoveryScheduler(libraries, -1, fail, PassedOver())  # type: ignore[arg-type]
     for _ in range(1009):
         for wait_s in (0, 0.02):

@@ -1,0 +1,54 @@
+"""Work on tenants' files, each done by a thread of its owner's: a file may never answer."""
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TookTooLong
+from typing import Final
+
+from cotenant.agent.helper.fair_queue import OURS
+
+_PATIENCE_S: Final = 5.0
+
+Work = Callable[[], None]
+Attempt = Callable[[], bool]
+
+
+class ByOwner:
+    """Hands work to the threads of tenants, and waits for it for a while."""
+
+    def __init__(self) -> None:
+        self.put: Callable[[str, Work], bool] = _at_once
+
+    def all_done(self, attempts: Iterable[tuple[str, Attempt]]) -> bool:
+        """Whether all of these succeed in time; who calls this is none of the owners but us."""
+        until = time.monotonic() + _PATIENCE_S
+        handed = [self._hand(tenant, attempt) for tenant, attempt in attempts]
+        return all([_result(future, until) for future in handed])
+
+    def _hand(self, tenant: str, attempt: Attempt) -> "Future[bool]":
+        future: Future[bool] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(attempt())
+            except BaseException:
+                future.set_result(False)
+                raise
+
+        put = _at_once if tenant == OURS else self.put
+        if not put(tenant, work):
+            future.set_result(False)
+        return future
+
+
+def _at_once(_: str, work: Work) -> bool:
+    work()
+    return True
+
+
+def _result(future: "Future[bool]", until: float) -> bool:
+    try:
+        return future.result(max(0.0, until - time.monotonic()))
+    except TookTooLong:
+        return False
