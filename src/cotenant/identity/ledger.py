@@ -172,11 +172,11 @@ class Ledger:
         result: npt.NDArray[np.int64] = np.array(chosen, np.int64)[inverse]
         return result
 
-    def outermost(self, v2_id: int, v1_id: int = 0) -> str:
+    def outermost(self, v2_id: int, v1_id: int = 0, unknown: str = "/") -> str:
         """The path of the outermost cgroup that is somebody's, of those that an event carries."""
         keys = (ids.V2, v2_id), (self.v1_hierarchy or ids.V2, v1_id)
-        there = [self._cgroups[key] for key in keys if key in self._cgroups]
-        return next((p for c in there if (p := c.outermost(self._owner_uid)) != "/"), "/")
+        paths = [self._cgroups[k].outermost(self._owner_uid) for k in keys if k in self._cgroups]
+        return next((path for path in paths if path != "/"), "/" if paths else unknown)
 
     def at_path(self, path: str) -> Row | None:
         """The row of the cgroup at this path; None if there is none that we know."""

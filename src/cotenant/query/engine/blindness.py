@@ -107,13 +107,23 @@ def forgotten(
 ) -> tuple[Hole, ...]:
     """Times of which rollups are kept, and ``losses`` are not: who knows what is missing?"""
     wanted = set(tables) & ROLLUP_TABLES
-    first: dict[str, int] = {}
+    rollups: dict[str, Interval] = {}
     known: dict[str, int] = {}
     for segment in segments:
-        kept = known if segment.table == "losses" else first
-        if segment.min_ns is not None and (kept is known or segment.table in wanted):
-            kept[segment.node] = min(segment.min_ns, kept.get(segment.node, segment.min_ns))
-    if not any(first[node] < since_ns for node, since_ns in known.items() if node in first):
+        node, first_ns, last_ns = segment.node, segment.min_ns, segment.max_ns
+        if first_ns is None or last_ns is None:
+            continue
+        if segment.table == "losses":
+            known[node] = min(first_ns, known.get(node, first_ns))
+        elif segment.table in wanted:
+            now = rollups.get(node, Interval(first_ns, last_ns))
+            rollups[node] = Interval(min(first_ns, now.start_ns), max(last_ns, now.end_ns))
+    unsure = {
+        node: Interval(kept.start_ns, known.get(node, kept.end_ns))
+        for node, kept in rollups.items()
+        if kept.start_ns + _SLACK_NS < known.get(node, kept.end_ns)
+    }
+    if not unsure:
         return ()
     began = dict(
         connection.execute("SELECT node, min(started_ns) FROM whole.recordings GROUP BY 1")
@@ -121,9 +131,9 @@ def forgotten(
     )  # fmt: skip
     bounds = window.bounds()
     found = []
-    for node, since_ns in known.items():
-        start = max(first.get(node, since_ns), began.get(node, since_ns), bounds["from"])
-        end = min(since_ns, bounds["to"])
+    for node, kept in unsure.items():
+        start = max(kept.start_ns, began.get(node, kept.end_ns), bounds["from"])
+        end = min(kept.end_ns, bounds["to"])
         if start + _SLACK_NS < end:
             found.append(Hole(_FORGOTTEN, (), (), Interval(start, end), end - start, None))
     return tuple(found)

@@ -152,3 +152,18 @@ def test_what_is_older_than_all_that_is_known_of_losses_is_not_called_complete(r
     assert line.startswith("incomplete: losses no longer kept for 864,000 s")
     assert standing(recorded, "FROM rollups", from_ns=NOW_NS).complete
     assert standing(recorded).complete  # Rows are kept no longer than what they lack.
+
+
+def test_rollups_of_which_no_losses_are_left_at_all_are_not_called_complete(recorded):
+    day = 86_400 * SECOND_NS
+    recorded.sessions((NOW_NS - 20 * day, NOW_NS + day))
+    rollup = {"cgroup_id": 11, "family": "cuda", "op": "launch", "name": "gemm", "count": 7}
+    times = [NOW_NS - 10 * day, NOW_NS - 3 * day]
+    recorded.writer.append(
+        "rollups", pa.Table.from_pylist([rollup | {"timestamp_ns": at} for at in times])
+    )
+    recorded.seal()
+    with Session(recorded.root) as session:
+        assert not session.ask("SELECT * FROM losses").rows()
+        found = session.ask("FROM rollups").standing
+    assert [(h.reason, h.blind_ns) for h in found.holes] == [("losses no longer kept", 7 * day)]

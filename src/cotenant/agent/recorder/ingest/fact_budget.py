@@ -47,7 +47,7 @@ class FactBudget:
 
     def _spend(self, key: Cgroups, count: int, now: float) -> bool:
         owner = self._owners.get(key)
-        if owner is None:
+        if owner is None and len(self._strangers) < _OWNERS_MAX:
             self._strangers.add(key)
         mine = self._accounts.setdefault(key if owner is None else owner, _Credit(as_of=now))
         mine.left = min(_AT_ONCE, mine.left + (now - mine.as_of) * _EACH_S)
@@ -58,18 +58,26 @@ class FactBudget:
         mine.left -= count
         return True
 
-    def settle(self, owner_of: Callable[[Cgroups], str]) -> Counter[str]:
-        """Learn whose cgroups are that came; what was left out lately, by tenant."""
+    def settle(self, owner_of: Callable[[Cgroups], str | None]) -> Counter[str]:
+        """Learn whose cgroups are that came; what was left out lately, by tenant.
+
+        Whose a cgroup is may not be known yet: then it is asked for again.
+        """
         with self._lock:
-            strangers, self._strangers = self._strangers, set()
             if len(self._owners) > _OWNERS_MAX:
                 self._owners.clear()
                 self._accounts.clear()
-            self._owners |= {key: owner_of(key) for key in strangers}
-            for key in strangers:
+            told = {key: owner for key in self._strangers if (owner := owner_of(key)) is not None}
+            self._owners |= told
+            self._strangers -= told.keys()
+            for key in told:
                 self._accounts.pop(key, None)
             left_out, self._left_out = self._left_out, Counter()
-        found: Counter[str] = Counter()
-        for whose, count in left_out.items():
-            found[whose if isinstance(whose, str) else owner_of(whose)] += count
+            found: Counter[str] = Counter()
+            for whose, count in left_out.items():
+                owner = whose if isinstance(whose, str) else self._owners.get(whose)
+                if owner is None:
+                    self._left_out[whose] = count
+                else:
+                    found[owner] += count
         return found

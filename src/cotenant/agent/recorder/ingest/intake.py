@@ -36,9 +36,9 @@ class Intake:
         self._facts.take(facts)
         return batches
 
-    def _owner(self, cgroups: bytes) -> str:
+    def _owner(self, cgroups: bytes) -> str | None:
         v2_id, v1_id = (int.from_bytes(cgroups[at : at + 8], "little") for at in (0, 8))
-        return self._ledger.outermost(v2_id, v1_id)
+        return self._ledger.outermost(v2_id, v1_id, unknown="") or None
 
     def keep(
         self, batches: Rows, sink: StoreSink, rollups: Rollups, blind_spots: BlindSpots

@@ -46,12 +46,14 @@ from cotenant.agent.recorder.samplers.sampler import Sampler
 from cotenant.agent.recorder.samplers.timings import Timings
 from cotenant.identity.ledger import Ledger
 from cotenant.probes.kernel_maps import KernelMaps
+from cotenant.probes.tables import FUNCTIONS
 
 FactHandler = Callable[[Any, bytes], None]
 
 _WAIT_S: Final = 2.0  # How long rows wait for names that the helper looks for.
 _AT_ONCE: Final = 4096
 _POINTERS_MAX: Final = 65536
+_NAME_MAX: Final = max(len(function.symbol) for function in FUNCTIONS)
 
 
 class HelperEnd(Protocol):
@@ -239,10 +241,10 @@ class GpuProcesses:
         process, address = Process.of(fact), int(fact["handle"])
         name = text.decode("utf-8", "replace")
         key = (process, address, name)
-        if not address or key in self._seen_pointers:
+        if not address or len(name) > _NAME_MAX or key in self._seen_pointers:
             return
         self._seen_pointers[key] = None
         while len(self._seen_pointers) > _POINTERS_MAX:
             self._seen_pointers.pop(next(iter(self._seen_pointers)))
         version, flags = int(fact["other"]) & 0xFFFFFFFF, int(fact["rank"])
-        self._pointers[key] = HandedOut(process, address, name[:256], version, flags)
+        self._pointers[key] = HandedOut(process, address, name, version, flags)

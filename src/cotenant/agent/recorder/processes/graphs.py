@@ -29,7 +29,7 @@ _HELD_MAX: Final = 1 << 19  # Graphs of one tenant, and kernels in them.
 _LOOKED_THROUGH: Final = 8  # Graphs, for what one kernel of a copy costs.
 _ROW_COST: Final = 16  # Kernels to go through, for what a row costs.
 _OF_EXEC: Final = frozenset({"instantiate", "update", "exec_set"})
-_KEEPING: Final = _MAKING | {"launch", "graph_launch", "update"}
+_KEEPING: Final = _MAKING | {"launch", "graph_launch", "update", "node", "set"}
 
 
 @dataclass(slots=True)
@@ -91,7 +91,8 @@ class _ProcessGraphs:
     def size(self) -> int:
         """What all of them take."""
         graphs = (*self.captures.values(), *self.graphs.values())
-        return sum(g.size for g in graphs) + sum(e.graph.size for e in self.execs.values())
+        of_execs = sum(e.graph.size for e in self.execs.values())
+        return sum(g.size for g in graphs) + of_execs + len(self.node_kernels)
 
     def call(self, node: int, kernel: str) -> None:
         """The node runs this kernel."""
@@ -243,7 +244,10 @@ class Graphs:
     def gone(self, process: Process) -> None:
         """The process ended; its last rows may still be on their way."""
         known = self._processes.get(process)
-        if known is not None and (oldest := self._departed.add(process, known.tenant)):
+        if known is None:
+            return
+        known.node_kernels.clear()
+        if oldest := self._departed.add(process, known.tenant):
             self._processes.pop(oldest, None)
 
     # Capture.

@@ -68,7 +68,8 @@ class KernelNames:
         self._most_bytes = most_bytes
         self._processes: dict[Process, _ProcessKernels] = {}
         self._interned = Interned()
-        self._entries: Counter[str] = Counter()  # By tenant.
+        self._entries: Counter[str] = Counter()  # By tenant,
+        self._entries_of_all = 0
         self._departed = Departed()
         self._unknowns = Shares(most_unknown)
         self.refused = 0  # Names that there was no room for.
@@ -76,7 +77,7 @@ class KernelNames:
     @property
     def bytes(self) -> int:
         """Memory that the names of all processes take, about."""
-        return self._entries.total() * _ENTRY_BYTES + self._interned.bytes
+        return self._entries_of_all * _ENTRY_BYTES + self._interned.bytes
 
     def __contains__(self, process: object) -> bool:
         """Whether it is known whose a process is."""
@@ -132,6 +133,7 @@ class KernelNames:
         known.bytes += size
         known.entries += entries
         self._entries[known.tenant] += entries
+        self._entries_of_all += entries
 
     def _make_room(self, process: Process, text: str) -> bool:
         """Whether there is room for one more; drops ended processes of the tenant to make it."""

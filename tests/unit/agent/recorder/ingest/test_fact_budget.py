@@ -44,3 +44,14 @@ def test_a_flood_is_left_out_and_counted_and_a_neighbour_is_not() -> None:
     assert set(left_out) == {"/storm"}
     assert total["/storm"] < (1 << 18) + 10 * (1 << 16) + 11 * 50_021
     assert admitted(budget, facts(101, 50_021), 60.0) == {"/storm": 50_021}
+
+
+def test_a_cgroup_that_nobody_knows_yet_is_asked_for_again_and_counted_then() -> None:
+    budget = FactBudget()
+    most = 1 << 18
+    assert len(budget.admit(facts(100, most), 0.0)) == most
+    assert budget.admit(facts(100, 5), 0.0) == []
+    assert budget.settle(lambda _: None) == {}
+    assert budget.admit(facts(100, 7), 0.0) == []
+    assert budget.settle(owner) == {"/storm": 12}
+    assert budget.settle(owner) == {}

@@ -38,16 +38,17 @@ def processes(helper: Asked) -> GpuProcesses:
 def test_every_pointer_that_a_process_was_handed_is_asked_about_once() -> None:
     helper = Asked()
     gpus = processes(helper)
-    name = b"\xff" * 256  # Six bytes each, once encoded.
+    name = b"\xff" * 40  # Six bytes each, once encoded.
     for _ in range(2):
         for address in range(1, 348):
             fact = {"pid": 7, "process_start_ns": 3, "handle": address, "other": 12050, "rank": 2}
             gpus.handlers()["POINTER"](fact, name)
+            gpus.handlers()["POINTER"](fact, name + b"_no_function_has_so_long_a_name")
         gpus.look_up([])
     requests = [each for each in helper.requests if isinstance(each, FollowPointers)]
     assert requests == helper.requests
     asked = [pointer for request in requests for pointer in request.pointers]
-    text = "\N{REPLACEMENT CHARACTER}" * 256
+    text = "\N{REPLACEMENT CHARACTER}" * 40
     process = Process(7, 3)
     assert asked == [HandedOut(process, address, text, 12050, 2) for address in range(1, 348)]
     assert max(len(encode(request)) for request in requests) < MESSAGE_BYTES

@@ -8,6 +8,7 @@ from cotenant.agent.process import Process
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.agent.recorder.ingest.columns.graph import GraphColumn
 from cotenant.agent.recorder.ingest.columns.kernel import KernelColumn
+from cotenant.agent.recorder.processes import graphs as module
 from cotenant.agent.recorder.processes.graphs import Graphs
 from cotenant.agent.recorder.processes.kernel_names import KernelNames
 from cotenant.probes.tables import FUNCTIONS
@@ -264,3 +265,16 @@ def test_the_past_of_a_tenant_without_facts_is_forgotten_too():
         story.tell("cuGraphCreate", process=other, cgroup_id=1, address=100)
     assert len(story.graphs._past) == 0
     assert story.graphs._past._by_tenant == {}
+
+
+def test_nodes_that_are_asked_about_are_bounded_by_tenant_and_go_with_their_process(monkeypatch):
+    monkeypatch.setattr(module, "_HELD_MAX", 1_000)
+    story = Story()
+    for run in range(1, 5):
+        for node in range(1, 401):
+            story.tell("cuGraphKernelNodeGetParams_v2", Process(run, 1000), handle=node, address=1)
+    kept = sum(len(known.node_kernels) for known in story.graphs._processes.values())
+    assert (kept, story.graphs.refused[""]) == (1_000, 600)
+    for run in range(1, 5):
+        story.graphs.gone(Process(run, 1000))
+    assert not any(known.node_kernels for known in story.graphs._processes.values())
