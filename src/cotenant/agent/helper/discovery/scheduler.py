@@ -25,6 +25,7 @@ from cotenant.agent.helper.discovery.directories import looks_like_library
 from cotenant.agent.helper.discovery.mapped_range import MappedRange
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.root_search import RecentlySeen, RootSearch, Steps, surviving
+from cotenant.agent.helper.discovery.undecided import Undecided
 from cotenant.agent.helper.fair_queue import (
     MOUNTS,
     OURS,
@@ -88,6 +89,7 @@ class DiscoveryScheduler:
         self._linger_ns = linger_ns
         self._workers: Workers[_Item] = Workers("discovery", self._handle)
         self._timetable = Timetable()
+        self._undecided = Undecided(self._timetable, self._put_again)
         self._order = itertools.count()
         self._sweepers: list[Callable[[set[int]], None]] = []
         self._chains: dict[int, int] = {}
@@ -226,6 +228,9 @@ class DiscoveryScheduler:
         if not self._workers.put(tenant, item, urgent=urgent):
             self._passed_over.add(what, tenant)
 
+    def _put_again(self, tenant: str, look: Callable[[], None]) -> None:
+        self._put(tenant, look, "mappings", urgent=False)
+
     def _look_again(self, tenant: str, number: int, wait_s: float) -> None:
         """Look whether code was changed; however often a tenant gives cause, once at a time."""
         key = tenant, number, wait_s
@@ -306,14 +311,20 @@ class DiscoveryScheduler:
             if looks_like_library(item.path):
                 self._libraries.missed(item.inode, item.path, tenant, item.when_ns)
             return
-        if ours or not looks_like_library(item.path):
+        if ours or (ours is not None and not looks_like_library(item.path)):
             self._seen.add(item.key)
 
-    def _consider_mapping(self, tenant: str, place: MappedRange, path: str, when_ns: int) -> bool:
+    def _consider_mapping(
+        self, tenant: str, place: MappedRange, path: str, when_ns: int, attempt: int = 0
+    ) -> bool | None:
         fd = place.open(path)
         if not path:
             path = os.readlink(f"/proc/self/fd/{fd}")
-        return self._libraries.consider(fd, path, tenant, mapped_ns=when_ns)
+        ours = self._libraries.consider(fd, path, tenant, mapped_ns=when_ns)
+        if ours is None:
+            again = functools.partial(self._consider_again, tenant, place, when_ns, attempt + 1)
+            self._undecided.add(tenant, attempt, again)
+        return ours
 
     def _sweep_later(self) -> None:
         self._put(OURS, self._sweep, "work")
@@ -378,5 +389,7 @@ class DiscoveryScheduler:
                     look = functools.partial(self._consider_again, tenant, place, now)
                     self._put(tenant, look, "mappings")
 
-    def _consider_again(self, tenant: str, place: MappedRange, now_ns: int) -> None:
-        self._consider_mapping(tenant, place, "", now_ns)
+    def _consider_again(
+        self, tenant: str, place: MappedRange, when_ns: int, attempt: int = 0
+    ) -> None:
+        self._consider_mapping(tenant, place, "", when_ns, attempt)

@@ -103,14 +103,17 @@ class Readers:
 
     def _ask(self, account: _Account, fd: int, question: bytes) -> bytes:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with theirs:
-            socket.send_fds(self._socket, [question], [fd, theirs.fileno()])
         ours.settimeout(_SECONDS + 1)
         try:
+            with theirs:
+                socket.send_fds(self._socket, [question], [fd, theirs.fileno()])
             answer = _receive(ours)
         except TimeoutError:
             account.stuck = ours  # Until it ends, nothing else of this tenant's is looked into.
             raise BadElf("does not answer") from None
+        except OSError:
+            ours.close()
+            raise BadElf("nobody is left to read it: start the recording again") from None
         ours.close()
         if answer[:1] != _ANSWERED:
             raise BadElf(answer[1:200].decode("utf-8", "replace") or "takes too much to read")
@@ -153,10 +156,7 @@ def _serve(link: socket.socket, answer: Answer) -> None:
             os.dup2(nothing, standard)
         os.closerange(3, link.fileno())
         os.closerange(link.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
-        # Where memory runs out, nobody else is to go.
-        Path("/proc/self/oom_score_adj").write_text("1000")
         drop_capabilities()
-        confine_writes(None)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody asks how they ended.
         while (received := socket.recv_fds(link, _QUESTION_MAX, 2))[0]:
             question, fds, _, _ = received
@@ -172,6 +172,9 @@ def _serve(link: socket.socket, answer: Answer) -> None:
 def _look(fd: int, reply: int, question: bytes, answer: Answer) -> None:
     """The process that looks into one file."""
     try:
+        # Where memory runs out, nobody else is to go.
+        Path("/proc/self/oom_score_adj").write_text("1000")
+        confine_writes(None)
         bound(_MEMORY_MAX, _CPU_S, _SECONDS)
         read_only_what_is_open()
         try:

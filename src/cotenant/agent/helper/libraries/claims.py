@@ -5,7 +5,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -17,6 +17,8 @@ from cotenant.probes.inodes import Inode
 # Files that are no library of ours, remembered so that each is read once.
 _STRANGERS_MAX: Final = 65536
 _CLAIMED_MAX: Final = 4096
+_PATIENCE_S: Final = 1.0  # To read a file takes less, if there is nothing to wait for.
+REWRITTEN: Final = "somebody has written to the file"
 _L = TypeVar("_L")
 
 
@@ -32,11 +34,17 @@ _SECONDS: Final[dict[type[ProbeError] | type[None], float]] = {
 }
 
 
+def is_final(why: ProbeError) -> bool:
+    """Whether a file that was refused for this need not be looked at again."""
+    return type(why) not in _SECONDS
+
+
 class _TurnedAway(NamedTuple):
-    """A file that is not looked at again until then."""
+    """A file that is not looked at again until then; by this tenant, if it is not for all."""
 
     state: tuple[int, ...]
     until: float
+    tenant: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +59,45 @@ class OpenFile:
     host: bool
 
 
+@dataclass(slots=True)
+class Claim:
+    """A thread looks at a file for a tenant."""
+
+    tenant: str
+    since: float
+    placing: bool = False
+    # Who else had it mapped meanwhile, and when.
+    others: list[tuple[str, int]] = field(default_factory=list)
+
+
 class Claims(Generic[_L]):
-    """Each file is looked at by one thread, and once, as long as it stays as it is."""
+    """Each file is looked at by one thread, and once, as long as it stays as it is.
+
+    A thread may wait long, for what its tenant's files have used up of the time for all: then
+    whoever else has the file mapped goes first.
+    """
 
     def __init__(self) -> None:
         # With size and time of change: a file may be looked at while it is being written.
         self._strangers: OrderedDict[Inode, _TurnedAway] = OrderedDict()
-        # Files that a thread is at, and who else had them mapped meanwhile, and when.
-        self._claims: dict[Inode, list[tuple[str, int]]] = {}
+        self._claims: dict[Inode, Claim] = {}
         self._claiming = threading.Lock()
 
-    def __contains__(self, inode: Inode) -> bool:
+    def turned_away(self, inode: Inode, tenant: str | None = None) -> bool:
+        """Whether a file need not be looked at for now, by this tenant or by anybody."""
         stranger = self._strangers.get(inode)
-        return stranger is not None and time.monotonic() < stranger.until
+        return (
+            stranger is not None
+            and time.monotonic() < stranger.until
+            and stranger.tenant in (None, tenant)
+        )
 
-    def turn_away(
-        self, inode: Inode, state: tuple[int, ...], why: ProbeError | None = None
-    ) -> None:
+    def turn_away(self, inode: Inode, file: "OpenFile", why: ProbeError | None = None) -> None:
         """It is no library of ours, or not for a while, as long as its state is this."""
         until = time.monotonic() + _SECONDS.get(type(why), inf)
-        self._strangers[inode] = _TurnedAway(state, until)
+        # That a tenant has used up its time says nothing of the file.
+        tenant = file.tenant if isinstance(why, NotRead) else None
+        self._strangers[inode] = _TurnedAway(file.state, until, tenant)
         while len(self._strangers) > _STRANGERS_MAX:
             self._strangers.popitem(last=False)
 
@@ -81,23 +108,37 @@ class Claims(Generic[_L]):
         probed: Mapping[Inode, _L],
         tenant: str,
         mapped_ns: int | None,
-    ) -> tuple[bool, _L | None]:
-        """Whether this thread is to look at a file, and the library if it is probed already."""
+    ) -> tuple[Claim | None, _L | None]:
+        """A claim, if this thread is to look at a file, or the library if it is probed already."""
+        now = time.monotonic()
         with self._claiming:
             known = probed.get(inode)
-            if known is not None or (inode in self and self._strangers[inode].state == state):
-                return False, known
-            if inode not in self._claims:
-                self._claims[inode] = []
-                return True, None
-            if mapped_ns is not None and len(self._claims[inode]) < _CLAIMED_MAX:
-                self._claims[inode].append((tenant, mapped_ns))
-            return False, None
+            away = self.turned_away(inode, tenant) and self._strangers[inode].state == state
+            if known is not None or away:
+                return None, known
+            held = self._claims.get(inode)
+            if held is None or self._may_take_over(held, tenant, now):
+                mine = self._claims[inode] = Claim(tenant, now, others=held.others if held else [])
+                return mine, None
+            if mapped_ns is not None and len(held.others) < _CLAIMED_MAX:
+                held.others.append((tenant, mapped_ns))
+            return None, None
 
-    def give_up(self, inode: Inode) -> list[tuple[str, int]]:
+    def _may_take_over(self, held: Claim, tenant: str, now: float) -> bool:
+        return held.tenant != tenant and not held.placing and now - held.since > _PATIENCE_S
+
+    def begin_placing(self, inode: Inode, claim: Claim) -> bool:
+        """Whether this claim still holds; nobody takes it over from now on."""
+        with self._claiming:
+            claim.placing = self._claims.get(inode) is claim
+            return claim.placing
+
+    def give_up(self, inode: Inode, claim: Claim) -> list[tuple[str, int]]:
         """This thread is done with a file; who else had it mapped meanwhile, and when."""
         with self._claiming:
-            return self._claims.pop(inode)
+            if self._claims.get(inode) is not claim:
+                return []
+            return self._claims.pop(inode).others
 
 
 def file_state(fd: int) -> tuple[int, ...]:
@@ -116,3 +157,9 @@ def was_rewritten(file: OpenFile) -> bool:
         return file_state(file.fd)[:2] != file.state[:2]
     except OSError:
         return True
+
+
+def check_unwritten(file: OpenFile) -> None:
+    """BeingWritten if a file has other contents than when it was opened."""
+    if was_rewritten(file):
+        raise BeingWritten(REWRITTEN)

@@ -10,11 +10,13 @@ from typing import Final
 from cotenant.agent.helper.fair_queue import PassedOver
 from cotenant.agent.helper.libraries.by_owner import ByOwner, Work
 from cotenant.agent.helper.libraries.claims import (
-    BeingWritten,
+    REWRITTEN,
+    Claim,
     Claims,
     OpenFile,
+    check_unwritten,
     file_state,
-    was_rewritten,
+    is_final,
 )
 from cotenant.agent.helper.libraries.file_quota import FileQuota
 from cotenant.agent.helper.libraries.gaps import Gaps
@@ -37,7 +39,6 @@ from cotenant.probes.inodes import Inode, real_inode
 from cotenant.probes.plan import Plan
 
 _LATER_S: Final = 1.0
-_REWRITTEN: Final = "somebody has written to the file"
 _PAUSES_S: Final = (0.002, 0.01, 0.05)  # Between attempts to attach.
 
 
@@ -77,7 +78,7 @@ class Libraries:
 
     def knows(self, inode: Inode) -> bool:
         """Whether a file was looked at before, be it ours or not."""
-        return inode in self._probed or inode in self._claims
+        return inode in self._probed or self._claims.turned_away(inode)
 
     def probed(self, inode: Inode) -> ProbedLibrary | None:
         """The library on this inode, if it is probed."""
@@ -85,10 +86,11 @@ class Libraries:
 
     def consider(
         self, fd: int, path: str, tenant: str, *, mapped_ns: int | None, host: bool = False
-    ) -> bool:
+    ) -> bool | None:
         """Probe an open file if it is a library of ours; closes ``fd`` if it is not kept.
 
-        ``mapped_ns`` is when somebody mapped it: from then until now, calls went unseen.
+        ``mapped_ns`` is when somebody mapped it: from then until now, calls went unseen. None if
+        it may be ours, and is not probed for now: another look may find more.
         """
         inode = real_inode(self._inode_program, fd)
         if inode is None:
@@ -99,31 +101,31 @@ class Libraries:
         except OSError:
             os.close(fd)
             raise
-        mine, known = self._claims.claim(inode, state, self._probed, tenant, mapped_ns)
-        if not mine:
+        claim, known = self._claims.claim(inode, state, self._probed, tenant, mapped_ns)
+        if claim is None:
             os.close(fd)
             if known is not None and mapped_ns is not None:
                 self._mapped(known, tenant, mapped_ns)
-            return known is not None
+            return True if known else False if self._claims.turned_away(inode) else None
         try:
-            return self._look_at(inode, OpenFile(fd, path, tenant, state, mapped_ns, host))
+            return self._look_at(inode, OpenFile(fd, path, tenant, state, mapped_ns, host), claim)
         finally:
-            self._give_up_claim(inode)
+            self._give_up_claim(inode, claim)
 
-    def _give_up_claim(self, inode: Inode) -> None:
+    def _give_up_claim(self, inode: Inode, claim: Claim) -> None:
         """The file is probed by now, or will not be: so it is for who else had it mapped."""
-        for tenant, mapped_ns in self._claims.give_up(inode):
+        for tenant, mapped_ns in self._claims.give_up(inode, claim):
             if library := self._probed.get(inode):
                 self._mapped(library, tenant, mapped_ns)
 
-    def _look_at(self, inode: Inode, file: OpenFile) -> bool:
+    def _look_at(self, inode: Inode, file: OpenFile, claim: Claim) -> bool | None:
         try:
             found = self._plan(file.tenant, file.fd)
         except BadElf as error:
             os.close(file.fd)
             if self._unreadable.found(inode, file, error):
-                self._claims.turn_away(inode, file.state, error)
-            return False
+                self._claims.turn_away(inode, file, error)
+            return False if is_final(error) else None
         except Exception:
             self._turn_away(inode, file)
             raise
@@ -132,13 +134,14 @@ class Libraries:
             if found is not None:
                 self._tell_of(ProbedLibrary(file, found), inode)
             return False
-        if not self.quota.admits(file.tenant, inode, list(self._probed.values())):
+        admitted = self.quota.admits(file.tenant, inode, list(self._probed.values()))
+        if not admitted or not self._claims.begin_placing(inode, claim):
             os.close(file.fd)
-            return False
+            return None
         return self._attach(ProbedLibrary(file, found), inode)
 
     def _turn_away(self, inode: Inode, file: OpenFile, why: ProbeError | None = None) -> None:
-        self._claims.turn_away(inode, file.state, why)
+        self._claims.turn_away(inode, file, why)
         os.close(file.fd)
 
     def seen_again(self, number: int, tenant: Callable[[], str], mapped_ns: int) -> None:
@@ -169,17 +172,16 @@ class Libraries:
         kinds = library.plan.kinds
         self.gaps.found(tenant, library.path, mapped_ns, library.attached_ns, kinds=kinds)
 
-    def _attach(self, library: ProbedLibrary, inode: Inode) -> bool:
+    def _attach(self, library: ProbedLibrary, inode: Inode) -> bool | None:
         library.watch = self.rewrites.watch(library.fd)
         try:
-            if was_rewritten(library.file):
-                raise BeingWritten(_REWRITTEN)
+            check_unwritten(library.file)
             self._place(library, inode)
         except ProbeError as error:
             self.rewrites.forget(library.watch)
             self._turn_away(inode, library.file, error)
             self._tell_unprobed(library, inode, str(error))
-            return False
+            return False if is_final(error) else None
         except OSError:
             self.rewrites.forget(library.watch)
             os.close(library.fd)
@@ -223,7 +225,7 @@ class Libraries:
         self, inode: Inode, library: ProbedLibrary, done: Callable[[Inode], None]
     ) -> None:
         self._prober.withdraw(library.probes)
-        self._tell_unprobed(library, inode, _REWRITTEN)
+        self._tell_unprobed(library, inode, REWRITTEN)
         done(inode)
 
     def let_go(self, gone: set[Inode]) -> None:
@@ -330,8 +332,7 @@ class Libraries:
         for inode, library in list(self._probed.items()) if self.resting else ():
             foreign = self.resting.foreign(inode)
             if self.resting.settle(inode, library.plan):
-                settle = partial(self._settle_one, library, inode, foreign)
-                changed.append((library.tenant, settle))
+                changed.append((library.tenant, partial(self._settle_one, library, inode, foreign)))
         return self.by_owner.all_done(changed)
 
     def _settle_one(self, library: ProbedLibrary, inode: Inode, foreign: Foreign) -> bool:

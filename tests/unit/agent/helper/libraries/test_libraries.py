@@ -4,7 +4,6 @@ import errno
 import os
 import queue
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,58 +13,20 @@ from cotenant.agent.helper.fair_queue import ENDED, OURS, PassedOver
 from cotenant.agent.helper.libraries import claims
 from cotenant.agent.helper.libraries import libraries as module
 from cotenant.agent.helper.libraries.libraries import Libraries
-from cotenant.agent.helper.libraries.prober import Probes
 from cotenant.agent.protocol.reports import LibraryReport, Report, Unprobed, WorkPassedOver
 from cotenant.errors import ProbeError
 from cotenant.probes.changes import TooMany
 from cotenant.probes.elf import BadElf, NotRead
 from cotenant.probes.inodes import Inode
 from cotenant.probes.plan import Plan
-
-
-class Attached:
-    """A prober whose probes are nothing."""
-
-    code_program = -1
-
-    def place(self, *_: Any) -> None:
-        pass
-
-    def withdraw(self, probes: Probes) -> None:
-        probes.void = True
-
-    def hand_over(self, probes: Probes, _: Any) -> None:
-        probes.void = True
-
-
-@pytest.fixture
-def passed_over() -> PassedOver:
-    return PassedOver()
-
-
-@pytest.fixture
-def libraries(monkeypatch: pytest.MonkeyPatch, passed_over: PassedOver) -> Iterator[Libraries]:
-    """Every file is a library of ours."""
-    monkeypatch.setattr(module, "real_inode", lambda _, fd: Inode(0, os.fstat(fd).st_ino, 0))
-    monkeypatch.setattr(Libraries, "_awake", lambda *_: [])
-    plan = Plan(("cudart",), None, (None,))  # type: ignore[arg-type]
-    found = Libraries(Attached(), lambda *_: plan, -1, lambda _: None, passed_over)  # type: ignore[arg-type]
-    yield found
-    found.close()
-
-
-def consider(libraries: Libraries, file: Path, tenant: str) -> bool:
-    if not file.exists():
-        file.touch()
-    fd = os.open(file, os.O_RDONLY)
-    return libraries.consider(fd, str(file), tenant, mapped_ns=None)
+from tests.unit.agent.helper.libraries.conftest import Attached, consider, unread
 
 
 def test_a_tenant_has_so_many_files_probed_and_all_others_theirs(
     libraries: Libraries, passed_over: PassedOver, tmp_path: Path
 ) -> None:
     found = [consider(libraries, tmp_path / f"s{n}", "storm") for n in range(259)]
-    assert found == [True] * 256 + [False] * 3
+    assert found == [True] * 256 + [None] * 3
     # What is looked at again, since mappings were lost, is passed over once.
     assert not consider(libraries, tmp_path / "s258", "storm")
     # What is probed already is nobody's twice.
@@ -91,7 +52,7 @@ def test_descriptors_run_out_for_nobody_but_who_takes_most(
 ) -> None:
     monkeypatch.setattr(libraries.quota, "descriptors_max", 16)
     storm = [consider(libraries, tmp_path / f"s{n}", "storm") for n in range(7)]
-    assert storm == [True] * 5 + [False] * 2
+    assert storm == [True] * 5 + [None] * 2
     assert consider(libraries, tmp_path / "c0", "calm")
 
 
@@ -269,18 +230,6 @@ def test_code_is_looked_at_when_a_process_maps_it_again_or_makes_it_writable(
     assert libraries.changed(7, number + 1, writable=True) == ()
 
 
-def unread(libraries: Libraries, monkeypatch: pytest.MonkeyPatch, why: BadElf) -> list[Report]:
-    """Has no file read from now on; what is told then."""
-    told: list[Report] = []
-
-    def fail(*_: Any) -> Plan | None:
-        raise why
-
-    monkeypatch.setattr(libraries, "_plan", fail)
-    monkeypatch.setattr(libraries, "_tell", told.append)
-    return told
-
-
 @pytest.mark.parametrize(
     ("name", "kinds", "families"),
     [
@@ -325,11 +274,12 @@ def test_a_file_that_nobody_could_read_is_counted_once_and_looked_at_again(
     plan = libraries._plan
     told = unread(libraries, monkeypatch, NotRead("does not answer"))
     monkeypatch.setattr(libraries.unprobed, "_mappers", lambda _: {})
-    assert not consider(libraries, tmp_path / name, "/t")
-    assert libraries.knows(inode_of(tmp_path / name))
+    assert consider(libraries, tmp_path / name, "/t") is None
+    away = libraries._claims.turned_away
+    assert away(inode_of(tmp_path / name), "/t")
     later = time.monotonic() + 61
     monkeypatch.setattr(claims.time, "monotonic", lambda: later)
-    assert not libraries.knows(inode_of(tmp_path / name))
+    assert not away(inode_of(tmp_path / name), "/t")
     assert not consider(libraries, tmp_path / name, "/t")
     assert len(told) == (name == "libcuda.so.1")
     assert passed_over.take_news() == WorkPassedOver({"libraries": {"/t": 1}})
