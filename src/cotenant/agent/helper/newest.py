@@ -34,6 +34,10 @@ class NewestOfEach(Generic[_K, _V]):
         """Whether any key has this number."""
         return number in self._numbers
 
+    def owner(self, key: _K) -> str | None:
+        """Whose an entry is; None if there is none."""
+        return self._entries.get(key, (None,))[0]
+
     def put(self, tenant: str, key: _K, value: _V) -> None:
         """An entry of this tenant; beyond its bound, its oldest one goes."""
         with self._lock:

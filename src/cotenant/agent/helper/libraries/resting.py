@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from cotenant.agent.helper.fair_queue import outermost, tenant_of
+from cotenant.agent.helper.fair_queue import ENDED, outermost, tenant_of
 from cotenant.agent.protocol.reports import Blind, Rested
 from cotenant.probes.inodes import Inode, processes_mapping
 from cotenant.probes.plan import Plan
@@ -119,6 +119,6 @@ def mappers(code_program: int, inodes: Collection[Inode]) -> dict[Inode, set[str
     found: dict[Inode, set[str]] = {inode: set() for inode in inodes}
     whose = functools.cache(tenant_of)
     for inode, pid in processes_mapping(code_program, inodes):
-        if pid != os.getpid():
+        if pid != os.getpid() and whose(pid) != ENDED:
             found[inode].add(whose(pid))
     return found

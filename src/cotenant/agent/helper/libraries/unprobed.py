@@ -128,9 +128,9 @@ class UnprobedFunctions:
         found: set[_Whose] = set()
         for inode, tenants in self._mappers(files).items():
             found |= {(tenant, files[inode]) for tenant in tenants}
-            if len(tenants) > 1:
-                # Whoever brought it must not be able to have it forgotten.
-                self._files.put(OURS, inode, files[inode])
+            if len(tenants) > 1 and self._files.owner(inode) != OURS:
+                # Whoever brought it must not be able to have it forgotten, nor anybody but these.
+                self._files.put("\n".join(sorted(tenants)), inode, files[inode])
         return found
 
     def _not_reached(self) -> set[_Whose]:

@@ -4,7 +4,7 @@ import subprocess
 import threading
 from collections.abc import Collection
 
-from cotenant.agent.helper.fair_queue import tenant_of
+from cotenant.agent.helper.fair_queue import OURS, tenant_of
 from cotenant.agent.helper.libraries.unprobed import UnprobedFunctions
 from cotenant.agent.protocol.reports import Blind, Report, Unprobed
 from cotenant.probes.inodes import Inode
@@ -60,6 +60,25 @@ def test_a_tenant_that_brings_such_files_without_end_hides_nobody_elses() -> Non
     assert functions.knows(5003)
     assert functions.knows(5009)  # Whoever brought it, others map it.
     assert not functions.knows(0)  # What is told of its tenant, newer ones tell.
+
+
+def test_two_tenants_that_share_such_files_without_end_hide_nobody_elses() -> None:
+    told: list[Report] = []
+    storm = [Inode(2, number, 0) for number in range(1031)]
+    host, shared = Inode(3, 5003, 0), Inode(3, 5009, 0)
+    whose = {host: {"/a", "/c"}, shared: {"/a", "/b"}}
+
+    def mappers(inodes: Collection[Inode]) -> dict[Inode, set[str]]:
+        return {inode: whose.get(inode, {"/a", "/c"}) for inode in inodes}
+
+    functions = UnprobedFunctions(mappers, told.append)
+    functions.consider(host, {"*": "odd"}, ("cuda",), OURS)
+    functions.consider(shared, {"*": "odd"}, ("cuda",), "/a")
+    for inode in storm:
+        functions.consider(inode, {"*": "odd"}, ("cuda",), "/a")
+    assert functions.knows(5003)
+    assert functions.knows(5009)
+    assert len(functions._files) == 1024 + 2
 
 
 def test_whom_probes_did_not_reach_is_told_as_long_as_it_runs() -> None:
