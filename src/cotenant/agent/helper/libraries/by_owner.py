@@ -19,12 +19,18 @@ class ByOwner:
 
     def __init__(self) -> None:
         self.put: Callable[[str, Work], bool] = _at_once
+        self._late: list[Future[bool]] = []
 
     def all_done(self, attempts: Iterable[tuple[str, Attempt]]) -> bool:
-        """Whether all of these succeed in time; who calls this is none of the owners but us."""
+        """Whether all of these succeed in time, and all that came before is done.
+
+        Who calls this is none of the owners but us.
+        """
         until = time.monotonic() + _PATIENCE_S
         handed = [self._hand(tenant, attempt) for tenant, attempt in attempts]
-        return all([_result(future, until) for future in handed])
+        done = all([_result(future, until) for future in handed])
+        self._late = [future for future in (*self._late, *handed) if not future.done()]
+        return done and not self._late
 
     def _hand(self, tenant: str, attempt: Attempt) -> "Future[bool]":
         future: Future[bool] = Future()

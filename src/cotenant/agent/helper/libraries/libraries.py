@@ -321,10 +321,8 @@ class Libraries:
 
     def rest_again(self) -> None:
         """Somebody else may map by now what rests."""
-        before = self.resting.report(done=True).blind
-        now = self.resting.report(done=self._settle())
-        if now.blind != before:
-            self._tell(now)
+        if news := self.resting.news(done=self._settle()):
+            self._tell(news)
 
     def _settle(self) -> bool:
         """Place what does not rest any more, remove what does; false if that failed somewhere."""

@@ -41,6 +41,7 @@ class Resting:
         self._asked: dict[str, frozenset[int]] = {}
         self._files: dict[Inode, _RestingFile] = {}
         self.number = 0
+        self._told: tuple[tuple[Blind, ...], bool] = (), True
 
     def __bool__(self) -> bool:
         return bool(self._asked or self._files)
@@ -111,7 +112,14 @@ class Resting:
             key = rest.tenant, rest.families
             since[key] = min(rest.since_ns, since.get(key, rest.since_ns))
         blind = tuple(Blind(*key, since_ns) for key, since_ns in since.items())
+        self._told = blind, done
         return Rested(self.number, done, blind, time.monotonic_ns())
+
+    def news(self, *, done: bool) -> Rested | None:
+        """The same, if it says something else than what was reported last."""
+        before = self._told
+        found = self.report(done=done)
+        return found if self._told != before else None
 
 
 def mappers(code_program: int, inodes: Collection[Inode]) -> dict[Inode, set[str]]:

@@ -38,10 +38,11 @@ def test_one_that_never_answers_is_waited_for_in_vain_and_all_others_are_done(
     owners.put = workers.put
     assert not owners.all_done((who, place(who)) for who in ("hanging", "calm", OURS))
     assert placed == {"calm", OURS}
-    assert owners.all_done([("calm", place("calm"))])
+    assert not owners.all_done([("calm", place("calm"))])  # One is still owed.
     free.set()
     workers.stop(20)
     assert placed == {"calm", OURS, "hanging"}
+    assert owners.all_done([])
 
 
 def test_what_fails_or_finds_no_room_is_not_done() -> None:
