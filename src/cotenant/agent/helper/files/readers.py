@@ -173,7 +173,8 @@ def _look(fd: int, reply: int, question: bytes, answer: Answer) -> None:
     """The process that looks into one file."""
     try:
         # Where memory runs out, nobody else is to go.
-        Path("/proc/self/oom_score_adj").write_text("1000")
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")
         confine_writes(None)
         bound(_MEMORY_MAX, _CPU_S, _SECONDS)
         read_only_what_is_open()
