@@ -1,6 +1,9 @@
 """What a tenant's file takes is bounded, and whoever looks into it can do nothing else."""
 
+import contextlib
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,6 +117,41 @@ def test_a_tenant_whose_files_take_long_waits_for_its_share(
     assert 9 < slept[0] <= 10
     assert readers.ask("calm", file, b"read") == b"text"
     assert len(slept) == 1
+
+
+def test_where_memory_runs_out_the_one_that_reads_goes_and_not_the_one_that_starts_it(
+    file: int, make: Make
+) -> None:
+    readers = make()
+    mine = Path("/proc/self/oom_score_adj").read_text()
+
+    def ask() -> None:
+        with contextlib.suppress(BadElf):
+            readers.ask("t", file, b"sleep")
+
+    sleeper = threading.Thread(target=ask)
+    sleeper.start()
+    children = Path(f"/proc/{readers._pid}/task/{readers._pid}/children")
+    while not (started := children.read_text().split()):
+        time.sleep(0.001)
+    score = Path(f"/proc/{started[0]}/oom_score_adj")
+    while score.read_text() != "1000\n":
+        time.sleep(0.001)
+    assert Path(f"/proc/{readers._pid}/oom_score_adj").read_text() == mine
+    os.kill(int(started[0]), signal.SIGKILL)
+    sleeper.join(60)
+    assert readers.ask("other", file, b"read") == b"text"
+
+
+def test_a_file_that_nobody_is_left_to_read_is_no_library_that_could_be_read(
+    file: int, make: Make
+) -> None:
+    readers = make()
+    os.kill(readers._pid, signal.SIGKILL)
+    os.waitpid(readers._pid, 0)
+    for _ in range(3):
+        with pytest.raises(BadElf, match="nobody is left to read it"):
+            readers.ask("t", file, b"read")
 
 
 @pytest.mark.parametrize("name", ["libcuda.so.1", "libcudart.so.12", "libnccl.so.2"])
