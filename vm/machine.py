@@ -85,6 +85,8 @@ def _command(boot: Boot, exchange: Path, scratch: Path, console: Path) -> list[s
     patience = "rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60"
     strict = "panic=-1 oops=panic panic_on_warn=1"
     line = f"console=ttyS0 {strict} {patience} quiet mitigations=off guest={guest}"
+    # Of two emulated CPUs, one may wait for the other for ever while the kernel patches its own
+    # code (text_poke_bp_batch, when a tracepoint is first used).
     threads = "multi" if boot.cpus > 1 else "single"
     return [
         "qemu-system-x86_64", "-accel", f"tcg,tb-size=512,thread={threads}",
