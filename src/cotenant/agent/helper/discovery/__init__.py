@@ -1,1 +1,1 @@
-"""Finding libraries on the host: a fair queue of tenants."""
+"""Finding libraries on the host, tenant by tenant."""
