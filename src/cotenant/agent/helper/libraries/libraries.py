@@ -393,6 +393,6 @@ class Libraries:
             return everything
         everything.close()
         for library in self._probed.values():
-            os.close(library.fd)
+            library.close(patience_s=0)
         self._probed.clear()
         return everything

@@ -83,9 +83,9 @@ class ProbedLibrary:
             if fd is not None:
                 os.close(fd)
 
-    def close(self) -> None:
+    def close(self, patience_s: float = _PATIENCE_S) -> None:
         """Hold the file no more; unless somebody is at it, who may wait for it for ever."""
-        if self.probes.busy.acquire(timeout=_PATIENCE_S):
+        if self.probes.busy.acquire(timeout=patience_s):
             os.close(self.fd)
             self.probes.busy.release()
 
