@@ -320,11 +320,9 @@ class DiscoveryScheduler:
         fd = place.open(path)
         if not path:
             path = os.readlink(f"/proc/self/fd/{fd}")
-        ours = self._libraries.consider(fd, path, tenant, mapped_ns=when_ns)
-        if ours is None:
-            again = functools.partial(self._consider_again, tenant, place, when_ns, attempt + 1)
-            self._undecided.add(tenant, attempt, again)
-        return ours
+        again = functools.partial(self._consider_again, tenant, place, when_ns, attempt + 1)
+        later = functools.partial(self._undecided.add, tenant, attempt, again)
+        return self._libraries.consider(fd, path, tenant, mapped_ns=when_ns, later=later)
 
     def _sweep_later(self) -> None:
         self._put(OURS, self._sweep, "work")

@@ -1,7 +1,4 @@
-"""Files of which it is not decided yet whether they are probed: to be looked at again later.
-
-Another tenant's thread looks at it, or this tenant has as much probed as it may have.
-"""
+"""Files that somebody else's thread looks at: if nothing comes of it, they are looked at again."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +6,7 @@ from typing import Final
 
 from cotenant.agent.helper.timetable import Timetable
 
-_PAUSES_S: Final = (1.5, 5.0, 70.0)
+_PAUSES_S: Final = (1.5, 5.0, 60.0)
 _EACH_MAX: Final = 256  # Of one tenant.
 
 

@@ -85,12 +85,13 @@ class Libraries:
         return self._probed.get(inode)
 
     def consider(
-        self, fd: int, path: str, tenant: str, *, mapped_ns: int | None, host: bool = False
-    ) -> bool | None:
+        self, fd: int, path: str, tenant: str, *, mapped_ns: int | None, host: bool = False,
+        later: Work = lambda: None,
+    ) -> bool | None:  # fmt: skip
         """Probe an open file if it is a library of ours; closes ``fd`` if it is not kept.
 
         ``mapped_ns`` is when somebody mapped it: from then until now, calls went unseen. None if
-        it may be ours, and is not probed for now: another look may find more.
+        it may be ours, and is not probed now; ``later`` is called if somebody else looks at it.
         """
         inode = real_inode(self._inode_program, fd)
         if inode is None:
@@ -106,7 +107,10 @@ class Libraries:
             os.close(fd)
             if known is not None and mapped_ns is not None:
                 self._mapped(known, tenant, mapped_ns)
-            return True if known else False if self._claims.turned_away(inode) else None
+            if known is not None or self._claims.turned_away(inode):
+                return known is not None
+            later()
+            return None
         try:
             return self._look_at(inode, OpenFile(fd, path, tenant, state, mapped_ns, host), claim)
         finally:
@@ -203,10 +207,7 @@ class Libraries:
         self.unprobed.consider(inode, about.refused, about.kinds, library.tenant)
 
     def withdraw_rewritten(self, done: Callable[[Inode], None]) -> None:
-        """Remove the probes of files that are written to. Nothing waits for this, nor this for it.
-
-        What ``done`` is told of has to be let go.
-        """
+        """Remove probes of files that are written to; what ``done`` is told of is to be let go."""
         watched = {one.watch: (inode, one) for inode, one in list(self._probed.items())}
         for watch in self.rewrites.take(watched):
             work = partial(self._withdraw, *watched[watch], done)
