@@ -259,7 +259,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
             _dirty(storm, calm, disk)
             shrink(recording, dirtied=WHOLE, requests=128, bios=64)
             read_bytes = _read(storm, calm, disk / "read", disk / "other")
-            shrink(recording, requests=WHOLE, bios=WHOLE, contention=512, spare_totals=32)
+            shrink(recording, requests=WHOLE, bios=WHOLE, contention=256, spare_totals=32)
             waited_ns = _wait(storm, calm)
             shrink(recording, contention=WHOLE, spare_totals=WHOLE)
             port = _connect(storm, calm, other)
@@ -277,6 +277,8 @@ def test_pages_that_a_tenant_dirties_leave_its_neighbour_who_dirtied_his(
 def test_requests_that_a_tenant_queues_leave_its_neighbour_every_row(attacked: Attacked) -> None:
     assert attacked.read_bytes == READS * PAGE
     found = charged(attacked.recording, attacked.file, "read")
+    # What the other reads beside his file may be part of his requests, and is nobody's.
+    found.pop("unknown", None)
     assert found == {f"/{attacked.calm.name}": READS * PAGE}
     for quota in ("requests", "bios", "owners"):
         assert attacked.refused(quota) == {"storm"}
