@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "drain.h"
+#include "table.h"
 
 #define ROOM_FIRST 4096
 #define TABLE_FIRST 256
@@ -29,6 +30,23 @@ int buffer_reserve(struct buffer *buffer, size_t count)
 	return 0;
 }
 
+/* Keep no more room than four times what is used: a tenant may have filled many of them once. */
+void buffer_shrink(struct buffer *buffer)
+{
+	size_t room = ROOM_FIRST;
+	uint8_t *shrunk;
+
+	while (room < 2 * buffer->used)
+		room *= 2;
+	if (buffer->room < 2 * room)
+		return;
+	shrunk = realloc(buffer->bytes, room);
+	if (!shrunk)
+		return;
+	buffer->bytes = shrunk;
+	buffer->room = room;
+}
+
 int buffer_add(struct buffer *buffer, const void *bytes, size_t count)
 {
 	if (buffer_reserve(buffer, count))
@@ -43,30 +61,32 @@ int buffer_add(struct buffer *buffer, const void *bytes, size_t count)
 	return 0;
 }
 
-static uint64_t mix(uint64_t mixed, uint64_t word)
+/*
+ * Keys are padded to whole words. Tenants choose most of them, so each word has a secret number that
+ * is added to it before two and two are multiplied: whatever two keys are, as long as that is not
+ * known, their sums are the same with a chance of 2^-64 (NH, as in UMAC, RFC 4418).
+ */
+static uint64_t hash(const struct key *key, const uint8_t *bytes)
 {
-	mixed = (mixed ^ word) * 0xff51afd7ed558ccdULL;
-	return mixed ^ mixed >> 32;
-}
-
-/* Keys are padded to whole words; four lanes, because one would wait for each multiplication. */
-static uint64_t hash(const uint8_t *bytes, uint32_t width)
-{
-	uint64_t lanes[4] = {0x9e3779b97f4a7c15ULL, 1, 2, width};
-	uint64_t word;
+	const uint64_t *secret = key->secrets;
+	unsigned __int128 sum = 0;
+	uint64_t pair[2];
 	uint32_t at = 0;
 
-	for (; at + 32 <= width; at += 32) {
-		for (int lane = 0; lane < 4; lane++) {
-			memcpy(&word, bytes + at + 8 * lane, 8);
-			lanes[lane] = mix(lanes[lane], word);
-		}
+	for (; at + 16 <= key->width; at += 16, secret += 2) {
+		memcpy(pair, bytes + at, 16);
+		sum += (unsigned __int128)(pair[0] + secret[0]) * (pair[1] + secret[1]);
 	}
-	for (; at < width; at += 8) {
-		memcpy(&word, bytes + at, 8);
-		lanes[0] = mix(lanes[0], word);
+	if (at < key->width) {
+		memcpy(pair, bytes + at, 8);
+		sum += (unsigned __int128)(pair[0] + secret[0]) * secret[1];
 	}
-	return mix(mix(lanes[0], lanes[1]), mix(lanes[2], lanes[3]));
+	return scramble(scramble(key->secrets[0], sum), sum >> 64);
+}
+
+static const uint8_t *key_value(const struct key *key, uint32_t code)
+{
+	return key->values.bytes + (size_t)code * key->width;
 }
 
 static int table_grow(struct key *key)
@@ -77,7 +97,7 @@ static int table_grow(struct key *key)
 	if (!table)
 		return -1;
 	for (uint32_t code = 0; code < key->count; code++) {
-		uint64_t hashed = hash(key->values.bytes + (size_t)code * key->width, key->width);
+		uint64_t hashed = hash(key, key_value(key, code));
 		uint64_t at = hashed;
 
 		while (table[at & (size - 1)].found)
@@ -90,11 +110,6 @@ static int table_grow(struct key *key)
 	return 0;
 }
 
-static const uint8_t *key_value(const struct key *key, uint32_t code)
-{
-	return key->values.bytes + (size_t)code * key->width;
-}
-
 /* The number of this key, a new one if it was never seen; -1 without memory. */
 static int32_t key_code(struct key *key, const uint8_t *value)
 {
@@ -104,7 +119,7 @@ static int32_t key_code(struct key *key, const uint8_t *value)
 		return key->last;
 	if (key->count * 2 >= key->table_size && table_grow(key))
 		return -1;
-	hashed = hash(value, key->width);
+	hashed = hash(key, value);
 	for (at = hashed;; at++) {
 		struct slot *slot = &key->table[at & (key->table_size - 1)];
 

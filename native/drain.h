@@ -9,6 +9,7 @@
 #define KINDS_MAX 32
 #define KEY_BYTES_MAX 256
 #define KEY_PARTS_MAX 32
+#define SECRETS (KEY_BYTES_MAX / 8)	/* of a ring: what keys are hashed with */
 
 /* A BPF ring buffer, mapped: one consumer page, then the producer page and the data twice. */
 struct ring {
@@ -41,6 +42,7 @@ struct slot {
 
 /* Several parts of a record seen as one key; the column holds the number of each distinct one. */
 struct key {
+	const uint64_t *secrets;
 	struct part parts[KEY_PARTS_MAX];
 	uint32_t nparts;
 	uint32_t width;
@@ -74,6 +76,7 @@ void ring_release(struct ring *ring, uint64_t position);
 
 /* Room for `count` more bytes. */
 int buffer_reserve(struct buffer *buffer, size_t count);
+void buffer_shrink(struct buffer *buffer);
 int buffer_add(struct buffer *buffer, const void *bytes, size_t count);
 int columns_add(struct columns *columns, const uint8_t *record, uint32_t length);
 void columns_reset(struct columns *columns);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "drain.h"
 #include "bindings.h"
@@ -13,6 +14,7 @@ struct ring_object {
 	PyObject_HEAD
 	struct ring ring;
 	struct columns kinds[KINDS_MAX];
+	uint64_t secrets[SECRETS];
 	uint32_t kind_offset;
 	uint64_t strays;	/* records of a kind nobody asked for, or too short */
 };
@@ -50,7 +52,8 @@ static int parse_key(PyObject *parts, struct columns *columns, struct key *key)
 	return -1;
 }
 
-static int parse_columns(struct columns *columns, PyObject *plain, PyObject *keys)
+static int parse_columns(struct columns *columns, PyObject *plain, PyObject *keys,
+			 const uint64_t *secrets)
 {
 	columns->nplain = PyList_Size(plain);
 	columns->nkeys = PyList_Size(keys);
@@ -66,9 +69,11 @@ static int parse_columns(struct columns *columns, PyObject *plain, PyObject *key
 			return -1;
 		reach(columns, &columns->plain[i]);
 	}
-	for (uint32_t i = 0; i < columns->nkeys; i++)
+	for (uint32_t i = 0; i < columns->nkeys; i++) {
+		columns->keys[i].secrets = secrets;
 		if (parse_key(PyList_GetItem(keys, i), columns, &columns->keys[i]))
 			return -1;
+	}
 	return 0;
 }
 
@@ -82,7 +87,7 @@ static PyObject *ring_expect(struct ring_object *self, PyObject *args)
 	if (kind >= KINDS_MAX)
 		return PyErr_Format(PyExc_ValueError, "kind %u is out of range", kind);
 	columns_free(&self->kinds[kind]);
-	if (parse_columns(&self->kinds[kind], plain, keys)) {
+	if (parse_columns(&self->kinds[kind], plain, keys, self->secrets)) {
 		columns_free(&self->kinds[kind]);
 		return NULL;
 	}
@@ -242,6 +247,10 @@ static int ring_init(struct ring_object *self, PyObject *args, PyObject *kwargs)
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iKI", names, &fd, &size, &self->kind_offset))
 		return -1;
+	if (getrandom(self->secrets, sizeof(self->secrets), 0) < 0) {
+		PyErr_SetFromErrno(PyExc_OSError);
+		return -1;
+	}
 	error = ring_map(&self->ring, fd, size);
 	if (!error)
 		return 0;

@@ -45,7 +45,7 @@ static struct span span_of(const struct queue *queue, const struct sum *sum)
 		.start_ns = queue->has_before && queue->before_ns > sum->first_ns ?
 			    queue->before_ns : sum->first_ns,
 		.end_ns = sum->last_ns,
-		.stream = queue->stream,
+		.stream = queue->stream->number,
 		.cgroup_id = queue->cgroup_id,
 		.context = sum->context,
 		.has_context = sum->has_context,
@@ -71,6 +71,7 @@ static int close_span(struct spans *spans, struct queue *queue, uint32_t count,
 
 	for (uint32_t i = 0; i < count; i++)
 		sum_add(spans, &sum, &ops[i]);
+	queue_merge(spans, queue);
 	sum_join(&sum, &queue->folded);
 	span = span_of(queue, &sum);
 	span.closed_by = closed_by;
@@ -93,7 +94,7 @@ static int close_span(struct spans *spans, struct queue *queue, uint32_t count,
 	}
 	queue_drop(spans, queue, count);
 	memset(&queue->folded, 0, sizeof(queue->folded));
-	queue->folded_items.used = 0;
+	queue_forget_kinds(spans, queue);
 	queue->since_ns = spans->now_ns;
 	return buffer_add(&spans->closed, &span, sizeof(span));
 }
@@ -105,62 +106,24 @@ static int op_order(const void *one, const void *other)
 	return a < b ? -1 : a > b;
 }
 
-static int proof_order(const void *one, const void *other)
-{
-	const struct proof *a = one, *b = other;
-
-	if (a->began_ns != b->began_ns)
-		return a->began_ns < b->began_ns ? -1 : 1;
-	return a->took_ns < b->took_ns ? -1 : a->took_ns > b->took_ns;
-}
-
-static void order(struct buffer *buffer, size_t size, int (*compare)(const void *, const void *))
-{
-	size_t count = buffer->used / size;
-
-	for (size_t i = 1; i < count; i++) {
-		if (compare(buffer->bytes + (i - 1) * size, buffer->bytes + i * size) > 0) {
-			qsort(buffer->bytes, count, size, compare);
-			return;
-		}
-	}
-}
-
-static struct proof *proofs_in(const struct buffer *buffer, uint32_t *count)
-{
-	*count = buffer->used / sizeof(struct proof);
-	return (struct proof *)buffer->bytes;
-}
-
-/* When the first of these proofs began that has not settled; the limit if all have. */
-static int64_t unsettled(const struct spans *spans, const struct buffer *buffer, int64_t limit)
+static int pending(const struct queue *queue)
 {
 	uint32_t count;
-	struct proof *proofs = proofs_in(buffer, &count);
 
-	for (uint32_t i = 0; i < count; i++)
-		if (spans->now_ns - proofs[i].came_ns < spans->settle_ns &&
-		    proofs[i].began_ns < limit)
-			limit = proofs[i].began_ns;
-	return limit;
+	ops_of(queue, &count);
+	return count || queue->folded.ops;
 }
 
-/* The next proof before the limit: of the queue itself, or of all queues of its process. */
-static struct proof *next_proof(struct queue *queue, uint32_t *own, uint32_t *all, int64_t limit)
+/* The next proof of what is pending: of its stream, or of all streams of its process. */
+static struct proof *next_proof(struct queue *queue, int64_t limit)
 {
-	uint32_t nown, nall;
-	struct proof *a = proofs_in(&queue->proofs, &nown);
-	struct proof *b = proofs_in(&queue->process->proofs, &nall);
+	uint32_t count;
+	struct op *ops = ops_of(queue, &count);
+	int64_t from_ns = queue->folded.ops ? queue->folded.newest_ns : ops[0].began_ns;
+	struct proof *own = proofs_first(&queue->stream->proofs, from_ns, limit);
+	struct proof *all = proofs_first(&queue->process->proofs, from_ns, limit);
 
-	a = *own < nown && a[*own].began_ns < limit ? a + *own : NULL;
-	b = *all < nall && b[*all].began_ns < limit ? b + *all : NULL;
-	if (a && (!b || proof_order(a, b) <= 0)) {
-		(*own)++;
-		return a;
-	}
-	if (b)
-		(*all)++;
-	return b;
+	return own && (!all || proof_order(own, all) <= 0) ? own : all;
 }
 
 static uint32_t began_by(const struct queue *queue, int64_t until_ns)
@@ -183,70 +146,25 @@ static uint32_t began_by(const struct queue *queue, int64_t until_ns)
 
 static int close_queue(struct spans *spans, struct queue *queue, int64_t limit)
 {
-	uint32_t own = 0, all = 0;
 	struct proof *proof;
 
 	if (queue->unordered) {
 		queue_tidy(queue);
-		order(&queue->ops, sizeof(struct op), op_order);
+		sort(&queue->ops, sizeof(struct op), op_order);
 		queue->unordered = 0;
 	}
-	while ((proof = next_proof(queue, &own, &all, limit))) {
+	while (pending(queue) && (proof = next_proof(queue, limit))) {
 		uint32_t count = began_by(queue, proof->began_ns);
 
-		if (queue->folded.ops && queue->folded.newest_ns > proof->began_ns)
-			continue;
-		if (!count && !queue->folded.ops)
-			continue;
 		/* In how many cgroups the process was matters to nobody here. */
-		if (!proof->closed || proof->last_stream != queue->stream)
+		if (!proof->closed || proof->last_stream != queue->stream->number)
 			proof->closed++;
-		proof->last_stream = queue->stream;
+		proof->last_stream = queue->stream->number;
 		if (close_span(spans, queue, count, proof, CLOSED_BY_PROOF))
 			return -1;
 	}
 	queue_tidy(queue);
 	return 0;
-}
-
-/* What settled proofs have closed says how many streams the same call proved done. */
-static uint32_t closed_with(const struct process *process, const struct span *span)
-{
-	uint32_t count;
-	struct proof *proofs = proofs_in(&process->proofs, &count);
-
-	for (uint32_t low = 0; low < count;) {
-		uint32_t middle = low + (count - low) / 2;
-		struct proof wanted = {.began_ns = span->proof_ns, .took_ns = span->waited_ns};
-		int side = proof_order(&proofs[middle], &wanted);
-
-		if (!side)
-			return proofs[middle].closed;
-		if (side < 0)
-			low = middle + 1;
-		else
-			count = middle;
-	}
-	return 1;
-}
-
-static void forget_proofs(struct buffer *buffer, int64_t limit)
-{
-	uint32_t count, gone = 0;
-	struct proof *proofs = proofs_in(buffer, &count);
-
-	while (gone < count && proofs[gone].began_ns < limit)
-		gone++;
-	memmove(proofs, proofs + gone, (count - gone) * sizeof(*proofs));
-	buffer->used = (count - gone) * sizeof(*proofs);
-}
-
-static int pending(const struct queue *queue)
-{
-	uint32_t count;
-
-	ops_of(queue, &count);
-	return count || queue->folded.ops;
 }
 
 /* What nothing has proven done: of all queues, or of those that are held for too long. */
@@ -266,9 +184,9 @@ static int give_up(struct spans *spans, struct process *process, uint8_t closed_
 		if (close_span(spans, queue, count, NULL, closed_by))
 			return -1;
 		queue_tidy(queue);
-		if (!process->unproven || last_stream != queue->stream)
+		if (!process->unproven || last_stream != queue->stream->number)
 			process->unproven++;
-		last_stream = queue->stream;
+		last_stream = queue->stream->number;
 	}
 	for (; first < spans->closed.used; first += sizeof(struct span))
 		((struct span *)(spans->closed.bytes + first))->streams = process->unproven;
@@ -280,13 +198,15 @@ int process_close(struct spans *spans, struct process *process, int at_once)
 	size_t first = spans->closed.used;
 	int64_t limit = INT64_MAX;
 
-	order(&process->proofs, sizeof(struct proof), proof_order);
-	for (struct queue *queue = process->queues; queue; queue = queue->next)
-		order(&queue->proofs, sizeof(struct proof), proof_order);
-	if (!at_once) {
-		limit = unsettled(spans, &process->proofs, limit);
-		for (struct queue *queue = process->queues; queue; queue = queue->next)
-			limit = unsettled(spans, &queue->proofs, limit);
+	proofs_sort(&process->proofs);
+	if (!at_once)
+		limit = proofs_unsettled(spans, &process->proofs, limit);
+	for (struct queue *queue = process->queues; queue; queue = queue->next) {
+		if (queue != queue->stream->first)
+			continue;
+		proofs_sort(&queue->stream->proofs);
+		if (!at_once)
+			limit = proofs_unsettled(spans, &queue->stream->proofs, limit);
 	}
 	for (struct queue *queue = process->queues; queue; queue = queue->next)
 		if (close_queue(spans, queue, limit))
@@ -294,11 +214,11 @@ int process_close(struct spans *spans, struct process *process, int at_once)
 	for (; first < spans->closed.used; first += sizeof(struct span)) {
 		struct span *span = (struct span *)(spans->closed.bytes + first);
 
-		span->streams = closed_with(process, span);
+		span->streams = proofs_closed(&process->proofs, span);
 	}
-	forget_proofs(&process->proofs, limit);
+	proofs_forget(&process->proofs, limit);
 	for (struct queue *queue = process->queues; queue; queue = queue->next)
-		forget_proofs(&queue->proofs, limit);
+		proofs_forget(&queue->stream->proofs, limit);
 	return 0;
 }
 
@@ -311,7 +231,7 @@ static int tell_open(struct spans *spans, const struct process *process)
 		struct sum sum = queue->folded;
 		struct span span;
 
-		if (!pending(queue) || queue->proofs.used || process->proofs.used)
+		if (!pending(queue) || queue->stream->proofs.used || process->proofs.used)
 			continue;
 		if (count) {
 			sum_add(spans, &sum, &ops[0]);
@@ -332,7 +252,7 @@ static void forget_queues(struct spans *spans, struct process *process)
 	while (*place) {
 		struct queue *queue = *place;
 
-		if (pending(queue) || queue->proofs.used ||
+		if (pending(queue) || queue->stream->proofs.used ||
 		    spans->now_ns - queue->since_ns < spans->hold_ns) {
 			place = &queue->next;
 			continue;
@@ -392,6 +312,7 @@ void spans_free(struct spans *spans)
 	items_free(spans);
 	seconds_free(spans);
 	table_free(&spans->processes);
+	table_free(&spans->streams);
 	table_free(&spans->queues);
 	for (size_t i = 0; i < sizeof(buffers) / sizeof(*buffers); i++)
 		free(buffers[i]->bytes);

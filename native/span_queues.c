@@ -15,6 +15,8 @@
 /* Beyond the first CROWDED_OPS_MAX of each queue, which it may have however crowded it is. */
 #define EXTRA_OPS_MAX 1048576
 #define FOLDED_ITEMS_MAX 65536
+#define FOLDED_KINDS_MAX 1048576
+#define MERGED_LEAST 1024
 
 /*
  * Whether a tenant that has so many may have one more, as in bpf/common/quota.bpf.h: one that takes
@@ -70,59 +72,100 @@ struct process *process_of(struct spans *spans, struct tenant *tenant, uint32_t 
 	return process;
 }
 
-/* Queues of one stream, which a process has in each of its cgroups, stand side by side. */
-static struct queue **place_of(struct process *process, int64_t stream)
+static uint64_t stream_hash(const struct spans *spans, const struct process *process,
+			    int64_t number)
 {
-	for (struct queue **at = &process->queues; process->moved && *at; at = &(*at)->next)
-		if ((*at)->stream == stream)
-			return at;
-	return &process->queues;
+	return scramble(scramble(spans->seed[1], (uintptr_t)process), number);
 }
 
-/* What proved the stream done before the first row from this cgroup came may prove that one, too. */
-static int inherit_proofs(struct queue *queue, const struct queue *sibling)
+static struct stream *stream_of(struct spans *spans, struct process *process, int64_t number)
 {
-	return sibling->proofs.used ?
-	       buffer_add(&queue->proofs, sibling->proofs.bytes, sibling->proofs.used) : 0;
+	uint64_t hash = stream_hash(spans, process, number);
+	struct node *node = table_find(&spans->streams, hash);
+	struct stream *stream;
+
+	for (; node; node = table_next(node)) {
+		stream = (struct stream *)node;
+		if (stream->process == process && stream->number == number)
+			return stream;
+	}
+	stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return NULL;
+	stream->node.hash = hash;
+	stream->process = process;
+	stream->number = number;
+	if (!table_add(&spans->streams, &stream->node))
+		return stream;
+	free(stream);
+	return NULL;
+}
+
+static void stream_free(struct spans *spans, struct stream *stream)
+{
+	table_remove(&spans->streams, &stream->node);
+	free(stream->proofs.bytes);
+	free(stream);
+}
+
+/* Queues of one stream, which a process has in each of its cgroups, stand side by side. */
+static void queue_place(struct queue *queue)
+{
+	struct stream *stream = queue->stream;
+	struct queue **place = stream->first ? &stream->first->next : &queue->process->queues;
+
+	queue->next = *place;
+	*place = queue;
+	if (!stream->first)
+		stream->first = queue;
+}
+
+static struct queue *queue_new(struct spans *spans, struct stream *stream, uint64_t hash)
+{
+	struct queue *queue = calloc(1, sizeof(*queue));
+
+	if (!queue)
+		return NULL;
+	queue->node.hash = hash;
+	queue->stream = stream;
+	if (!table_add(&spans->queues, &queue->node))
+		return queue;
+	free(queue);
+	return NULL;
 }
 
 struct queue *queue_of(struct spans *spans, struct tenant *tenant, struct process *process,
-		       int64_t stream, int64_t cgroup_id)
+		       int64_t number, int64_t cgroup_id)
 {
-	uint64_t hash = scramble(scramble((uintptr_t)process ^ spans->seed[1], stream), cgroup_id);
+	uint64_t hash = scramble(stream_hash(spans, process, number), cgroup_id);
 	struct node *node = table_find(&spans->queues, hash);
-	struct queue *queue, **place;
+	struct stream *stream;
+	struct queue *queue;
 
 	for (; node; node = table_next(node)) {
 		queue = (struct queue *)node;
-		if (queue->process == process && queue->stream == stream &&
+		if (queue->process == process && queue->stream->number == number &&
 		    queue->cgroup_id == cgroup_id)
 			return queue;
 	}
 	if (!room_for(tenant->queues, spans->queues.count, QUEUES_MAX) ||
 	    process->nqueues >= PROCESS_QUEUES_MAX)
 		return NULL;
-	queue = calloc(1, sizeof(*queue));
-	if (!queue)
+	stream = stream_of(spans, process, number);
+	if (!stream)
 		return NULL;
-	queue->node.hash = hash;
-	queue->process = process;
-	queue->tenant = tenant;
-	queue->stream = stream;
-	queue->cgroup_id = cgroup_id;
-	if (table_add(&spans->queues, &queue->node)) {
-		free(queue);
+	queue = queue_new(spans, stream, hash);
+	if (!queue) {
+		if (!stream->first)
+			stream_free(spans, stream);
 		return NULL;
 	}
-	if (process->queues && process->queues->cgroup_id != cgroup_id)
-		process->moved = 1;
-	place = place_of(process, stream);
-	queue->next = *place;
-	*place = queue;
+	queue->process = process;
+	queue->tenant = tenant;
+	queue->cgroup_id = cgroup_id;
+	queue_place(queue);
 	process->nqueues++;
 	tenant->queues++;
-	if (queue->next && queue->next->stream == stream && inherit_proofs(queue, queue->next))
-		return NULL;
 	return queue;
 }
 
@@ -159,9 +202,43 @@ void queue_tidy(struct queue *queue)
 	memmove(queue->ops.bytes, ops, count * sizeof(*ops));
 	queue->ops.used = count * sizeof(*ops);
 	queue->head = 0;
+	buffer_shrink(&queue->ops);
 }
 
-/* Add up the older half of its operations: what is waited for may be a million of them. */
+/* A queue has other kinds added up now than its tenant is known to have for it. */
+static void recount_kinds(struct spans *spans, struct queue *queue)
+{
+	uint64_t now = queue->folded_items.used / sizeof(struct count);
+
+	queue->tenant->kinds += now - queue->kinds;
+	spans->kinds += now - queue->kinds;
+	queue->kinds = now;
+}
+
+void queue_forget_kinds(struct spans *spans, struct queue *queue)
+{
+	queue->folded_items.used = queue->merged = 0;
+	buffer_shrink(&queue->folded_items);
+	recount_kinds(spans, queue);
+}
+
+void queue_merge(struct spans *spans, struct queue *queue)
+{
+	counts_merge(spans, &queue->folded_items);
+	recount_kinds(spans, queue);
+	if (queue->kinds > FOLDED_ITEMS_MAX ||
+	    !room_for(queue->tenant->kinds, spans->kinds, FOLDED_KINDS_MAX)) {
+		queue->folded.mixless = 1;
+		queue_forget_kinds(spans, queue);
+	}
+	queue->merged = queue->folded_items.used;
+}
+
+/*
+ * Add up the older half of its operations: what is waited for may be a million of them. They are
+ * merged once they are twice as many as before, so that it costs the same however many kinds
+ * there are.
+ */
 static int fold(struct spans *spans, struct queue *queue)
 {
 	uint32_t count;
@@ -174,25 +251,34 @@ static int fold(struct spans *spans, struct queue *queue)
 		if (!queue->folded.mixless && buffer_add(&queue->folded_items, &one, sizeof(one)))
 			return -1;
 	}
-	counts_merge(spans, &queue->folded_items);
-	if (queue->folded_items.used > FOLDED_ITEMS_MAX * sizeof(struct count)) {
-		queue->folded.mixless = 1;
-		queue->folded_items.used = 0;
-	}
+	recount_kinds(spans, queue);
+	if (queue->folded_items.used >= 2 * queue->merged + MERGED_LEAST * sizeof(struct count) ||
+	    !room_for(queue->tenant->kinds, spans->kinds, FOLDED_KINDS_MAX))
+		queue_merge(spans, queue);
 	queue_drop(spans, queue, (count + 1) / 2);
 	queue_tidy(queue);
 	return 0;
 }
 
-/* No proof may be overtaken by what is added up: those that came are taken at once. */
-static int make_room(struct spans *spans, struct queue *queue, uint32_t most)
+/*
+ * No proof may be overtaken by what is added up: those that came are taken at once. That looks at
+ * all that the process has, so it waits until as much is new as makes up for it.
+ */
+static int make_room(struct spans *spans, struct process *process, uint32_t most)
 {
-	uint32_t count;
-
-	if (process_close(spans, queue->process, 1))
+	if (process->fresh < (process->nqueues + process->nops) / 8)
+		return 0;
+	process->fresh = 0;
+	if (process_close(spans, process, 1))
 		return -1;
-	ops_of(queue, &count);
-	return count >= most ? fold(spans, queue) : 0;
+	for (struct queue *queue = process->queues; queue; queue = queue->next) {
+		uint32_t count;
+
+		ops_of(queue, &count);
+		if (count >= most && fold(spans, queue))
+			return -1;
+	}
+	return 0;
 }
 
 int queue_add(struct spans *spans, struct queue *queue, const struct op *op)
@@ -203,7 +289,7 @@ int queue_add(struct spans *spans, struct queue *queue, const struct op *op)
 	struct op *ops = ops_of(queue, &count);
 
 	if (count >= most) {
-		if (make_room(spans, queue, most))
+		if (make_room(spans, queue->process, most))
 			return -1;
 		ops = ops_of(queue, &count);
 	}
@@ -217,6 +303,7 @@ int queue_add(struct spans *spans, struct queue *queue, const struct op *op)
 	*(struct op *)(queue->ops.bytes + queue->ops.used) = *op;
 	queue->ops.used += sizeof(*op);
 	recount(spans, queue, count, count + 1);
+	queue->process->fresh++;
 	return 0;
 }
 
@@ -242,15 +329,20 @@ int64_t queues_oldest(const struct spans *spans)
 
 void queue_free(struct spans *spans, struct queue *queue)
 {
+	struct stream *stream = queue->stream;
 	uint32_t count;
 
 	ops_of(queue, &count);
 	recount(spans, queue, count, 0);
+	queue_forget_kinds(spans, queue);
 	queue->process->nqueues--;
 	queue->tenant->queues--;
 	table_remove(&spans->queues, &queue->node);
+	if (stream->first == queue)
+		stream->first = queue->next && queue->next->stream == stream ? queue->next : NULL;
+	if (!stream->first)
+		stream_free(spans, stream);
 	free(queue->ops.bytes);
-	free(queue->proofs.bytes);
 	free(queue->folded_items.bytes);
 	free(queue);
 }

@@ -19,32 +19,6 @@ struct found {
 #define NS_PER_SECOND 1000000000
 #define LARGE_BYTES 65536
 
-static int add_proof(struct spans *spans, struct buffer *proofs, const struct signature *sig,
-		     int64_t began_ns, int64_t took_ns)
-{
-	struct proof proof = {
-		.began_ns = began_ns,
-		.took_ns = took_ns,
-		.came_ns = spans->now_ns,
-		.api = sig->api,
-	};
-
-	return buffer_add(proofs, &proof, sizeof(proof));
-}
-
-/* The stream is done, whichever cgroup its process was in when it queued something there. */
-static int add_stream_proof(struct spans *spans, struct queue *queue, const struct signature *sig,
-			    int64_t began_ns, int64_t took_ns)
-{
-	if (!queue->process->moved)
-		return add_proof(spans, &queue->proofs, sig, began_ns, took_ns);
-	for (struct queue *each = queue->process->queues; each; each = each->next)
-		if (each->stream == queue->stream &&
-		    add_proof(spans, &each->proofs, sig, began_ns, took_ns))
-			return -1;
-	return 0;
-}
-
 static struct item *find_item(struct spans *spans, const struct signature *sig, struct found *found,
 			      uint64_t name, int64_t size)
 {
@@ -100,7 +74,7 @@ static int add_process_proof(struct spans *spans, const struct signature *sig, s
 {
 	struct process *process = find_process(spans, sig, found, began_ns >= spans->boundary_ns);
 
-	return process ? add_proof(spans, &process->proofs, sig, began_ns, took_ns) : 0;
+	return process ? proof_add(spans, &process->proofs, sig, began_ns, took_ns) : 0;
 }
 
 static int add_row(struct spans *spans, const struct rows *rows, size_t i, struct found *all)
@@ -145,7 +119,7 @@ static int add_row(struct spans *spans, const struct rows *rows, size_t i, struc
 	}
 	if (sig->flags & SIG_PROVES_STREAM ||
 	    (sig->flags & SIG_PROVES_IF_LARGE && rows->bytes[i] > LARGE_BYTES))
-		return add_stream_proof(spans, queue, sig, began_ns, took_ns);
+		return proof_add(spans, &queue->stream->proofs, sig, began_ns, took_ns);
 	return 0;
 }
 

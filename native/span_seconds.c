@@ -35,7 +35,7 @@ void second_add(struct second *second, const struct signature *sig, int64_t took
 	if (sig->work == WORK_LAUNCH)
 		second->launches += sig->weight;
 	if (sig->work == WORK_COPY && sig->flags & SIG_SIZED_BY_BYTES)
-		second->copied_bytes += bytes * sig->weight;
+		second->copied_bytes = bytes_sum(second->copied_bytes, bytes, sig->weight);
 	if (sig->flags & SIG_WAITS) {
 		second->waits += sig->weight;
 		second->waited_ns += (uint64_t)took_ns * sig->weight;

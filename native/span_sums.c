@@ -37,7 +37,7 @@ void sum_add(struct spans *spans, struct sum *sum, const struct op *op)
 	if (item->work == WORK_COPY) {
 		sum->copies += op->weight;
 		if (item->flags & SIG_SIZED)
-			sum->copied_bytes += (uint64_t)item->size * op->weight;
+			sum->copied_bytes = bytes_sum(sum->copied_bytes, item->size, op->weight);
 	}
 	for (int half = 0; half < 2; half++)
 		sum->salt[half] += item->salt[half] * op->weight;
@@ -64,7 +64,7 @@ void sum_join(struct sum *sum, const struct sum *other)
 	sum->extent += other->extent;
 	sum->launches += other->launches;
 	sum->copies += other->copies;
-	sum->copied_bytes += other->copied_bytes;
+	sum->copied_bytes = bytes_sum(sum->copied_bytes, other->copied_bytes, 1);
 	sum->mixless |= other->mixless;
 	for (int half = 0; half < 2; half++)
 		sum->salt[half] += other->salt[half];

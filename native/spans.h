@@ -135,19 +135,31 @@ struct tenant {
 	uint64_t processes;
 	uint64_t queues;
 	uint64_t extra;		/* operations beyond the first few of each queue */
+	uint64_t kinds;		/* of operations that are added up */
 	uint64_t refused;	/* operations, since the recorder asked */
 };
 
+/* A stream of a process, and what proves it done, from whichever cgroup. */
+struct stream {
+	struct node node;
+	struct process *process;
+	int64_t number;
+	struct queue *first;	/* the others follow it in the process's list */
+	struct buffer proofs;
+};
+
+/* What a process queued on a stream from one cgroup. */
 struct queue {
 	struct node node;
 	struct process *process;
 	struct tenant *tenant;
+	struct stream *stream;
 	struct queue *next;	/* of its process */
-	int64_t stream;
 	int64_t cgroup_id;
 	struct buffer ops;
-	struct buffer proofs;
 	struct buffer folded_items;	/* struct count */
+	size_t merged;			/* bytes of these that have one count for each item */
+	uint64_t kinds;			/* that its tenant has for it */
 	struct sum folded;
 	int64_t before_ns;	/* end of the proof of the span before */
 	uint64_t since_ns;	/* when the oldest operation came, on the recorder's clock */
@@ -169,7 +181,7 @@ struct process {
 	uint32_t nqueues;
 	uint32_t nops;
 	uint32_t unproven;
-	uint8_t moved;		/* it was in several cgroups: a stream has a queue in each */
+	uint32_t fresh;		/* operations since proofs were last taken to make room */
 };
 
 /* A span as the recorder gets it. */
@@ -223,6 +235,7 @@ struct spans {
 	uint64_t now_ns;
 	struct table tenants;
 	struct table processes;
+	struct table streams;
 	struct table queues;
 	struct table items;
 	struct table mixes;
@@ -240,6 +253,7 @@ struct spans {
 	uint64_t refused;		/* operations for which there was no room */
 	uint64_t held;			/* operations that are in no span yet */
 	uint64_t extra;			/* of all tenants */
+	uint64_t kinds;			/* of all tenants */
 };
 
 /* span_rows.c */
@@ -279,6 +293,9 @@ int queue_add(struct spans *spans, struct queue *queue, const struct op *op);
 /* Let go of the first operations; the room that they took is given back by queue_tidy. */
 void queue_drop(struct spans *spans, struct queue *queue, uint32_t ops);
 void queue_tidy(struct queue *queue);
+/* What was added up is of too many kinds to keep, or has one count for each. */
+void queue_merge(struct spans *spans, struct queue *queue);
+void queue_forget_kinds(struct spans *spans, struct queue *queue);
 /* When the oldest operation of all queues began; INT64_MAX without any. */
 int64_t queues_oldest(const struct spans *spans);
 void queue_free(struct spans *spans, struct queue *queue);
@@ -288,11 +305,31 @@ void process_free(struct spans *spans, struct process *process);
 void sum_add(struct spans *spans, struct sum *sum, const struct op *op);
 void sum_join(struct sum *sum, const struct sum *other);
 
+/* span_proofs.c */
+int proof_add(struct spans *spans, struct buffer *proofs, const struct signature *sig,
+	      int64_t began_ns, int64_t took_ns);
+int proof_order(const void *one, const void *other);
+void proofs_sort(struct buffer *buffer);
+int64_t proofs_unsettled(const struct spans *spans, const struct buffer *buffer, int64_t limit);
+struct proof *proofs_first(const struct buffer *buffer, int64_t from_ns, int64_t limit);
+uint32_t proofs_closed(const struct buffer *buffer, const struct span *span);
+void proofs_forget(struct buffer *buffer, int64_t limit);
+/* What is in order already is left as it is. */
+void sort(struct buffer *buffer, size_t size, int (*compare)(const void *, const void *));
+
 /* span_close.c */
 int process_close(struct spans *spans, struct process *process, int at_once);
 int spans_close(struct spans *spans, int stopping);
 int spans_crowded(const struct spans *spans);
 void spans_free(struct spans *spans);
+
+/* Tenants choose sizes: a sum that does not fit is the largest number that does. */
+static inline int64_t bytes_sum(int64_t sum, uint64_t bytes, uint32_t weight)
+{
+	__int128 all = sum + (__int128)bytes * weight;
+
+	return all > INT64_MAX ? INT64_MAX : all;
+}
 
 static inline struct op *ops_of(const struct queue *queue, uint32_t *count)
 {
