@@ -23,13 +23,13 @@ from week import Week
 
 from cotenant.remote.near import NearNode
 from cotenant.remote.pace import Pace
-from cotenant.remote.periods import WINDOW_NS
 from cotenant.remote.place import FarDirectory
 from cotenant.remote.plan import Closing
 from cotenant.remote.ship import Shipper
 from cotenant.remote.shipped import BY_MINUTE
 from cotenant.schema.folding import DAY_NS, HOUR_NS, SECOND_NS
 from cotenant.store.manifest import current_segments
+from cotenant.store.periods import WINDOW_NS
 from cotenant.store.writer import StoreWriter
 
 MIDNIGHT_NS: Final = 1_790_000_000 * SECOND_NS // DAY_NS * DAY_NS

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 from cotenant.errors import StoreError
 from cotenant.remote.objects import FarObject
 from cotenant.remote.pace import Pace
-from cotenant.remote.periods import told_by
 from cotenant.remote.place import FarPlace, Listed
 from cotenant.store.layout import MANIFESTS, node_name
 from cotenant.store.manifest import Machine, Manifest, Segment, packed_manifest, parse_manifest
+from cotenant.store.periods import told_by
 
 _NAMED_AFTER: Final = 64  # Objects: a reader sees them before a long pass has ended.
 _CHECKED_DAYS: Final = 2
@@ -143,9 +143,10 @@ class FarNode:
 
     def name(self, near: Manifest) -> None:
         """Put the manifest, if it has changed; then remove what it does not name any more."""
-        if self._unnamed:
+        if self._unnamed or near.missing != self._manifest.missing:
             segments = tuple(self._segments[path] for path in sorted(self._segments))
-            content = packed_manifest(replace(near, next=1, segments=segments))
+            self._manifest = replace(near, next=1, segments=segments)
+            content = packed_manifest(self._manifest)
             self._place.write(manifest_of(self._node), io.BytesIO(content), self._pace)
             self._count(len(content))
             self._unnamed = 0

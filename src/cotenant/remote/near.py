@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cotenant.errors import StoreError
-from cotenant.remote.periods import WINDOW_NS, Period
 from cotenant.schema import TABLES
 from cotenant.store.adoption import adopt
 from cotenant.store.manifest import (
@@ -25,6 +24,7 @@ from cotenant.store.manifest import (
     read_manifest,
     walk,
 )
+from cotenant.store.periods import WINDOW_NS, Period, changed_periods
 from cotenant.store.plain_file import check_plain, is_plain
 from cotenant.store.segment import TIME, arrow_schema
 
@@ -48,14 +48,21 @@ class NearNode:
 
     def refresh(self) -> None:
         """Read the manifest again."""
-        manifest = read_manifest(manifest_path(self.root, self.node))
-        if manifest is None:
-            manifest = Manifest(1, adopt(self.root, [s for s in walk(self.root) if self._owns(s)]))
-        # What is gone without having been let go is missed by readers, not by us.
+        manifest = self._named()
         segments = tuple(s for s in manifest.segments if is_plain(self.root / s.path))
-        self.manifest = replace(manifest, segments=segments)
+        missing = set(manifest.segments).difference(segments)
+        # A recorder may have let them go, or replaced them, meanwhile.
+        missing = missing.intersection(self._named().segments) if missing else missing
+        told = (*manifest.missing, *sorted(missing, key=lambda segment: segment.path))
+        self.manifest = replace(manifest, segments=segments, missing=told)
         there = {segment.path for segment in segments}
         self._counted = {path: n for path, n in self._counted.items() if path in there}
+
+    def _named(self) -> Manifest:
+        manifest = read_manifest(manifest_path(self.root, self.node))
+        if manifest is not None:
+            return manifest
+        return Manifest(1, adopt(self.root, [s for s in walk(self.root) if self._owns(s)]))
 
     def _owns(self, segment: Segment) -> bool:
         return segment.node == self.node
@@ -63,6 +70,10 @@ class NearNode:
     def segments(self, table: str) -> list[Segment]:
         """What is current of a table."""
         return [s for s in self.manifest.segments if s.table == table and s.rows]
+
+    def changed_periods(self, table: str) -> list[Period]:
+        """Those whose rows it does not have as they were recorded: it was shipped itself."""
+        return changed_periods(s.path for s in self.segments(table))
 
     def at_rest(self) -> bool:
         """Whether nobody records it now: what is here is all there is."""

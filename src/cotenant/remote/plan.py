@@ -1,12 +1,12 @@
 """Which objects of a table a far store lacks."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from cotenant.remote.periods import DAY_S, SECOND_NS, Period, around, told_by
 from cotenant.store.manifest import Segment
+from cotenant.store.periods import DAY_S, SECOND_NS, Period, around, told_by
 from cotenant.store.retention import LONGER, USED_LATER
 
 # A call is a row of the time at which it began, and comes when it has ended.
@@ -120,7 +120,9 @@ def _bytes(
     return unsent * bytes_per_row + sum(segment.bytes for _, segment in there.values())
 
 
-def sent(far: Iterable[Segment], *, whole: bool) -> dict[Period, tuple[int, Segment]]:
+def sent(
+    far: Iterable[Segment], whole: Callable[[Period], bool]
+) -> dict[Period, tuple[int, Segment]]:
     """How many rows were sent of each period, and as which object.
 
     Where ``whole`` rows are wanted and others were sent, it counts as one less: the near store has
@@ -129,6 +131,6 @@ def sent(far: Iterable[Segment], *, whole: bool) -> dict[Period, tuple[int, Segm
     found = {}
     for segment in far:
         if told := told_by(segment.path):
-            less = int(whole and not told.whole)
+            less = int(whole(told.period) and not told.whole)
             found[told.period] = told.made_of - less, segment
     return found

@@ -6,7 +6,7 @@ found again by its name, and not sent twice.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +15,21 @@ from cotenant.remote.far import FarNode, Sent
 from cotenant.remote.near import Changed, NearNode
 from cotenant.remote.objects import pack, pack_snapshot
 from cotenant.remote.pace import Pace
-from cotenant.remote.periods import WINDOW_NS, ObjectName, object_path
 from cotenant.remote.place import FarPlace
 from cotenant.remote.plan import Closing, Wanted, sent, wanted
 from cotenant.remote.shipped import Shipped
 from cotenant.schema import TABLES
 from cotenant.store.manifest import Machine, Segment
+from cotenant.store.periods import (
+    WINDOW_NS,
+    WINDOW_S,
+    ObjectName,
+    Period,
+    around,
+    changed_periods,
+    object_path,
+    told_by,
+)
 
 
 @dataclass
@@ -52,6 +61,8 @@ class Shipper:
         self._resumes = True
         far.check()
         far.let_go(closing.kept_from_ns)
+        gone = tuple(s for s in self.near.manifest.missing if self._lacks(far, s, closing))
+        self.near.manifest = replace(self.near.manifest, missing=gone)
         for shipped in self.tables:
             if not TABLES[shipped.table].snapshot:
                 self._ship_rows(far, shipped, closing)
@@ -62,12 +73,37 @@ class Shipper:
         self._resumes = False
         return far.sent, far.until_ns
 
+    def _lacks(self, far: FarNode, gone: Segment, closing: Closing) -> bool:
+        """Whether rows that the near store has lost are wanted, and were not sent before."""
+        shipped = next((s for s in self.tables if gone.table in s.made_from), None)
+        if shipped is None:
+            return False
+        if gone.min_ns is None or gone.max_ns is None:
+            return all(s.key != gone.key for s in far.segments(gone.table))
+        first_ns = gone.min_ns // WINDOW_NS * WINDOW_NS
+        windows = range(first_ns, gone.max_ns + 1, WINDOW_NS)
+        counts = self._counts(far, shipped, 0)
+        wants = self.window_wanted or (lambda _, __: True)
+        if gone.max_ns < closing.kept_from_ns(gone.table) or not any(
+            wants(gone.table, start_ns) for start_ns in windows
+        ):
+            return False
+        told = filter(None, (told_by(s.path) for s in far.segments(shipped.table)))
+        sent_then = [t for t in told if any(t.period.holds(around(w, WINDOW_S)) for w in windows)]
+        left = sum(counts[w.start_ns] for t in sent_then for w in t.period.windows())
+        return sum(t.made_of for t in sent_then) - left < gone.rows
+
     def _ship_rows(self, far: FarNode, shipped: Shipped, closing: Closing) -> None:
-        table, whole = shipped.table, shipped.change is None
-        there = sent(far.segments(table), whole=whole)
+        table, changed = shipped.table, self.near.changed_periods(shipped.table)
+
+        def whole(period: Period) -> bool:
+            return shipped.change is None and not any(period.meets(other) for other in changed)
+
+        there = sent(far.segments(table), whole)
         counts = self._counts(far, shipped, closing.kept_from_ns(table))
         for want in wanted(counts, there, closing, self._bytes_per_row(shipped)):
-            told = ObjectName(want.period, want.made_of, whole)
+            all_whole = whole(want.period) and not changed_periods(s.path for s in want.from_far)
+            told = ObjectName(want.period, want.made_of, all_whole)
             path = object_path(table, self.near.node, told)
             if path in self._nothing:
                 continue

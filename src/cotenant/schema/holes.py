@@ -36,11 +36,18 @@ UNNAMED: Final = Reason(
     "names of kernels",
     frozenset({"cuda_events", "graph_kernels", "rollups", "span_mixes"}),
 )
+MANGLED: Final = Reason("names left mangled", "readable names of kernels", UNNAMED.tables)
 NO_TOTAL: Final = Reason("no room for totals", "totals", frozenset({"totals", "losses"}))
-NO_ALLOCATION: Final = Reason("no room for allocations", "GPU memory", frozenset({"gpu_memory"}))
-
+# The row is missing, and so is the count of what is missing.
+UNSENT: Final = Reason("left out without a total")
+NO_ALLOCATION: Final = Reason(
+    "no room for allocations", "GPU memory", frozenset({"gpu_memory", "gpu_seconds"})
+)
+# Captured calls are taken for calls that ran.
 NO_CAPTURE: Final = Reason(
-    "no room for captures", "captured calls", frozenset({"cuda_events", "graph_kernels", "rollups"})
+    "no room for captures",
+    "captured calls",
+    frozenset({"cuda_events", "graph_kernels", "rollups", "gpu_seconds", "gpu_overlaps"}),
 )
 # Launches and copies are counted all the same; how long they kept a GPU busy is not known.
 NO_SPAN: Final = Reason(
@@ -51,17 +58,33 @@ NO_SPAN: Final = Reason(
 
 # The call is a row; how long the GPU took for it is not known.
 NO_MOMENT: Final = Reason(
-    "no room for CUDA events", "times that the application took", frozenset({"gpu_timings"})
+    "no room for CUDA events",
+    "times that the application took",
+    frozenset({"gpu_timings", "cuda_events"}),
 )
 NO_WAIT: Final = Reason(
     "no room for waits", "who had the CPU meanwhile", frozenset({"cpu_contention"})
 )
+# The rows are there, as the kernel's.
+NO_FLOW: Final = Reason(
+    "no room for connections", "segments of closed connections", frozenset({"tcp_events"})
+)
+# An error of ours: rows of these may be missing, whosever they are.
+NOT_SAMPLED: Final = Reason(
+    "samples failed",
+    "rows of tables that are told once a second",
+    frozenset(
+        {"cpu_contention", "gpu_memory", "gpu_overlaps", "gpu_seconds", "gpu_timings",
+         "graph_kernels", "host_events", "in_flight", "limits", "losses", "rollups", "span_mixes",
+         "spans", "totals"}
+    ),
+)  # fmt: skip
 
 REASONS: Final = {
     reason.name: reason
     for reason in (
         LATE, NEVER, REFUSED, OVER_BUDGET, NOT_LOOKED_AT, MAPPINGS_LOST, RUNS_LEFT_OUT, TOO_DEEP,
-        NO_THREAD, NO_REQUEST, FACTS_LOST, UNNAMED, NO_TOTAL, NO_ALLOCATION,
-        NO_CAPTURE, NO_SPAN, NO_MOMENT, NO_WAIT,
+        NO_THREAD, NO_REQUEST, FACTS_LOST, UNNAMED, MANGLED, NO_TOTAL, UNSENT,
+        NO_ALLOCATION, NO_CAPTURE, NO_SPAN, NO_MOMENT, NO_WAIT, NO_FLOW, NOT_SAMPLED,
     )
 }  # fmt: skip

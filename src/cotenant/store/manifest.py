@@ -76,6 +76,7 @@ class Manifest:
     segments: tuple[Segment, ...] = ()
     version: str = VERSION  # Of who wrote it.
     machine: str | None = None  # Whose it is, by a hash of the machine-id; None if not known.
+    missing: tuple[Segment, ...] = ()  # What a shipper did not find where it came from.
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,8 @@ def manifest_content(manifest: Manifest) -> bytes:
     head = f'{{"format": {FORMAT}, "version": "{VERSION}", "next": {manifest.next}, '
     if manifest.machine is not None:
         head += f'"machine": {json.dumps(manifest.machine)}, '
+    if manifest.missing:
+        head += f'"missing": [{", ".join(segment.text for segment in manifest.missing)}], '
     head += '"segments": [\n'
     return f"{head}{lines}\n]}}\n".encode()
 
@@ -153,6 +156,12 @@ def _segment(entry: dict[str, Any]) -> Segment:
     )
 
 
+def _segments(entries: Any) -> tuple[Segment, ...]:
+    if not isinstance(entries, list):
+        raise TypeError("segments are a list")
+    return tuple(_segment(entry) for entry in entries)
+
+
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise ValueError("no number that we write")
@@ -181,13 +190,12 @@ def parse_manifest(text: bytes, path: Path | str) -> Manifest:
         content = parse_json(_unpacked(text))
         if content["format"] > FORMAT:
             raise NewerStore(f"{path} was written by a newer cotenant; upgrade this one")
-        following, entries = _number(content["next"]), content["segments"]
-        if not isinstance(entries, list):
-            raise TypeError("segments are a list")
+        following = _number(content["next"])
+        segments, missing = _segments(content["segments"]), _segments(content.get("missing", []))
         version = _word(content.get("version", "0"))
         machine = content.get("machine")
         machine = None if machine is None else _word(machine)
-        return Manifest(following, tuple(_segment(e) for e in entries), version, machine)
+        return Manifest(following, segments, version, machine, missing)
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"{path} is damaged; delete it: the segments are found without it"

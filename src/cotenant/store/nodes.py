@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cotenant.errors import QuestionError
+from cotenant.schema import TABLES
 from cotenant.store.layout import node_of
 from cotenant.store.manifest import (
     Manifest,
@@ -33,13 +34,19 @@ class Nodes:
         """Differs when any of the manifests was replaced since."""
         return tuple(versions(self._files()).items())
 
+    def written_ns(self) -> dict[str, int]:
+        """When each of them that has a manifest was last written to."""
+        return {_node(path.stem): changed_ns for path, (_, _, changed_ns) in self.stamp()}
+
     def segments(self) -> list[Segment]:
         """What the manifests name, and what nodes without one left; QuestionError: see `check`."""
         self.check()
         self._read = {p: self._manifest(p, v) for p, v in versions(self._files()).items()}
         skip = frozenset(path.stem for path in manifest_files(self.root))
         left = [s for s in walk(self.root, skip) if not self.names or s.node in self.names]
-        return named_segments(manifest for _, manifest in self._read.values()) + left
+        manifests = [manifest for _, manifest in self._read.values() if manifest is not None]
+        missing = [s for manifest in manifests for s in manifest.missing if s.table in TABLES]
+        return named_segments(manifests) + missing + left
 
     def chosen(self) -> list[str]:
         """Those of the store that are looked at, by name."""
@@ -71,8 +78,12 @@ class Nodes:
 def all_nodes(root: Path) -> list[str]:
     """The nodes of a store, by name."""
     stems = frozenset(path.stem for path in manifest_files(root))
-    folders = [*partitions(root, stems), *(f"table/date/node={stem}" for stem in stems)]
-    return sorted({node_of(folder) for folder in folders})
+    return sorted({*map(node_of, partitions(root, stems)), *map(_node, stems)})
+
+
+def _node(stem: str) -> str:
+    """The node that a manifest's file is named after."""
+    return node_of(f"table/date/node={stem}")
 
 
 def _some(names: list[str]) -> str:

@@ -5,6 +5,7 @@ reading one never ends. So what is no plain file is refused before it is opened.
 """
 
 import errno
+import gc
 import json
 import os
 import stat
@@ -67,7 +68,13 @@ def _size(number: int) -> str:
 
 def parse_json(text: str | bytes) -> Any:
     """What JSON says; ValueError also where it is nested deeper than anybody would write."""
+    # Deep inside there is no room for what is called when garbage is collected.
+    collects = gc.isenabled()
+    gc.disable()
     try:
         return json.loads(text)
     except RecursionError:
         raise ValueError("nested too deep") from None
+    finally:
+        if collects:
+            gc.enable()

@@ -2,15 +2,19 @@
 
 Rollups say in a few bytes what the rows said, so they have a limit of their own; the older ones are
 minutes and hours (``folding.py``). The kernels of graphs and the mixes of spans, which are used for
-long after they were first, stay ``LONGER`` times as long as rows. Who a
-tenant was stays as long as anything that may name it: a snapshot, or a page of one, goes when the
+long after they were first, stay ``LONGER`` times as long as rows. What rows lack is known as long
+as they are there: ``losses`` go after the last row of a segment that they may tell of. Who a tenant
+was stays as long as anything that may name it: a snapshot, or a page of one, goes when the
 next one began before the oldest row that is left.
 """
 
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
+from cotenant.schema.dimensions import LOSSES
 from cotenant.schema.folding import ROLLUP_TABLES
 from cotenant.store.manifest import Segment
 from cotenant.store.snapshot import written_at
@@ -41,22 +45,42 @@ class RetentionLimits:
 
 def expired(segments: tuple[Segment, ...], limits: RetentionLimits, now_ns: int) -> list[Segment]:
     """The segments to let go, oldest first."""
-    timed = sorted((s for s in segments if s.max_ns is not None), key=lambda s: s.max_ns or 0)
-    gone = [s for s in timed if _too_old(s, limits, now_ns)]
-    rest = [s for s in timed if not _too_old(s, limits, now_ns)]
+    needed_ns = _last_needed(segments)
+    timed = sorted((s for s in segments if s.max_ns is not None), key=needed_ns)
+    gone: list[Segment] = []
+    rest: list[Segment] = []
+    for segment in timed:
+        oldest_ns = limits.oldest_ns(segment.table)
+        too_old = oldest_ns is not None and needed_ns(segment) < now_ns - oldest_ns
+        (gone if too_old else rest).append(segment)
     if limits.max_bytes is not None:
         excess = sum(s.bytes for s in segments) - sum(s.bytes for s in gone) - limits.max_bytes
         # Rollups are among the last to go: they answer for the rows that went before them.
-        rest.sort(key=lambda s: (s.table in _LONG_LIVED, s.max_ns or 0))
+        rest.sort(key=lambda s: (s.table in _LONG_LIVED, needed_ns(s), s.table == LOSSES.name))
         while rest and excess > 0:
             excess -= rest[0].bytes
             gone.append(rest.pop(0))
     return gone + (_unneeded(segments, rest) if gone else [])
 
 
-def _too_old(segment: Segment, limits: RetentionLimits, now_ns: int) -> bool:
-    oldest_ns = limits.oldest_ns(segment.table)
-    return oldest_ns is not None and (segment.max_ns or 0) < now_ns - oldest_ns
+def _last_needed(segments: tuple[Segment, ...]) -> Callable[[Segment], int]:
+    """By a segment, the time of the last row that needs it: its own, or one that it tells of."""
+    rows = sorted(
+        (s.min_ns, s.max_ns)
+        for s in segments
+        if s.table not in _LONG_LIVED | {LOSSES.name}
+        and s.min_ns is not None
+        and s.max_ns is not None
+    )
+    starts = [start for start, _ in rows]
+    ends = list(accumulate((end for _, end in rows), max))
+
+    def needed_ns(segment: Segment) -> int:
+        own = segment.max_ns or 0
+        begun = bisect_right(starts, own) if segment.table == LOSSES.name else 0
+        return max(own, ends[begun - 1]) if begun else own
+
+    return needed_ns
 
 
 def _unneeded(segments: tuple[Segment, ...], rest: list[Segment]) -> list[Segment]:

@@ -7,15 +7,18 @@ them, and a segment that is merged is compressed whole. Only encodings that Parq
 know are used.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cotenant.errors import StoreError
 from cotenant.schema import Column, Table
+from cotenant.store.nulls import nulls
 
 ROW_GROUP: Final = 1 << 17  # What one DuckDB thread takes at a time.
 TIME: Final = "timestamp_ns"
@@ -46,7 +49,28 @@ def rows_of(table: Table, rows: list[dict[str, Any]]) -> Any:
 
     Left to guess the types, Arrow looks for pandas on the disk, for each column again.
     """
-    return pa.Table.from_pylist(rows, schema=arrow_schema(table))
+    return columns_of(table, {c.name: [row.get(c.name) for row in rows] for c in table.columns})
+
+
+def columns_of(table: Table, columns: Mapping[str, Sequence[Any]]) -> Any:
+    """Columns that were made value by value, in the table's types.
+
+    Tenants choose what is added up: a sum that does not fit is the largest number that does.
+    """
+    schema = arrow_schema(table)
+    try:
+        return pa.table(columns, schema=schema)
+    except (OverflowError, pa.ArrowInvalid):
+        fitting = {name: _fitting(schema.field(name).type, v) for name, v in columns.items()}
+        return pa.table(fitting, schema=schema)
+
+
+def _fitting(kind: Any, values: Sequence[Any]) -> Sequence[Any]:
+    if not pa.types.is_integer(kind):
+        return values
+    bounds = np.iinfo(kind.to_pandas_dtype())
+    least, most = int(bounds.min), int(bounds.max)
+    return [v if v is None else max(least, min(v, most)) for v in values]
 
 
 def _repaired(strings: Any) -> Any:
@@ -83,7 +107,7 @@ def _missing(table: Table, column: Column, rows: int) -> Any:
     if not column.nullable:
         raise StoreError(f"{table.name}.{column.name} is missing, and must not be NULL")
     kind = _TEXT if column.type == "string" else _arrow_type(column.type)
-    return pa.chunked_array([pa.nulls(rows, kind)])
+    return pa.chunked_array([nulls(rows, kind)])
 
 
 def _column(table: Table, column: Column, values: Any) -> Any:

@@ -104,6 +104,11 @@ def incompleteness(standing: Standing) -> list[str]:
             )
     if standing.missing_segments:
         lines.append(f"incomplete: {count(standing.missing_segments)} segments are missing")
+    if standing.left_behind:
+        lines.append(
+            f"incomplete: not all rows of {' and '.join(standing.left_behind)} are in this store; "
+            "`cotenant pull` brings them from their node"
+        )
     # Recorded by an agent, but from a file that others may have written.
     lines += [f"incomplete: {cell(words)}" for words in standing.unrecorded]
     lines += [f"incomplete: {cell(_hole(hole))}" for hole in standing.holes]

@@ -73,7 +73,11 @@ def window(args: argparse.Namespace) -> dict[str, Any]:
     ):
         from_ns, since_ns = ended_ns - since_ns, None
     return {
-        "limits": QueryLimits(seconds=period_ns(args.timeout) / 1e9, watched=True),
+        "limits": QueryLimits(
+            seconds=period_ns(args.timeout) / 1e9,
+            watched=True,
+            throughout=args.since is None,  # Which is as much as there is.
+        ),
         "tenant": args.tenant,
         "nodes": tuple(args.node),
         "since_ns": since_ns,

@@ -25,6 +25,7 @@ from cotenant.store.manifest import current_segments, read_manifest
 from cotenant.store.nodes import all_nodes
 from cotenant.store.retention import USED_LATER, Retention, RetentionLimits
 from cotenant.store.writer import StoreWriter
+from cotenant.views.cli import main
 from tests.unit.remote.fleet import (
     DAY_NS,
     FROM_NS,
@@ -381,3 +382,14 @@ def test_a_recording_that_replaces_its_files_is_not_at_rest(fleet, monkeypatch):
 
     monkeypatch.setattr(near, "refresh", refresh)
     assert not near.at_rest()
+
+
+def test_a_node_of_any_name_moves_no_cursor(fleet, capsys):
+    fleet.record("node-a", 1, tables=("limits",))
+    shutil.rmtree(fleet.root / "manifest")
+    for folder in fleet.root.glob("*/*/node=node-a"):
+        folder.rename(folder.with_name("node=evil\x1b[2J"))
+    main(["ship", "--once", "--store", str(fleet.root), "--to", str(fleet.far)])
+    out, err = capsys.readouterr()
+    assert "evil" in out + err
+    assert "\x1b" not in out + err

@@ -1,5 +1,7 @@
 """Compaction and retention: fewer and fewer bytes, never a failed or doubled answer."""
 
+from collections import Counter
+
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ NOW_NS = 1_790_000_000_000_000_000
 DAY_NS = 86_400 * 10**9
 ROWS = 53
 FILES_MERGED = 5
+LOSSES = 7  # Segments a day.
 
 
 @pytest.fixture(autouse=True)
@@ -288,3 +291,45 @@ def test_containers_of_a_boot_go_with_the_last_row_that_may_name_them(store, fil
         return [s.key for s in store.segments if s.table == "containers"]
 
     assert boots() == ["boot-2", "boot-3"]
+
+
+def loss(store, timestamp_ns):
+    row = {"timestamp_ns": timestamp_ns, "family": "cuda", "cgroup_id": 1}
+    counts = dict.fromkeys(("seen", "stored", "shed", "lost", "queued"), 0)
+    store.append("losses", pa.Table.from_pylist([row | counts]))
+    store.seal(timestamp_ns)
+
+
+@pytest.fixture
+def two_days(store, cuda_rows):
+    """Two days, each one segment of rows and several of losses."""
+    for start_ns in (NOW_NS, NOW_NS + DAY_NS):
+        ends = (start_ns, start_ns + DAY_NS - 10**9)
+        store.append("cuda_events", pa.concat_tables(cuda_rows(1, start_ns=ns) for ns in ends))
+        store.seal(start_ns)
+        for part in range(LOSSES):
+            loss(store, start_ns + (part + 1) * DAY_NS // (LOSSES + 1))
+
+
+def counted(store):
+    return Counter(segment.table for segment in store.segments)
+
+
+def test_losses_stay_as_long_as_any_row_that_they_tell_of(store, two_days):
+    retention = Retention(store, RetentionLimits(keep_ns=7 * DAY_NS))
+    retention.step(NOW_NS + 7 * DAY_NS + DAY_NS // 2)
+    assert counted(store) == {"cuda_events": 2, "losses": 2 * LOSSES}
+    retention.step(NOW_NS + 8 * DAY_NS + DAY_NS // 2)
+    assert counted(store) == {"cuda_events": 1, "losses": LOSSES}
+    retention.step(NOW_NS + 10 * DAY_NS)
+    assert counted(store) == {}
+
+
+def test_rows_go_before_their_losses_when_there_are_too_many_bytes(store, two_days):
+    total = sum(s.bytes for s in store.segments)
+    Retention(store, RetentionLimits(max_bytes=total - 1)).step(NOW_NS)
+    assert counted(store) == {"cuda_events": 1, "losses": 2 * LOSSES}
+    last = next(s.bytes for s in store.segments if s.table == "cuda_events")
+    losses = [s.bytes for s in store.segments if s.table == "losses"][LOSSES:]
+    Retention(store, RetentionLimits(max_bytes=last + sum(losses))).step(NOW_NS)
+    assert counted(store) == {"cuda_events": 1, "losses": LOSSES}

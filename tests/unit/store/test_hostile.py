@@ -1,6 +1,7 @@
 """A store that somebody prepared for its reader: whatever lies there, one line and no waiting."""
 
 import contextlib
+import gc
 import gzip
 import io
 import json
@@ -18,6 +19,7 @@ from cotenant.store.manifest import (
     packed_manifest,
     parse_manifest,
 )
+from cotenant.store.plain_file import parse_json
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import main
 from tests.unit.store.conftest import NODE
@@ -202,6 +204,43 @@ def with_segment(**changed):
 def test_a_manifest_that_is_none_is_damaged(filled, text):
     (filled / "manifest" / f"{NODE}.json").write_text(text)
     assert "is damaged" in refused(filled)
+
+
+class Garbage:
+    """What only a collection finds, and what calls something then."""
+
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        json.dumps({"gone": 1})
+
+
+@pytest.fixture
+def only_new_garbage():
+    """All that is there is left out of collections: of a worker's millions each takes long."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("only_new_garbage")
+def test_garbage_that_is_collected_while_a_deep_file_is_read_says_nothing(monkeypatch):
+    said = []
+    monkeypatch.setattr("sys.unraisablehook", said.append)
+    for most in range(801, 1_001):
+        gc.collect()
+        for _ in range(3):
+            Garbage()
+        # A collection each time that so many were made: at some depth or other.
+        gc.set_threshold(most)
+        with pytest.raises(ValueError, match="nested too deep"):
+            parse_json(DEEP)
+        assert gc.isenabled()
+    assert said == []
 
 
 @pytest.mark.parametrize("text", [DEEP, '{"format": ' + DEEP, '{"format": 1e999}'], ids=range(3))

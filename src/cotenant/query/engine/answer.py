@@ -44,12 +44,13 @@ class Standing:
     missing_segments: int = 0  # Named by a manifest, but not found.
     unrecorded: tuple[str, ...] = ()  # What the kernel could not record, in a few words each.
     holes: tuple[Hole, ...] = ()
+    left_behind: tuple[str, ...] = ()  # Tables of which a shipper left rows on their node.
     underived: int = 0  # Recordings whose spans were derived from many rows for this answer.
 
     @property
     def complete(self) -> bool:
         """Whether every event of the interval is in the rows."""
-        lacking = self.missing_segments or self.unrecorded or self.holes
+        lacking = self.missing_segments or self.unrecorded or self.holes or self.left_behind
         return not lacking and not any(loss.lost or loss.shed for loss in self.losses)
 
 

@@ -1,23 +1,25 @@
 """Holes in an answer: times in which something of its tables went unseen, and whose."""
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
+from time import time_ns
 from typing import Any, Final
 
 from cotenant.query.engine.answer import Hole, Interval
-from cotenant.query.engine.completeness import families_of
+from cotenant.query.engine.completeness import families_seen_by, with_shown
 from cotenant.query.engine.window import Window
-from cotenant.schema.families import FAMILIES, GPU_FAMILIES
-from cotenant.schema.folding import ROLLUP_TABLES, SHOWN_BY
+from cotenant.schema.folding import ROLLUP_TABLES
 from cotenant.schema.holes import REASONS
 from cotenant.store.manifest import Segment
 
-# What no probe saw is missing from these, too.
-_OF_CALLS: Final = {"totals": tuple(FAMILIES), "in_flight": GPU_FAMILIES}
 DOWN: Final = "nothing recorded"
 _FORGOTTEN: Final = "losses no longer kept"
 # A recording counts what it lost from its first second on.
 _SLACK_NS: Final = 60_000_000_000
+# A recorder seals twice a second, on a busy host less often.
+_SILENT_NS: Final = 30_000_000_000
+# Whoever gives a time rounds it.
+_ROUNDED_NS: Final = 2_000_000_000
 SHOWN: Final = 4  # Tenants of a hole.
 
 # Pieces of one hole may overlap: two libraries of a tenant that were probed late.
@@ -27,7 +29,7 @@ SELECT reason, family, cgroup_id, unseen,
        greatest(from_ns, $from) AS from_ns, least(to_ns, $to) AS to_ns
   FROM whole.holes
  WHERE from_ns < $to AND to_ns >= $from AND lost + shed = 0
-   AND list_contains($families, family)
+   AND (list_contains($families, family) OR list_contains($reasons, reason))
 ), ordered AS (
 SELECT *, max(to_ns) OVER (PARTITION BY reason, cgroup_id ORDER BY from_ns, to_ns
                            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS covered_ns
@@ -40,34 +42,39 @@ SELECT reason, cgroup_id, list_sort(list_distinct(list(family))) AS families,
 )
 SELECT reason, families, min(from_ns), max(to_ns), max(blind_ns)::BIGINT,
        sum(unseen)::BIGINT, list_sort(list_distinct(list(tenant)))[:{SHOWN}]
-  FROM by_cgroup LEFT JOIN containers USING (cgroup_id)
+  FROM by_cgroup LEFT JOIN whole.owners USING (cgroup_id)
  GROUP BY reason, families"""
 
 
 def touches_losses(tables: Iterable[str]) -> bool:
     """Whether rows of these tables can have been lost, or gone unseen."""
-    named = _named(tables)
-    return bool(families_of(named) or named & _OF_CALLS.keys())
+    named = with_shown(tables)
+    return bool(families_seen_by(named) or _about(named))
 
 
-def _named(tables: Iterable[str]) -> set[str]:
-    """The tables, and those by which minutes and hours are shown."""
-    return {name for table in tables for name in (table, SHOWN_BY.get(table, table))}
+def _about(tables: set[str]) -> list[str]:
+    """Reasons that name one of these tables."""
+    return sorted(name for name, reason in REASONS.items() if (reason.tables or set()) & tables)
 
 
-def holes_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[Hole, ...]:
-    """What went unseen of these tables in the session's window, by reason."""
-    named = _named(tables)
-    families = {*families_of(named), *(f for t in named & _OF_CALLS.keys() for f in _OF_CALLS[t])}
-    if not families:
+def holes_of(
+    connection: Any, tables: Iterable[str], window: Window, written: Mapping[str, int]
+) -> tuple[Hole, ...]:
+    """What went unseen of these tables in the session's window, by reason.
+
+    ``written`` says when each node was last written to.
+    """
+    named = with_shown(tables)
+    touching = {"families": families_seen_by(named), "reasons": _about(named)}
+    if not any(touching.values()):
         return ()
-    rows = connection.execute(_HOLES, {"families": sorted(families)} | window.bounds()).fetchall()
+    rows = connection.execute(_HOLES, touching | window.bounds()).fetchall()
     found = [
         Hole(reason, tuple(of), _whose(tenants), Interval(start, end), blind_ns, unseen)
         for reason, of, start, end, blind_ns, unseen, tenants in rows
         if _touches(reason, named)
     ]
-    return in_order(found, _not_recording(connection, window))
+    return in_order(found, _not_recording(connection, window, written))
 
 
 def in_order(holes: Iterable[Hole], down: Iterable[Hole]) -> tuple[Hole, ...]:
@@ -85,21 +92,44 @@ def _touches(reason: str, tables: set[str]) -> bool:
     return known is None or known.tables is None or bool(known.tables & tables)
 
 
-def _not_recording(connection: Any, window: Window) -> list[Hole]:
-    """Times between two recordings of a node."""
+def _not_recording(connection: Any, window: Window, written: Mapping[str, int]) -> list[Hole]:
+    """Times in which a node had no recorder."""
     rows = connection.execute(
         "SELECT node, started_ns, ended_ns FROM whole.recordings ORDER BY node, started_ns"
     ).fetchall()
     bounds = window.bounds()
     found = []
-    for (node, started_ns, ended_ns), (next_node, until_ns, _) in pairwise(rows):
-        if node != next_node:
-            continue
-        since_ns = ended_ns or _last_beat(connection, node, started_ns, until_ns)
-        start, end = max(since_ns, bounds["from"]), min(until_ns, bounds["to"])
-        if start < end:
-            found.append(Hole(DOWN, (), (), Interval(start, end), end - start, None))
+    for node, recordings in groupby(rows, key=lambda row: row[0]):
+        times = [(started_ns, ended_ns) for _, started_ns, ended_ns in recordings]
+        gaps = [
+            (ended_ns or _last_beat(connection, node, started_ns, until_ns), until_ns)
+            for (started_ns, ended_ns), (until_ns, _) in pairwise(times)
+        ]
+        if window.throughout:
+            gaps += _edges(connection, node, times, window, written.get(node, 0))
+        for since_ns, until_ns in gaps:
+            start, end = max(since_ns, bounds["from"]), min(until_ns, bounds["to"])
+            if start < end:
+                found.append(Hole(DOWN, (), (), Interval(start, end), end - start, None))
     return found
+
+
+def _edges(
+    connection: Any,
+    node: str,
+    times: Sequence[tuple[int, int | None]],
+    window: Window,
+    written_ns: int,
+) -> list[tuple[int, int]]:
+    """From the window's start to a node's first recording, and from the last to its end, or now."""
+    now_ns = time_ns()
+    first_ns, (started_ns, ended_ns) = times[0][0], times[-1]
+    found = [] if window.from_ns is None else [(window.from_ns, first_ns)]
+    # One that has not ended goes on as long as it writes, whether there are events or not.
+    if window.to_ns is not None and (ended_ns is not None or now_ns - written_ns > _SILENT_NS):
+        last_ns = ended_ns or _last_beat(connection, node, started_ns, now_ns)
+        found.append((last_ns, min(window.to_ns, now_ns)))
+    return [(start, end) for start, end in found if end - start > _ROUNDED_NS]
 
 
 def forgotten(

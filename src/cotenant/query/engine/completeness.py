@@ -7,7 +7,8 @@ from typing import Any, Final
 from cotenant.query.engine.answer import Interval, Loss
 from cotenant.query.engine.window import Window
 from cotenant.schema import TABLES
-from cotenant.schema.folding import ROLLUP_TABLES
+from cotenant.schema.families import FAMILIES, GPU_FAMILIES
+from cotenant.schema.folding import ROLLUP_TABLES, SHOWN_BY
 from cotenant.store.manifest import Segment
 
 _EVENTS: Final = "_events"
@@ -17,6 +18,8 @@ _COMPUTED_FROM: Final = {
     **dict.fromkeys((name for name in ROLLUP_TABLES if name.startswith("gpu_")), "cuda"),
     "cpu_contention": "host",
 }
+# What no probe saw is missing from these, too; what was lost after that is in them.
+_OF_CALLS: Final = {"totals": tuple(FAMILIES), "in_flight": GPU_FAMILIES}
 # Of every family.
 _OF_ALL: Final = frozenset(name for name in ROLLUP_TABLES if name.startswith("rollup"))
 
@@ -36,6 +39,11 @@ SELECT family,
  GROUP BY family ORDER BY family"""
 
 
+def with_shown(tables: Iterable[str]) -> set[str]:
+    """The tables, and those by which minutes and hours are shown."""
+    return {name for table in tables for name in (table, SHOWN_BY.get(table, table))}
+
+
 def families_of(tables: Iterable[str]) -> list[str]:
     """The event families behind these tables."""
     found = {t.removesuffix(_EVENTS) for t in tables if t in TABLES and t.endswith(_EVENTS)}
@@ -43,6 +51,13 @@ def families_of(tables: Iterable[str]) -> list[str]:
     if not _OF_ALL.isdisjoint(tables):
         found |= {t.removesuffix(_EVENTS) for t in TABLES if t.endswith(_EVENTS)}
     return sorted(found)
+
+
+def families_seen_by(tables: Iterable[str]) -> list[str]:
+    """The event families that these tables have nothing of where no probe sees them."""
+    named = with_shown(tables)
+    counted = {family for table in named & _OF_CALLS.keys() for family in _OF_CALLS[table]}
+    return sorted(counted.union(families_of(named)))
 
 
 def losses_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[Loss, ...]:
@@ -56,7 +71,7 @@ def losses_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[L
 
 def unrecorded_of(connection: Any, tables: Iterable[str], window: Window) -> tuple[str, ...]:
     """What the recordings in the window could not get from their kernel of these tables."""
-    families = families_of(tables)
+    families = families_seen_by(tables)
     if not families:
         return ()
     rows = connection.execute(

@@ -1,6 +1,7 @@
 """What completeness is told by: views that see more than a session's own tables.
 
-whole.holes        losses that the window touches, also of cgroups that nobody knows
+whole.holes        losses that the window touches, also of cgroups that a tenant shares holes with
+whole.owners       whose they are, as far as the session may tell
 whole.beats        when anything was counted, of whichever tenant
 whole.recordings   when there was a recorder, and which hooks its kernel refused it
 """
@@ -18,6 +19,8 @@ from cotenant.schema.holes import TOLD_WITHIN_NS
 from cotenant.store.manifest import Segment
 from cotenant.store.plain_file import parse_json
 
+_NO_COUNTS: Final = "seen + stored + queued + shed + lost = 0"
+_COUNTED: Final = "SELECT cgroup_id FROM tenant.touched WHERE counted"
 _NO_RECORDINGS: Final = (
     "CREATE OR REPLACE TABLE whole.recordings "
     "(node VARCHAR, started_ns BIGINT, ended_ns BIGINT, hooks_refused VARCHAR)"
@@ -29,6 +32,8 @@ def create_loss_views(
 ) -> None:
     """Create or replace those of what was lost; ``whole`` is there already."""
     holes = view(connection, LOSSES, root, losses, _wide(connection, window))
+    if window.tenant_only:
+        holes = f"FROM ({holes}) WHERE {_NO_COUNTS} OR cgroup_id IN ({_COUNTED})"
     connection.execute(f"CREATE OR REPLACE VIEW whole.holes AS {holes}")
     anybody = "whole.losses"
     if window.tenant_only:
@@ -37,16 +42,24 @@ def create_loss_views(
 
 
 def _wide(connection: Any, window: Window) -> Window:
-    """Holes are told after they were; and one that nobody knows the tenant of may be this one's."""
+    """Holes are told after they were, and of more cgroups than have rows."""
     late = None if window.to_ns is None else window.to_ns + TOLD_WITHIN_NS
-    wide = replace(window, to_ns=late, whose="tenant.with_unknown")
+    wide = replace(window, to_ns=late, whose="tenant.touched")
     if window.cgroups is None:
         return wide
-    rows = connection.execute("SELECT cgroup_id FROM tenant.with_unknown").fetchall()
+    rows = connection.execute("SELECT cgroup_id FROM tenant.touched").fetchall()
     return replace(wide, cgroups=tuple(cgroup_id for (cgroup_id,) in rows))
 
 
-def create_recordings(connection: Any, rows: Any | None) -> None:
+def create_owners(connection: Any, window: Window) -> None:
+    """Create or replace the view of who has holes; ``containers`` is there already."""
+    owners = "tenant.touched" if window.tenant_only else "containers"
+    connection.execute(
+        f"CREATE OR REPLACE VIEW whole.owners AS SELECT cgroup_id, tenant FROM {owners}"
+    )
+
+
+def create_recordings(connection: Any, rows: Any | None, window: Window) -> None:
     """Create or replace the table of recordings, of the rows of ``sessions``."""
     connection.execute(_NO_RECORDINGS)
     if rows is None:
@@ -62,6 +75,11 @@ def create_recordings(connection: Any, rows: Any | None) -> None:
         connection.execute("INSERT INTO whole.recordings FROM told_now")
     finally:
         connection.unregister("told_now")
+    if window.tenant_only:
+        # Where the tenant never was, nothing of it is missing.
+        connection.execute(
+            "DELETE FROM whole.recordings WHERE node NOT IN (SELECT node FROM containers)"
+        )
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> Any:

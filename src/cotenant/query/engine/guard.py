@@ -19,6 +19,10 @@ from cotenant.schema import TABLES
 # The definition of a view lists every segment, those of other tenants included, so a page of one
 # tenant has no catalog: it names our tables, and functions that make rows of nothing.
 _TABLES: Final = frozenset({*TABLES, *DERIVED, "cgroups"})
+# The views of completeness are in `whole`, too, and some of them see other tenants.
+_QUALIFIED: Final = frozenset(
+    {*(f"main.{name}" for name in _TABLES), *(f"whole.{name}" for name in TABLES)}
+)
 _TABLE_FUNCTIONS: Final = frozenset(
     {"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest"}
 )
@@ -67,6 +71,8 @@ def check(statement: Statement, tenant: str, own: DuckDBNames) -> None:
         raise QuestionError(f"{table} covers other tenants, and this page serves only {tenant}")
     strangers = [
         *(statement.tables - _TABLES - (statement.queries - own.views)),
+        # A name with a schema is never that of a WITH clause.
+        *(statement.qualified - _QUALIFIED),
         *(statement.functions & (own.functions | _SETTINGS) - _TABLE_FUNCTIONS),
         *(statement.shown - _SHOWN),
     ]

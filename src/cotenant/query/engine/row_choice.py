@@ -13,6 +13,7 @@ from cotenant.query.text.sql import quoted
 from cotenant.schema import EVENTS
 from cotenant.schema.folding import HOUR_NS, SECOND_NS
 from cotenant.store.manifest import Segment
+from cotenant.store.periods import changed_periods
 
 # What goes when it is older than rows are kept, of whichever family there is most.
 _ROWS: Final = frozenset({*(table.name for table in EVENTS), "spans"})
@@ -27,7 +28,7 @@ def create_macros(connection: Any, segments: Sequence[Segment], window: Window) 
     """
     of_node: dict[str, list[Segment]] = {}
     for segment in segments:
-        if segment.table in _ROWS | _ROLLUPS | _GPU:
+        if segment.table in _ROLLUPS | _GPU or (segment.table in _ROWS and _has_rows(segment)):
             of_node.setdefault(segment.node, []).append(segment)
     short = window.length_ns(segments) <= HOUR_NS
     rows = [_counted_by_rows(node, own, short=short) for node, own in of_node.items()]
@@ -36,6 +37,11 @@ def create_macros(connection: Any, segments: Sequence[Segment], window: Window) 
         # A constant, so that nothing is read only to be left out.
         answer = "true" if _all_whole(chosen) else " OR ".join(f"({one})" for one in chosen)
         connection.execute(f"CREATE OR REPLACE MACRO {macro}(node_, time_) AS {answer}")
+
+
+def _has_rows(segment: Segment) -> bool:
+    """Whether other rows of its time are there, too: collectives are shipped without them."""
+    return not changed_periods([segment.path])
 
 
 def _all_whole(conditions: list[str]) -> bool:

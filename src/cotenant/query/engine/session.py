@@ -20,6 +20,7 @@ from cotenant.query.engine.completeness import interval_of, losses_of, unrecorde
 from cotenant.query.engine.connection import connect, memory_share
 from cotenant.query.engine.given import give
 from cotenant.query.engine.guard import check, own_names, without_paths
+from cotenant.query.engine.left_behind import left_behind
 from cotenant.query.engine.sight import Sight
 from cotenant.query.engine.snapshots import RESTORE
 from cotenant.query.engine.statement import Statement, one_line, read_only
@@ -50,6 +51,7 @@ class QueryLimits:
     guarded: bool = False  # The reader may learn nothing of other tenants; see ``guard``.
     derive_spans: bool = False  # ``spans_of_rows`` has all spans, those that are stored, too.
     threads: int | None = None  # None is one for each CPU.
+    throughout: bool = False  # Asked about all of the window; see ``Window``.
 
 
 class Session:
@@ -78,9 +80,12 @@ class Session:
         self.limits = limits or QueryLimits()
         self._tenant, self._sight = tenant, sight
         self._guarded = self.limits.guarded and tenant is not None
-        derive = self.limits.derive_spans
         window = Window(
-            start_of(from_ns, to_ns, since_ns), to_ns, tenant is not None, derive_spans=derive
+            start_of(from_ns, to_ns, since_ns),
+            to_ns,
+            tenant is not None,
+            derive_spans=self.limits.derive_spans,
+            throughout=self.limits.throughout,
         )
         self._segments: list[Segment] = []
         self._standings: dict[frozenset[str], Standing] = {}  # Of the manifest that was read.
@@ -108,6 +113,11 @@ class Session:
     def segments(self) -> tuple[Segment, ...]:
         """The segments that were current when the last question was asked."""
         return tuple(self._segments)
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The window, as parameters ``from`` and ``to`` of a question."""
+        return self._tables.window.bounds()
 
     def ask(
         self, sql: str, params: Mapping[str, Any] | None = None, *, rows: int | None = None
@@ -231,27 +241,31 @@ class Session:
         return without_paths(text, self.store) if self._guarded else text
 
     def _standing(self, sql: str, named: Iterable[str]) -> Standing:
-        tables = with_sources(named)
+        names = frozenset(named)
         standings = self._standings
-        if tables not in standings:
-            standings[tables] = self._new_standing(tables)
-        return replace(standings[tables], sql=sql)
+        if names not in standings:
+            standings[names] = self._new_standing(names)
+        return replace(standings[names], sql=sql)
 
-    def _new_standing(self, tables: frozenset[str]) -> Standing:
+    def _new_standing(self, named: frozenset[str]) -> Standing:
+        tables = with_sources(named)
+        read = stored_behind(tables)
         if touches_losses(tables):
             self._make(("losses",))
+            read |= {"losses", "sessions"}  # They tell what is missing.
         cursor, window = self._connection.cursor(), self._tables.window
         try:
             return Standing(
                 sql="",
                 interval=interval_of(self._segments, with_before(tables), window),
                 losses=losses_of(cursor, tables, window),
-                missing_segments=self._tables.missing(stored_behind(tables)),
+                missing_segments=self._tables.missing(read),
                 unrecorded=unrecorded_of(cursor, tables, window),
                 holes=(
-                    *holes_of(cursor, tables, window),
+                    *holes_of(cursor, tables, window, self._nodes.written_ns()),
                     *forgotten(cursor, self._segments, stored_behind(tables), window),
                 ),
+                left_behind=left_behind(cursor, self._segments, named, window),
                 underived=underived(cursor, self._segments) if "spans" in tables else 0,
             )
         finally:

@@ -56,6 +56,7 @@ class Statement:
 
     sql: str
     tables: frozenset[str]
+    qualified: frozenset[str] = frozenset()  # Those of them that have a schema, with it.
     queries: frozenset[str] = frozenset()  # Of its WITH clauses; these are tables to the rest.
     functions: frozenset[str] = frozenset()
     shown: frozenset[str] = frozenset()  # By SHOW, which also takes settings.
@@ -135,6 +136,7 @@ def _check_function(name: str) -> None:
 def _check(tree: Any) -> Statement:
     """What the tree names; QuestionError if it does more than read tables."""
     tables: set[str] = set()
+    qualified: set[str] = set()
     queries: set[str] = set()
     functions: set[str] = set()
     shown: set[str] = set()
@@ -153,12 +155,20 @@ def _check(tree: Any) -> Statement:
             if not _TABLE_NAME.fullmatch(name):
                 raise QuestionError(f"{name!r} is not a table of the store; see SHOW TABLES")
             tables.add(name.lower())
+            schemas = [str(node[key]) for key in ("catalog_name", "schema_name") if node[key]]
+            if schemas:
+                qualified.add(".".join((*schemas, name)).lower())
         elif name := str(node.get("function_name", "")).lower():
             if name in _REFUSED_FUNCTIONS:
                 raise QuestionError(f"{node['function_name']}() is refused; {ALLOWED}")
             functions.add(name)
     return Statement(
-        "", frozenset(tables), frozenset(queries), frozenset(functions), frozenset(shown)
+        "",
+        frozenset(tables),
+        frozenset(qualified),
+        frozenset(queries),
+        frozenset(functions),
+        frozenset(shown),
     )
 
 

@@ -12,7 +12,11 @@ from typing import Any, Final
 from cotenant.query.derived.registry import in_order
 from cotenant.query.engine import row_choice, stored_spans
 from cotenant.query.engine.changelog_tables import CHANGELOGS, create_changelog_view
-from cotenant.query.engine.completeness_views import create_loss_views, create_recordings
+from cotenant.query.engine.completeness_views import (
+    create_loss_views,
+    create_owners,
+    create_recordings,
+)
 from cotenant.query.engine.needs import needed
 from cotenant.query.engine.sight import Sight, name_with_nodes, several
 from cotenant.query.engine.snapshots import SnapshotReader
@@ -134,7 +138,8 @@ class StoredTables:
             )
         sessions = self._snapshots.read(self._there[SESSIONS.name])
         copy_snapshot(connection, SESSIONS, sessions, self.window)
-        create_recordings(connection, sessions)
+        create_recordings(connection, sessions, self.window)
+        create_owners(connection, self.window)
         stored_spans.create_macro(connection, derive=self.window.derive_spans)
         row_choice.create_macros(connection, self._segments, self.window)
 

@@ -2,7 +2,8 @@
 
 X may be a tenant, a container's name, a pod, ``namespace/pod``, a unit with or without
 its suffix, a job, or the beginning of a container id. The first of these readings that
-matches any row is the one that counts, so that a name never also means an id. What is none of
+matches any row is the one that counts, so that a name never also means an id, and that an id
+which a tenant gave to a cgroup within its own never also means another tenant's. What is none of
 them may be a tenant with its node where names have none, or without it where they do.
 """
 
@@ -16,9 +17,10 @@ _READING_SQL: Final = """case
     when name = $tenant or pod = $tenant or unit = $tenant or slurm_job = $tenant
       or "user" = $tenant or namespace || '/' || pod = $tenant then 2
     when unit like '%.%' and regexp_replace(unit, '[.][a-z]+$', '') = $tenant then 3
-    when container_id = $tenant or inner_container_id = $tenant then 4
+    when container_id = $tenant then 4
     when length($tenant) >= 4 and starts_with(container_id, $tenant) then 5
-    when length($tenant) >= 4 and starts_with(inner_container_id, $tenant) then 6
+    when inner_container_id = $tenant then 6
+    when length($tenant) >= 4 and starts_with(inner_container_id, $tenant) then 7
 end"""
 
 TENANT_SQL: Final = f"""cgroup_id in (
@@ -37,10 +39,31 @@ def tenant_predicate(text: str) -> tuple[str, dict[str, str]]:
     return TENANT_SQL, {"tenant": text}
 
 
-# What belongs to a cgroup that nobody knows may be anybody's.
-_WITH_UNKNOWN: Final = """CREATE OR REPLACE TABLE tenant.with_unknown AS
-  FROM tenant.cgroups UNION SELECT cgroup_id FROM containers
-   WHERE tenant = 'unknown' OR tenant = 'unknown@' || node"""
+# Whose holes are told, and whose counts, too. What belongs to a cgroup that nobody knows may be
+# anybody's on its node. A hole is stored for a tenant's outermost cgroup, and may be of any within.
+_TOUCHED: Final = """CREATE OR REPLACE TABLE tenant.touched AS
+WITH own AS (
+  FROM containers WHERE cgroup_id IN (SELECT cgroup_id FROM tenant.cgroups)
+), parts AS (
+  SELECT node, boot_id, tenant, string_split(cgroup_path, '/') AS names FROM own
+), around AS (
+  SELECT node, boot_id, min(tenant) AS tenant, array_to_string(names[:depth], '/') AS cgroup_path
+    FROM parts, range(2, len(names)) AS d(depth) GROUP BY ALL
+), found AS (
+  SELECT cgroup_id, tenant, true AS counted FROM own
+  UNION ALL
+  SELECT cgroup_id, NULL, true FROM containers
+   WHERE tenant IN ('unknown', 'unknown@' || node) AND node IN (SELECT node FROM own)
+  UNION ALL
+  SELECT c.cgroup_id, around.tenant, false
+    FROM containers c JOIN around USING (node, boot_id, cgroup_path)
+  UNION ALL
+  SELECT c.cgroup_id, same.tenant, false
+    FROM containers c JOIN (SELECT DISTINCT node, boot_id, container_id, tenant FROM own) same
+   USING (node, boot_id, container_id)
+)
+SELECT cgroup_id, max(tenant) AS tenant, bool_or(counted) AS counted
+  FROM found GROUP BY cgroup_id"""
 
 
 def cgroups_meant(connection: Any, text: str) -> tuple[int, ...]:
@@ -60,13 +83,13 @@ def cgroups_meant(connection: Any, text: str) -> tuple[int, ...]:
 
 
 def select_tenant(connection: Any, cgroups: tuple[int, ...]) -> None:
-    """Fill ``tenant.cgroups`` with these."""
+    """Fill ``tenant.cgroups`` with these, ``tenant.touched`` with those that share their holes."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS tenant")
     connection.execute(
         "CREATE OR REPLACE TABLE tenant.cgroups AS "
         f"SELECT unnest({list(cgroups)}::BIGINT[]) AS cgroup_id"
     )
-    connection.execute(_WITH_UNKNOWN)
+    connection.execute(_TOUCHED)
 
 
 def _unknown_tenant(connection: Any, text: str) -> str:

@@ -12,15 +12,17 @@ from cotenant.query.engine.changelog_tables import CHANGELOGS
 from cotenant.query.text.time_syntax import moment_ns
 from cotenant.remote.near import NearNode
 from cotenant.remote.pace import Pace
-from cotenant.remote.periods import WINDOW_S, around
 from cotenant.remote.place import FarDirectory
 from cotenant.remote.plan import Closing
 from cotenant.remote.ship import Shipper
 from cotenant.remote.shipped import ALL_ROWS, BY_MINUTE
 from cotenant.schema import EVENTS
+from cotenant.schema.dimensions import LOSSES
+from cotenant.schema.holes import TOLD_WITHIN_NS
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import Segment
 from cotenant.store.nodes import Nodes
+from cotenant.store.periods import WINDOW_S, around
 from cotenant.store.retention import USED_LATER
 from cotenant.views import text
 from cotenant.views.cli import store_argument
@@ -83,7 +85,12 @@ def needs(args: argparse.Namespace, segment: Segment) -> bool:
     if segment.min_ns is None or segment.max_ns is None:
         return True
     earlier = segment.table in _EARLIER or segment.max_ns >= first_ns
-    return earlier and segment.min_ns < end_ns
+    return earlier and segment.min_ns < _end_of(segment.table, end_ns)
+
+
+def _end_of(table: str, end_ns: int) -> int:
+    """Until when rows of a table tell of the time before its end."""
+    return end_ns + TOLD_WITHIN_NS if table == LOSSES.name else end_ns
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,18 +112,21 @@ def _pull(args: argparse.Namespace, near: NearNode) -> None:
         ALL_ROWS,
         Pace(args.bandwidth),
         window_wanted=lambda table, start_ns: (
-            (table in _EARLIER or first_ns <= start_ns) and start_ns < end_ns
+            (table in _EARLIER or first_ns <= start_ns) and start_ns < _end_of(table, end_ns)
         ),
     )
     sent, _ = shipper.ship(Closing(time.time_ns(), at_rest=True, folds=False))
     when = f"{with_zone(first_ns)} to {with_zone(end_ns)}"
-    print(f"{near.node}: {sent.objects} objects, {text.size(sent.bytes)}, of {when} to {args.into}")
+    node = printable(near.node)
+    print(f"{node}: {sent.objects} objects, {text.size(sent.bytes)}, of {when} to {args.into}")
+    if missing := len(near.manifest.missing):
+        print(f"{node}: {missing} segments are missing; the rest is here", file=sys.stderr)
     shipped = {by_minute.table for by_minute in BY_MINUTE}
     counts = [near.counts(table.name) for table in EVENTS if table.name not in shipped]
     if not any(first_ns <= start < end_ns for found in counts for start in found):
         named = printable(getattr(args, "named_store", args.store))
         print(
-            f"{named} has no rows of {near.node} then, at most what it did by the minute; "
+            f"{named} has no rows of {node} then, at most what it did by the minute; "
             "name the node's own store",
             file=sys.stderr,
         )

@@ -124,11 +124,12 @@ class _Fleet:
         keep_ns = period_ns(self.args.keep) if self.args.keep else None
         closing = Closing(time.time_ns(), shipper.near.at_rest(), keep_ns=keep_ns)
         sent, until_ns = shipper.ship(closing)
+        if missing := len(shipper.near.manifest.missing):
+            self._say(f"{node} lacks", f"{node}: {missing} segments are missing; the rest is sent")
         if sent.objects or self.args.once:
             until = f"; there until {with_zone(until_ns)}" if until_ns else ""
-            print(
-                f"{node}: sent {sent.objects} objects, {text.size(sent.bytes)}{until}", flush=True
-            )
+            words = f"{node}: sent {sent.objects} objects, {text.size(sent.bytes)}{until}"
+            print(text.cell(words), flush=True)
 
     def _shipper(self, node: str) -> Shipper:
         near = NearNode(Path(self.args.store), node)
@@ -139,7 +140,9 @@ class _Fleet:
         """On stderr, once as long as it stays the same: a far store may be away for days."""
         if self.args.once and not node:
             raise error
-        words = text.cell(f"{node}: {error}" if node else str(error))
-        if self.complaints.get(node) != words:
-            print(f"cotenant ship: {words}", file=sys.stderr, flush=True)
-            self.complaints[node] = words
+        self._say(node, f"{node}: {error}" if node else str(error))
+
+    def _say(self, about: str, words: str) -> None:
+        if self.complaints.get(about) != words:
+            print(f"cotenant ship: {text.cell(words)}", file=sys.stderr, flush=True)
+            self.complaints[about] = words

@@ -3,6 +3,7 @@
 import json
 
 import pyarrow as pa
+import pytest
 
 from cotenant.query.engine.answer import Hole, Interval
 from cotenant.query.engine.session import Session
@@ -101,6 +102,35 @@ def test_a_reason_touches_the_tables_it_is_about(recorded):
     assert [h.reason for h in standing(recorded, "FROM totals").holes] == ["no room for totals"]
 
 
+@pytest.mark.parametrize(
+    ("reason", "family", "tables"),
+    [
+        ("no room for allocations", "cuda", {"gpu_memory", "gpu_seconds", "gpu_minutes"}),
+        ("no room for captures", "cuda", {"cuda_events", "gpu_seconds", "gpu_hours"}),
+        ("no room for CUDA events", "cuda", {"gpu_timings", "cuda_events"}),
+        ("no room for totals", "nccl", {"totals", "total_hours", "losses"}),
+    ],
+)
+def test_a_column_that_lacks_something_makes_its_table_lack_it(recorded, reason, family, tables):
+    recorded.hole(11, reason, NOW_NS, NOW_NS + SECOND_NS, family=family)
+    recorded.seal()
+    with Session(recorded.root) as session:
+        for name in tables:
+            assert [hole.reason for hole in session.standing([name]).holes] == [reason], name
+        assert session.standing(["io_events", "limits", "cpu_contention"]).complete
+
+
+def test_totals_lack_what_their_kernel_refused(recorded):
+    refused = {"hooks_refused": {"io_done": "not seen: disk requests (why not)"}}
+    recorded.sessions((NOW_NS - SECOND_NS, None), notes=json.dumps(refused))
+    lacking = {
+        table
+        for table in ("io_events", "totals", "total_minutes", "in_flight", "cuda_events", "losses")
+        if standing(recorded, f"FROM {table}").unrecorded == ("not seen: disk requests",)
+    }
+    assert lacking == {"io_events", "totals", "total_minutes"}
+
+
 def test_between_two_recordings_nothing_was_seen(recorded):
     start, gap = NOW_NS - 10 * SECOND_NS, 5 * SECOND_NS
     recorded.sessions((start, NOW_NS), (NOW_NS + gap, None))
@@ -167,3 +197,15 @@ def test_rollups_of_which_no_losses_are_left_at_all_are_not_called_complete(reco
         assert not session.ask("SELECT * FROM losses").rows()
         found = session.ask("FROM rollups").standing
     assert [(h.reason, h.blind_ns) for h in found.holes] == [("losses no longer kept", 7 * day)]
+
+
+@pytest.mark.parametrize("table", ["losses", "sessions"])
+def test_an_answer_is_not_complete_if_a_file_that_tells_what_it_lacks_is_missing(recorded, table):
+    recorded.sessions((NOW_NS - SECOND_NS, NOW_NS))
+    assert standing(recorded).complete
+    (file,) = recorded.root.glob(f"{table}/*/*/*.parquet")
+    file.unlink()
+    with Session(recorded.root) as session:
+        found = session.ask(ROWS).standing
+        assert (found.missing_segments, found.complete) == (1, False)
+        assert session.ask("FROM containers").standing.missing_segments == 0

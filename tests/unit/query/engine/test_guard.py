@@ -5,8 +5,10 @@ import pyarrow as pa
 import pytest
 
 from cotenant.errors import QuestionError, StoreError
+from cotenant.query.derived.registry import DERIVED
 from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.schema import TABLES
+from tests.unit.query.conftest import NOW_NS
 
 MANY = 301  # So many cgroups of the tenant's own make DuckDB filter by a sketch of them.
 
@@ -144,6 +146,62 @@ def test_no_view_of_the_catalog_tells_a_definition(crowded, guarded, duckdb_says
             assert not reveals(crowded, answer), asked
 
 
+def hidden_tables(session):
+    """What there is beside the tables that the tenant may name."""
+    cursor = session._connection.cursor()
+    named = cursor.execute(
+        "SELECT schema_name, table_name FROM duckdb_tables() UNION "
+        "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+    ).fetchall()
+    cursor.close()
+    shown = {("main", name) for name in (*TABLES, *DERIVED)}
+    return sorted({*named} - shown - {("whole", name) for name in TABLES})
+
+
+def test_no_table_that_sees_other_tenants_is_reached_by_a_name_that_a_with_clause_has(
+    crowded, guarded
+):
+    crowded.losses(22, seen=13)
+    crowded.sessions((NOW_NS, None))
+    crowded.seal()
+    guarded.standing(TABLES)
+    hidden = hidden_tables(guarded)
+    assert {("whole", "beats"), ("whole", "recordings"), ("tenant", "touched")} < {*hidden}
+    for schema, name in hidden:
+        table = f"{schema}.{name}"
+        for asked in (
+            f"FROM {table}",
+            f"WITH {name} AS (SELECT 1) FROM {table}",
+            f"WITH {name} AS (SELECT 1) FROM memory.{table}",
+            f'WITH {name} AS (SELECT 1) FROM "{schema.upper()}"."{name.upper()}"',
+            f'WITH "{name.upper()}" AS (SELECT 1) FROM {table}',
+            f"WITH {name} AS (SELECT 1), l AS (FROM losses) FROM {table}, {name}",
+            f"WITH {name} AS (FROM {table}) FROM {name}",
+            f"WITH {name} AS (SELECT 1) SELECT (SELECT count(*) FROM {table})",
+            f"SELECT * FROM (WITH {name} AS (SELECT 1) FROM {name}) a, {table} b",
+            f"SELECT 1 WHERE EXISTS (WITH {name} AS (SELECT 1) FROM {table})",
+            f"WITH RECURSIVE {name} AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM {table} "
+            f"WHERE i < 3) FROM {name}",
+            f"WITH {name} AS (SELECT 1) SELECT 1 UNION ALL SELECT count(*) FROM {table}",
+            f"WITH {name} AS (SELECT 1) PIVOT {table} ON node IN ('node-a') USING count(*)",
+            f"WITH {name} AS (SELECT 1) SELECT * FROM (SUMMARIZE {table})",
+            f"WITH {name} AS (SELECT 1) SELECT * FROM (DESCRIBE {table})",
+            f"WITH {name} AS (SELECT 1) FROM cuda_events POSITIONAL JOIN {table}",
+            f"WITH {name} AS (SELECT 1) FROM query_table('{table}')",
+            f"SHOW {table}",
+            f"SHOW TABLES FROM {schema}",
+        ):
+            with pytest.raises(QuestionError, match=r"is not among the tables of train|refused"):
+                guarded.ask(asked)
+
+
+def test_a_name_of_a_with_clause_is_no_table_elsewhere(guarded):
+    """Not even of the session's own, which a moment's registration has in no schema."""
+    for name in ("beats", "recordings", "fresh", "told_now", "read_now"):
+        with pytest.raises(QuestionError, match=f"Table with name {name} does not exist"):
+            guarded.ask(f"SELECT * FROM (WITH {name} AS (SELECT 1) FROM {name}) a, {name} b")
+
+
 HARMLESS = {"generate_series", "range", "repeat", "repeat_row", "unnest", "json_each", "json_tree"}
 
 
@@ -216,6 +274,8 @@ def test_what_a_page_needs_is_still_answered(guarded):
         "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 5) FROM n",
         "SELECT * FROM range(3) a, unnest([1, 2]) b",
         "SELECT * FROM spans",
+        "FROM main.cuda_events, whole.losses",
+        "WITH beats AS (FROM losses) FROM beats",
         "PIVOT (SELECT op, kernel_name FROM cuda_events) ON op IN ('launch') USING count(*)",
     ):
         assert guarded.ask(sql).table.num_columns

@@ -17,6 +17,9 @@ ROWS = [
     {"cgroup_id": 11, "tenant": "aaaa", "container_id": "c" * 64, "name": "aaaa"},
     {"cgroup_id": 13, "tenant": "user/al", "container_id": "user/al", "user": "al"},
     {"cgroup_id": 17, "tenant": "z", "container_id": "d" * 64, "inner_container_id": "e" * 64},
+    # A tenant may call a cgroup within its own as it likes.
+    {"cgroup_id": 19, "tenant": "user/eve", "container_id": "user/eve", "inner_container_id": A},
+    {"cgroup_id": 23, "tenant": "y", "container_id": "f" * 64, "inner_container_id": "e" * 63},
 ]
 ASKED = {
     "trainer": [2],
@@ -31,7 +34,11 @@ ASKED = {
     "bbbbbbbbbbbb": [3],
     "bbb": [],
     "al": [13],
-    "eeee": [17],
+    "eeee": [17, 23],
+    "e" * 63: [23],
+    "e" * 64: [17],
+    A: [2],
+    A[:63]: [2],
     "nobody": [],
     "": [],
     "' or 1=1 --": [],
@@ -53,7 +60,7 @@ def reading(row, text):
     """In which way, from 1, ``text`` means this row; None if in no way."""
     namespace, pod = row.get("namespace"), row.get("pod")
     unit = row.get("unit")
-    ids = (str(row.get("container_id") or ""), str(row.get("inner_container_id") or ""))
+    outer, inner = (str(row.get(key) or "") for key in ("container_id", "inner_container_id"))
     exact = [row.get(key) for key in ("name", "pod", "unit", "slurm_job", "user")]
     if namespace and pod:
         exact.append(f"{namespace}/{pod}")
@@ -63,12 +70,11 @@ def reading(row, text):
         return 2
     if isinstance(unit, str) and "." in unit and unit.rpartition(".")[0] == text:
         return 3
-    if text in ids:
-        return 4
-    if len(text) >= PREFIX_MIN:
-        for rank, container_id in enumerate(ids, 5):
-            if container_id.startswith(text):
-                return rank
+    for rank, container_id in ((4, outer), (6, inner)):
+        if text == container_id:
+            return rank
+        if len(text) >= PREFIX_MIN and container_id.startswith(text):
+            return rank + 1
     return None
 
 

@@ -6,7 +6,7 @@ One whose rows were changed on the way, such as added up by the minute, has an `
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +35,10 @@ class Period:
         """Whether the other lies within."""
         return self.start_ns <= other.start_ns and other.end_ns <= self.end_ns
 
+    def meets(self, other: "Period") -> bool:
+        """Whether both have a moment in common."""
+        return self.start_ns < other.end_ns and other.start_ns < self.end_ns
+
     def windows(self) -> Iterator["Period"]:
         """The windows that it is made of."""
         for start_ns in range(self.start_ns, self.end_ns, WINDOW_NS):
@@ -53,7 +57,7 @@ class ObjectName:
 
     period: Period
     made_of: int
-    whole: bool  # Its rows are those of the near store.
+    whole: bool  # Its rows are those that were recorded.
 
 
 def object_path(table: str, node: str, told: ObjectName) -> str:
@@ -61,6 +65,11 @@ def object_path(table: str, node: str, told: ObjectName) -> str:
     period, mark = told.period, "" if told.whole else "m"
     folder = partition(table, node=node, now_ns=period.start_ns)
     return f"{folder}/{period.start_ns}-{period.seconds}-{told.made_of}{mark}.parquet"
+
+
+def changed_periods(paths: Iterable[str]) -> list[Period]:
+    """The periods of those objects whose rows were changed on the way."""
+    return [told.period for told in map(told_by, paths) if told is not None and not told.whole]
 
 
 def told_by(path: str) -> ObjectName | None:
