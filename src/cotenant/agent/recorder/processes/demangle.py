@@ -2,7 +2,8 @@
 
 A hostile name may demangle to gigabytes, or overrun the stack. The child has little memory and
 time; a name that kills its worker stays mangled. Rows wait meanwhile, so demangling has a quota of
-the recorder's time.
+the recorder's time. A tenant may have as much of that as is still free, so that it leaves as much
+to others, and names that are kept go first from the tenant that has most of them.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +28,7 @@ _LONGEST: Final = 15871  # Longer ones reach us cut.
 _SECONDS: Final = 1.5  # Longer than a name is worked on.
 _START_S: Final = 10.0
 _SHARE: Final = 0.2  # Of the time; what is not used adds up, to at most _AT_ONCE_S.
-_AT_ONCE_S: Final = 2.0
+_AT_ONCE_S: Final = 4.0  # Of all tenants: half of it for one.
 _SLOW_S: Final = 0.1
 _FAILURES_MAX: Final = 3  # Of one process.
 _FAILED_MAX: Final = 4096  # Processes.
@@ -108,6 +110,37 @@ class _Child:
 _child: Final = _Child()
 
 
+class _Times:
+    """Time that all tenants share: each may have as much as is still free."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._then = clock()
+        self._used: dict[str, float] = {}  # And not made up for.
+
+    def left(self, tenant: str) -> bool:
+        """Whether a tenant has time now."""
+        now = self._clock()
+        part = _SHARE * (now - self._then) / max(len(self._used), 1)
+        self._used = {who: rest for who, used in self._used.items() if (rest := used - part) > 0}
+        self._then = now
+        return self._used.get(tenant, 0.0) < _AT_ONCE_S - sum(self._used.values())
+
+    def spend(self, tenant: str) -> float:
+        """The tenant took all the time since it was asked whether it had any; how long it was."""
+        took = self._clock() - self._then
+        self._used[tenant] = self._used.get(tenant, 0.0) + took
+        return took
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Names of one tenant, least recently used first."""
+
+    names: dict[str, None] = field(default_factory=dict)
+    bytes: int = 0
+
+
 class Demangler:
     """Caches readable names, and demangles new ones within a quota of time."""
 
@@ -117,58 +150,70 @@ class Demangler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask = ask
-        self._clock = clock
-        self._found: dict[str, str] = {}  # Least recently used first.
+        self._found: dict[str, tuple[str, str]] = {}  # The tenant that asked, and the answer.
+        self._kept: dict[str, _Kept] = {}  # By tenant.
         self._bytes = 0
         self._failures: Counter[Process] = Counter()
-        self._left_s = _AT_ONCE_S
-        self._then = clock()
+        self._times = _Times(clock)
+        self.mangled: Counter[str] = Counter()  # How often names stayed so, by tenant.
 
-    def readable(self, name: str, process: Process) -> str:
+    def readable(self, name: str, process: Process, tenant: str = "") -> str:
         """The readable form of a mangled name; any other name as it is, made printable.
 
-        Where the quota is used up, the name stays mangled this time.
+        Where the tenant's quota is used up, the name stays mangled this time.
         """
         if len(name) >= _LONGEST:
             return printable(f"{name[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}")
         if not (name.startswith("_Z") and name.isascii() and name.isprintable()):
             return printable(name)
-        found = self._found.pop(name, None)
-        if found is not None:
-            self._found[name] = found
-            return found
-        if self._failures[process] >= _FAILURES_MAX or not self._has_time():
+        if name in self._found:
+            return self._use(name)
+        if self._failures[process] >= _FAILURES_MAX or not self._times.left(tenant):
+            self.mangled[tenant] += 1
             return name
-        found = printable(self._find(name, process) or name)
-        self._keep(name, found)
+        found = printable(self._find(name, process, tenant) or name)
+        self._keep(name, found, tenant)
         return found
 
     def gone(self, process: Process) -> None:
         """The process ended."""
         self._failures.pop(process, None)
 
-    def _has_time(self) -> bool:
-        now = self._clock()
-        self._left_s = min(_AT_ONCE_S, self._left_s + _SHARE * (now - self._then))
-        self._then = now
-        return self._left_s > 0
+    def _use(self, name: str) -> str:
+        tenant, found = self._found[name]
+        names = self._kept[tenant].names
+        names[name] = names.pop(name)
+        return found
 
-    def _find(self, name: str, process: Process) -> str | None:
+    def _find(self, name: str, process: Process, tenant: str) -> str | None:
         found = self._ask(name)
-        took = self._clock() - self._then
-        self._left_s -= took
+        took = self._times.spend(tenant)
         if found is None or (not found and took > _SLOW_S):
+            self.mangled[tenant] += 1
             self._failures[process] += 1
             while len(self._failures) > _FAILED_MAX:
                 del self._failures[next(iter(self._failures))]
         return found
 
-    def _keep(self, name: str, found: str) -> None:
-        self._found[name] = found
-        self._bytes += len(name) + len(found)
+    def _keep(self, name: str, found: str, tenant: str) -> None:
+        self._found[name] = tenant, found
+        mine = self._kept.setdefault(tenant, _Kept())
+        mine.names[name] = None
+        self._count(mine, len(name) + len(found))
         while self._bytes > _KEPT_BYTES:
-            oldest = next(iter(self._found))
-            self._bytes -= len(oldest) + len(self._found.pop(oldest))
+            self._drop_oldest(max(self._kept, key=lambda each: self._kept[each].bytes))
+
+    def _drop_oldest(self, tenant: str) -> None:
+        mine = self._kept[tenant]
+        oldest = next(iter(mine.names))
+        del mine.names[oldest]
+        self._count(mine, -len(oldest) - len(self._found.pop(oldest)[1]))
+        if not mine.names:
+            del self._kept[tenant]
+
+    def _count(self, mine: _Kept, more: int) -> None:
+        mine.bytes += more
+        self._bytes += more
 
 
 def start(user: RecorderUser) -> None:

@@ -28,6 +28,7 @@ MESSAGE_MAX: Final = 1 << 17
 READY: Final = 0  # The number of no question.
 
 _SHOWN_MAX: Final = 65536
+_TEXT_MAX: Final = 1 << 20  # Longer ones take a time that nobody's name needs.
 _NAME_S: Final = 0.9
 _CHILD_BYTES: Final = 512 << 20
 # The C++ library refuses names from about this length; binutils' tool can be told not to.
@@ -56,7 +57,8 @@ def _work(channel: socket.socket, library: ctypes.CDLL, current: mmap.mmap) -> N
         signal.setitimer(signal.ITIMER_REAL, _NAME_S)
         text = _demangled(library, tool, message[HEAD.size :])
         signal.setitimer(signal.ITIMER_REAL, 0)
-        channel.send(message[: HEAD.size] + (text if len(text) <= _SHOWN_MAX else b""))
+        head = HEAD.pack(HEAD.unpack_from(message)[0], len(text) <= _TEXT_MAX)
+        channel.send(head + (text if len(text) <= _SHOWN_MAX else b""))
 
 
 def _demangled(library: ctypes.CDLL, tool: str | None, name: bytes) -> bytes:

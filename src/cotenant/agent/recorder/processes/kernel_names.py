@@ -221,12 +221,18 @@ class KernelNames:
 
     def readable(self, process: Process, name: str) -> str:
         """The form of a name that rows show."""
-        return self._demangler.readable(name, process)
+        return self._demangler.readable(name, process, self.tenant(process))
+
+    @property
+    def mangled(self) -> Counter[str]:
+        """How often names stayed mangled for what it costs to demangle them, by tenant."""
+        return self._demangler.mangled
 
     def unknown(self, process: Process, handle: int, stub: int) -> str:
         """A stand-in for a name that was never seen: the same for each launch."""
         known = self._processes.get(process)
-        found = known.unknown.get(Nameless(process, handle, stub)) if known else None
+        asked = known.unknown if known else None
+        found = asked.get(Nameless(process, handle, stub)) if asked else None
         return found or f"unknown@?+{stub or handle:#x}"
 
     def asked(self, nameless: Nameless) -> bool:

@@ -40,10 +40,14 @@ def test_names_become_readable_and_printable(mangled: str, readable: str) -> Non
     assert demangle(mangled) == readable
 
 
-def test_hostile_names_stay_as_they_are_and_the_next_one_works() -> None:
-    # Each type holds two of the one before it.
+def doubled(times: int) -> str:
+    """A name of types each of which holds two of the one before it."""
     places = [f"{one}{two}" for one in ("", "1") for two in "02468ACEGIKMOQSUWY"]
-    bomb = "_Z1f1aIiiE" + "".join(f"1aIS{place}_S{place}_E" for place in places)
+    return "_Z1f1aIiiE" + "".join(f"1aIS{place}_S{place}_E" for place in places[:times])
+
+
+def test_hostile_names_stay_as_they_are_and_the_next_one_works() -> None:
+    bomb = doubled(36)
     assert demangle(bomb) == bomb
     for name in ("_Z1f" + "P" * 4000 + "i", "_Z1fI" + "PI" * 1900, "_Z" + "N" * 4000):
         assert demangle(name)
@@ -95,6 +99,13 @@ def test_the_child_has_no_right_and_may_be_another_user() -> None:
     assert (about["Uid"], about["Gid"], about["Groups"]) == (["65520"] * 4, ["65521"] * 4, [])
     assert int(about["CapPrm"][0], 16) == int(about["CapBnd"][0], 16) == 0
     assert (about["NoNewPrivs"], about["Seccomp"]) == (["1"], ["2"])
+
+
+def test_a_name_of_megabytes_is_a_failure_and_one_too_long_to_show_is_none() -> None:
+    assert module._child.ask(doubled(5)).startswith("f(a<int, int>, a<a<int, int>")
+    assert module._child.ask(doubled(12)) == ""
+    assert module._child.ask(doubled(18)) is None
+    assert demangle("_Z5plainPf") == "plain(float*)"
 
 
 class Slow:
@@ -153,3 +164,44 @@ def test_readable_forms_are_kept_up_to_some_bytes() -> None:
     assert len(slow.demangler._found) == 511
     slow.demangler.readable("_Z1008", ONE)
     assert len(slow.asked) == 1009
+
+
+def test_slow_names_of_one_tenant_leave_its_neighbour_time() -> None:
+    slow = Slow(0.0, "readable")
+    for cycle in range(199):
+        # Five a second that mean nothing after 78 ms each, of ever new processes.
+        slow.seconds, slow.answer = 0.078, ""
+        for n in range(5):
+            slow.demangler.readable(f"_Z{cycle}_{n}", Process(cycle, n), "/storm")
+        slow.seconds, slow.answer = 0.001, "readable"
+        assert slow.demangler.readable(f"_Zcalm{cycle}", ONE, "/calm") == "readable"
+        slow.now = max(slow.now, cycle + 1.0)
+    assert set(slow.demangler.mangled) == {"/storm"}
+    stormed = sum("calm" not in name for name in slow.asked)
+    assert stormed + slow.demangler.mangled["/storm"] == 199 * 5
+    # Both together have no more than one had, but for what each may have at once.
+    assert stormed * 0.078 < 0.2 * slow.now + 4
+
+
+def test_long_forms_of_one_tenant_leave_those_of_its_neighbour() -> None:
+    slow = Slow(0.0, "x" * 101)
+    for n in range(1009):
+        slow.demangler.readable(f"_Zcalm{n}", ONE, "/calm")
+    slow.answer = "x" * 65536
+    for n in range(1009):
+        slow.demangler.readable(f"_Z{n}", TWO, "/storm")
+    slow.asked.clear()
+    for n in range(1009):
+        assert slow.demangler.readable(f"_Zcalm{n}", ONE, "/calm") == "x" * 101
+    assert slow.asked == []
+    assert slow.demangler._bytes <= 32 << 20
+
+
+def test_names_that_stay_mangled_for_what_they_cost_are_counted_by_tenant() -> None:
+    slow = Slow(0.125, None)
+    for n in range(7):
+        slow.now += 100
+        slow.demangler.readable(f"_Z{n}", ONE, "/storm")
+    slow.answer = "readable"
+    assert slow.demangler.readable("_Z7", TWO, "/calm") == "readable"
+    assert slow.demangler.mangled == {"/storm": 7}
