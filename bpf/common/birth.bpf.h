@@ -10,6 +10,7 @@
 
 /* A tenant that had its quota of cgroups gets it again within an hour. */
 #define CGROUP_EVERY_NS (3600ULL * 1000000000 / TENANT_CGROUPS)
+#define CGROUP_RENAMES (TENANT_CGROUPS / 4)
 
 /* A cgroup as a number, not as a pointer: the verifier wants it so. */
 static __always_inline __u64 cgroup_address(struct cgroup *cgroup)
@@ -59,18 +60,59 @@ static __always_inline bool_t cgroup_allowed(__u64 tenant)
 	return 1;
 }
 
-/* A new cgroup: whether it goes by its own id. The kernel makes and removes them one by one. */
-static __always_inline bool_t cgroup_admitted(struct cgroup *cgroup, __u64 key)
+/* The tenant within whose quota a cgroup is told, or 0: the host may make as many as it likes. */
+static __always_inline __u64 closed_above(struct cgroup *cgroup, __u64 key)
 {
 	__u64 address = cgroup_address(cgroup), hierarchy = key >> TENANT_HIERARCHY_SHIFT;
 	__u64 tenant = tenant_above(address, hierarchy);
-	__u8 yes = 1;
 
 	if (!(flags_of(tenant) & TENANT_CLOSED) && (__u32)bpf_get_current_uid_gid())
 		tenant = tenant_of_delegation(address, hierarchy, tenant);
-	if (!(flags_of(tenant) & TENANT_CLOSED))
+	return flags_of(tenant) & TENANT_CLOSED ? tenant : 0;
+}
+
+/* A new cgroup: whether it goes by its own id. The kernel makes and removes them one by one. */
+static __always_inline bool_t cgroup_admitted(struct cgroup *cgroup, __u64 key)
+{
+	__u64 tenant = closed_above(cgroup, key);
+	struct usage *mine;
+	__u8 yes = 1;
+
+	if (!tenant)
 		return 1;
-	return cgroup_allowed(tenant) && !bpf_map_update_elem(&told, &key, &yes, BPF_ANY);
+	if (!cgroup_allowed(tenant))
+		return 0;
+	if (!bpf_map_update_elem(&told, &key, &yes, BPF_ANY))
+		return 1;
+	mine = bpf_map_lookup_elem(&usage, &tenant);
+	if (mine) {
+		__sync_fetch_and_add(&mine->used[QUOTA_cgroups], -1);
+		__sync_fetch_and_add(&mine->refused[QUOTA_cgroups], 1);
+	}
+	return 0;
+}
+
+/*
+ * A cgroup has another path, and all below it: whether that is told. Of one that does not go by its
+ * own id, nobody knows the old path. Whoever gives its own new paths again and again spends what new
+ * cgroups would, and keeps most of it for them.
+ */
+static __always_inline bool_t cgroup_renamed(struct cgroup *cgroup, __u64 key)
+{
+	__u64 tenant = closed_above(cgroup, key);
+	struct usage *mine;
+
+	if (!tenant)
+		return 1;
+	if (tenant != key && !bpf_map_lookup_elem(&told, &key))
+		return 0;
+	mine = usage_of(tenant);
+	if (!mine)
+		return 0;
+	if (in_pace(&mine->cgroups_until_ns, CGROUP_RENAMES, CGROUP_EVERY_NS))
+		return 1;
+	__sync_fetch_and_add(&mine->refused[QUOTA_identities], 1);
+	return 0;
 }
 
 /* A cgroup is gone: whether it went by its own id. */

@@ -105,21 +105,19 @@ static __always_inline struct body *last_words(struct stack *stack, struct frame
 	return outermost->waiting ? &outermost->row.body : &innermost->own;
 }
 
-/* Room for the row of a call that never returned, with its head; NULL where it is lost. */
+/* Room for the row of a call that never returned, with its head; NULL where it is left out. */
 static __always_inline void *last_row(struct thread *thread, struct task_struct *task,
-				      __u16 function, __u64 began_ns, enum event_kind kind,
-				      __u32 size)
+				      struct total *total, __u64 began_ns, enum event_kind kind,
+				      __u32 size, __u32 weight)
 {
-	struct total *total = total_of(&thread->whose, function);
 	void *event;
 
 	count(COUNTER_DIED_INSIDE);
-	row_seen(total);
-	event = bpf_ringbuf_reserve(&events, size, 0);
+	event = row_begin(total, thread->whose.tenant, size);
 	if (event)
 		head_fill(event, thread, task, kind, size, began_ns);
 	else
-		row_lost(total);
+		row_unsent(total, weight);
 	return event;
 }
 
@@ -128,15 +126,18 @@ static __always_inline void end_waiting(struct thread *thread, struct task_struc
 {
 	struct frame *frame = &thread->cuda.frames[0];
 	struct cuda_event *event, *done;
+	struct total *total;
 
 	if (!thread->cuda.depth || !frame->waiting || !is_over(frame))
 		return;
 	done = (void *)&frame->row.body - sizeof(struct event_head);
-	event = last_row(thread, task, done->function, frame->row.began_ns, EVENT_CUDA,
-			 sizeof(*event));
+	total = total_of(&thread->whose, done->function);
+	event = last_row(thread, task, total, frame->row.began_ns, EVENT_CUDA, sizeof(*event),
+			 done->weight);
 	if (!event)
 		return;
 	*(struct body *)((void *)event + sizeof(struct event_head)) = frame->row.body;
+	event->weight += row_weight(total) - 1;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -144,17 +145,21 @@ static __always_inline void end_cuda(struct thread *thread, struct task_struct *
 {
 	struct frame *outermost = outermost_of(&thread->cuda);
 	struct body *body = last_words(&thread->cuda, outermost);
-	struct cuda_event *event;
+	struct cuda_event *event, *begun;
+	struct total *total;
 
 	if (!body)
 		return;
-	event = last_row(thread, task, outermost->function, outermost->began_ns, EVENT_CUDA,
-			 sizeof(*event));
+	begun = (void *)body - sizeof(struct event_head);
+	total = total_of(&thread->whose, outermost->function);
+	event = last_row(thread, task, total, outermost->began_ns, EVENT_CUDA, sizeof(*event),
+			 begun->weight);
 	if (!event)
 		return;
 	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
 	event->api = outermost->function;
 	event->known &= ~(1 << CUDA_KNOWN_RESULT | 1 << CUDA_KNOWN_DURATION);
+	event->weight += row_weight(total) - 1;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -163,17 +168,19 @@ static __always_inline void end_nccl(struct thread *thread, struct task_struct *
 	struct frame *outermost = outermost_of(&thread->nccl);
 	struct body *body = last_words(&thread->nccl, outermost);
 	struct nccl_event *event;
+	struct total *total;
 
 	if (!body)
 		return;
-	event = last_row(thread, task, outermost->function, outermost->began_ns, EVENT_NCCL,
-			 sizeof(*event));
+	total = total_of(&thread->whose, outermost->function);
+	event = last_row(thread, task, total, outermost->began_ns, EVENT_NCCL, sizeof(*event), 1);
 	if (!event)
 		return;
 	for (int i = 0; i < NCCL_BODY; i++)
 		((__u64 *)((void *)event + sizeof(struct event_head)))[i] = body->words[i];
 	event->api = outermost->function;
 	event->known &= ~(1 << NCCL_KNOWN_RESULT | 1 << NCCL_KNOWN_DURATION);
+	event->weight = row_weight(total);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 

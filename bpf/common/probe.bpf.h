@@ -11,6 +11,7 @@
 #include <bpf/bpf_helpers.h>
 #include "common/event.h"
 #include "common/fact.h"
+#include "common/tenant.h"
 #include "common/total.h"
 
 /* Rows. A reader that sleeps for a fixed time looks anyway: no wake-up per event. */
@@ -47,11 +48,11 @@ struct {
 	__type(value, struct control);
 } controls SEC(".maps");
 
-/* Tenants that asked to be left alone, by version 2 cgroup id. */
+/* Cgroups that are left alone, with all that go by their id or have one for their tenant. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 65536);
+	__uint(max_entries, EXCLUDED_MAX);
 	__type(key, __u64);
 	__type(value, __u8);
 } excluded SEC(".maps");

@@ -146,11 +146,19 @@ static __always_inline bool_t over_budget(struct budget *budget)
 	return 0;
 }
 
+/* A row that was not sent and has no total to count it: it is counted for the tenant. */
+__noinline int row_orphaned(__u64 tenant, __u32 counter)
+{
+	count(counter);
+	quota_refuse(tenant, QUOTA_unsent);
+	return 0;
+}
+
 /* An event that was to become a row, and is left out: the next row stands for it, too. */
-static __always_inline void shed(struct total *total)
+static __always_inline void shed(struct total *total, __u64 tenant)
 {
 	if (!total) {
-		count(COUNTER_ORPHAN_SHED);
+		row_orphaned(tenant, COUNTER_ORPHAN_SHED);
 		return;
 	}
 	__sync_fetch_and_add(&total->shed, 1);
@@ -166,12 +174,12 @@ static __always_inline void row_seen(struct total *total)
 		count(COUNTER_ORPHAN_ROWS);
 }
 
-static __always_inline void row_lost(struct total *total)
+static __always_inline void row_lost(struct total *total, __u64 tenant)
 {
 	if (total)
 		__sync_fetch_and_add(&total->lost, 1);
 	else
-		count(COUNTER_ORPHAN_LOST);
+		row_orphaned(tenant, COUNTER_ORPHAN_LOST);
 }
 
 /* How many events the row that is being written stands for. */
@@ -198,12 +206,12 @@ static __always_inline void row_unsent(struct total *total, __u32 weight)
 		void *begun = NULL;                                                                \
                                                                                                    \
 		row_seen(total);                                                                   \
-		if (!admitted(tenant, size)            ) {                                           \
-			shed(total);                                                               \
+		if (!admitted(tenant, size)) {                                                     \
+			shed(total, tenant);                                                       \
 		} else {                                                                           \
 			begun = bpf_ringbuf_reserve(&events, size, 0);                             \
 			if (!begun)                                                                \
-				row_lost(total);                                                   \
+				row_lost(total, tenant);                                           \
 		}                                                                                  \
 		begun;                                                                             \
 	})

@@ -202,11 +202,20 @@ static __always_inline void whose_outermost(struct whose *whose)
 	whose->v1_id = unified ? 0 : id_of_key(whose->tenant);
 }
 
+static __always_inline bool_t key_excluded(__u64 key)
+{
+	return bpf_map_lookup_elem(&excluded, &key) != NULL;
+}
+
 static __always_inline bool_t in_excluded(__u64 hierarchy, __u64 cgroup_id)
 {
-	__u64 key = cgroup_key(hierarchy, cgroup_id);
+	return key_excluded(cgroup_key(hierarchy, cgroup_id));
+}
 
-	return bpf_map_lookup_elem(&excluded, &key) != NULL;
+/* All that is a tenant's, whatever it goes by. */
+static __always_inline bool_t outermost_excluded(__u64 tenant)
+{
+	return has_outermost(tenant) && key_excluded(tenant);
 }
 
 /* Out of line: few hosts exclude anybody. */
@@ -215,7 +224,7 @@ static __noinline int current_excluded(void)
 	struct whose whose = {};
 
 	whose_task(&whose, current_task());
-	return in_excluded(0, whose.cgroup_id) ||
+	return in_excluded(0, whose.cgroup_id) || outermost_excluded(whose.tenant) ||
 	       (whose.v1_id && in_excluded(v1_hierarchy, whose.v1_id));
 }
 

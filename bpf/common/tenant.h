@@ -20,6 +20,7 @@ enum owner_number {
 enum tenant_number {
 	TENANT_HIERARCHY_SHIFT = 56,
 	TENANT_HOST = 1,	/* the root cgroup, and whatever nobody was told about */
+	EXCLUDED_MAX = 65536,	/* cgroups of tenants that are left alone */
 	TENANT_CGROUPS = 256,	/* told apart within a tenant; the rest go by its outermost one */
 	TENANT_LEVELS = 12,	/* of the tree, in which outermost cgroups are looked for */
 };
@@ -64,6 +65,7 @@ enum quota {
 	QUOTA_frames = 20,
 	QUOTA_owners = 21,
 	QUOTA_uncounted = 22,	/* events that have no total */
+	QUOTA_unsent = 23,	/* those of them that were to become rows, and did not */
 	QUOTA_END,
 };
 

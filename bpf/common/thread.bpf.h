@@ -382,4 +382,13 @@ static __always_inline bool_t slot_known(const struct thread *thread, __u8 numbe
 	return number;
 }
 
+/*
+ * More than 64 TiB is an argument that is no size: no machine has it. The largest times as many
+ * as a process may allocate is less than a sum can hold.
+ */
+static __always_inline bool_t is_size(__u64 bytes)
+{
+	return !(bytes >> 46);
+}
+
 #endif /* COTENANT_THREAD_BPF_H */

@@ -34,6 +34,13 @@ struct {
 
 static const struct total no_total;
 
+/* Whose a cgroup is may be known only later; a total is given back to whom it was taken from. */
+static __always_inline void total_paid(struct total *made, __u64 tenant)
+{
+	if (made)
+		made->payer = tenant;
+}
+
 /* One more total of a tenant; whether there is one now. */
 __noinline int total_make(const struct total_key *wanted, __u64 tenant)
 {
@@ -50,15 +57,19 @@ __noinline int total_make(const struct total_key *wanted, __u64 tenant)
 	if (!quota_take(tenant, QUOTA_totals, spare))
 		return 0;
 	error = bpf_map_update_elem(&totals, &key, &no_total, BPF_NOEXIST);
-	if (!error)
+	if (!error) {
+		total_paid(bpf_map_lookup_elem(&totals, &key), tenant);
 		return 1;
+	}
 	quota_give(tenant, QUOTA_totals);
 	if (error == -EEXIST)
 		return 1;
 	if (!quota_take(tenant, QUOTA_spare_totals, spare / 8))
 		return 0;
 	error = bpf_map_update_elem(&spare_totals, &key, &no_total, BPF_NOEXIST);
-	if (error)
+	if (!error)
+		total_paid(bpf_map_lookup_elem(&spare_totals, &key), tenant);
+	else
 		quota_give(tenant, QUOTA_spare_totals);
 	return !error || error == -EEXIST;
 }

@@ -38,6 +38,7 @@ struct total {
 	__u64 waiting;		/* shed since the last row that was sent, whose weight they become */
 	__u64 unmeasured;	/* calls counted at entry only: no duration */
 	__u64 tenant;		/* whose it is, as of the last call */
+	__u64 payer;		/* whose quota it is part of, on one CPU; 0 on others */
 	__u32 histogram[TOTAL_BUCKETS];
 };
 

@@ -49,7 +49,7 @@ static __always_inline void count_only(struct thread *thread, struct task_struct
 	/* The row would have been that of the driver's call inside, which is counted by itself. */
 	if ((spec->flags & (CALL_OPERATION | CALL_CALLER)) == CALL_OPERATION) {
 		row_seen(total);
-		shed(total);
+		shed(total, thread->whose.tenant);
 	}
 }
 

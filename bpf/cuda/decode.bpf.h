@@ -67,8 +67,7 @@ static __always_inline void decode_shape(struct cuda_event *event, const struct 
 
 static __always_inline void set_bytes(struct cuda_event *event, __u64 bytes)
 {
-	/* More than any machine has: an argument that is no size. */
-	if (bytes >> 56)
+	if (!is_size(bytes))
 		return;
 	event->bytes = bytes;
 	event->known |= 1 << CUDA_KNOWN_BYTES;

@@ -206,25 +206,45 @@ static long request_step(__u32 index, void *context)
 	return 0;
 }
 
+/* A bio of a request that nobody follows: its bytes have no row, whoever they are of. */
+static long lost_step(__u32 index, void *context)
+{
+	__u64 *next = context, key = *next;
+	struct carried *carried;
+
+	if (!key)
+		return 1;
+	*next = (__u64)BPF_CORE_READ((struct bio *)key, bi_next);
+	carried = bpf_map_lookup_elem(&bios, &key);
+	if (!carried)
+		return 0;
+	for (int i = 0; i < OWNERS_MAX; i++)
+		if (i < carried->owners.count)
+			quota_refused(carried->owners.list[i].tenant, QUOTA_bios);
+	bio_forget(key);
+	return 0;
+}
+
 SEC("?tp_btf/block_rq_issue")
 int BPF_PROG(io_issue, struct request *request)
 {
-	__u64 key = (__u64)request, now = bpf_ktime_get_ns();
+	__u64 key = (__u64)request, now = bpf_ktime_get_ns(), first = (__u64)request->bio;
 	struct followed *followed = bpf_map_lookup_elem(&requests, &key);
+	bool_t refused = !followed && bpf_map_lookup_elem(&refused_requests, &key);
 
-	if (!followed && bpf_map_lookup_elem(&refused_requests, &key))
-		return 0;
 	/* A flush of the device's own, or a request that was there before us. */
-	if (!followed || followed->done)
+	if (!refused && (!followed || followed->done))
 		followed = follow(request, 0);
-	if (!followed)
+	if (!followed) {
+		bpf_loop(BIOS_MAX, lost_step, &first, 0);
 		return 0;
+	}
 	if (followed->issued_ns)
 		return 0;
 	followed->issued_ns = now;
 	followed->bytes = request->__data_len;
 	followed->sector = request->__sector;
-	followed->next = (__u64)request->bio;
+	followed->next = first;
 	bpf_loop(BIOS_MAX, request_step, &followed, 0);
 	return 0;
 }
@@ -335,6 +355,9 @@ int BPF_PROG(io_complete, struct request *request, __u8 status, unsigned int byt
 	/* A part of it; the rest follows. */
 	if (!status && followed->done < followed->bytes)
 		return 0;
+	/* For one that only waits for the device's cache, the device issues one of its own. */
+	if (!followed->issued_ns)
+		bio_forget(followed->own);
 	if (!followed->owners.count && !followed->owners.untold)
 		row(followed, &followed->submitter, followed->bytes, now, status);
 	for (int i = 0; i < OWNERS_MAX; i++)

@@ -5,6 +5,7 @@
  * Sending and receiving belong to the task that does it; a connection that was made or taken in
  * an interrupt belongs to the task that asked for it, or to the listener's.
  */
+#include "kernel/interrupted.bpf.h"
 #include "kernel/sock.bpf.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
@@ -180,8 +181,7 @@ static __always_inline void accepted(struct sock *sock)
 	row(sock, &owner, &moved);
 }
 
-SEC("?tp_btf/inet_sock_set_state")
-int BPF_PROG(net_state, struct sock *sock, int old, int new)
+static __noinline int state_changed(struct sock *sock, int old, int new)
 {
 	struct socket_user *user;
 
@@ -200,5 +200,22 @@ int BPF_PROG(net_state, struct sock *sock, int old, int new)
 	} else if (old == TCP_STATE_SYN_RECV && new == TCP_STATE_ESTABLISHED) {
 		accepted(sock);
 	}
+	return 0;
+}
+
+SEC("?tp_btf/inet_sock_set_state")
+int BPF_PROG(net_state, struct sock *sock, int old, int new)
+{
+	run_set(INTERRUPTED_net_state, 1);
+	state_changed(sock, old, new);
+	run_set(INTERRUPTED_net_state, 0);
+	return 0;
+}
+
+SEC("?tp_btf/inet_sock_set_state")
+int BPF_PROG(net_state_inside, struct sock *sock, int old, int new)
+{
+	if (run_inside(INTERRUPTED_net_state))
+		state_changed(sock, old, new);
 	return 0;
 }

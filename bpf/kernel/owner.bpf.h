@@ -36,7 +36,7 @@ static __always_inline bool_t owner_excluded(const struct owner *owner)
 
 	if (!now || !now->excludes)
 		return 0;
-	return in_excluded(owner->hierarchy, owner->cgroup_id) ||
+	return in_excluded(owner->hierarchy, owner->cgroup_id) || outermost_excluded(owner->tenant) ||
 	       (owner->cgroup_v1_id && in_excluded(v1_hierarchy, owner->cgroup_v1_id));
 }
 
@@ -139,28 +139,23 @@ static __always_inline struct total *owner_total(struct owner *owner, __u16 func
 	return total;
 }
 
-/* Room for a row of this owner, or NULL: then it is counted as shed or lost, in the totals. */
+/* Room for a row of this owner, or NULL: then it was shed or lost, and is counted. */
 static __always_inline void *row_reserve(struct total *total, const struct owner *owner,
 					 enum event_kind kind, __u32 size)
 {
 	struct control *now = control();
 	void *row;
 
-	if (!total) {
-		count(COUNTER_ORPHAN_ROWS);
-		count(COUNTER_ORPHAN_LOST);
-		return NULL;
-	}
 	row_seen(total);
 	if (now && now->kernel_above &&
 	    bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > now->kernel_above &&
 	    !has_credit(owner->tenant, kind, size + 8)) {
-		shed(total);
+		shed(total, owner->tenant);
 		return NULL;
 	}
 	row = bpf_ringbuf_reserve(&events, size, 0);
 	if (!row)
-		row_lost(total);
+		row_lost(total, owner->tenant);
 	return row;
 }
 

@@ -130,7 +130,8 @@ int BPF_PROG(cgroup_gone, struct cgroup *cgroup, const char *path)
 SEC("?tp_btf/cgroup_rename")
 int BPF_PROG(cgroup_moved, struct cgroup *cgroup, const char *path)
 {
-	cgroup_fact(cgroup, path, FACT_CGROUP_MOVED);
+	if (cgroup_renamed(cgroup, key_of_cgroup(cgroup)))
+		cgroup_fact(cgroup, path, FACT_CGROUP_MOVED);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
  * owner of its own: one that is being opened has its listener's; one that is closed already, the
  * one that it had while it lived, found by its addresses.
  */
+#include "kernel/interrupted.bpf.h"
 #include "kernel/sock.bpf.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
@@ -325,8 +326,7 @@ int BPF_PROG(tcp_send_reset, struct sock *sock, struct sk_buff *skb)
 	return 0;
 }
 
-SEC("?tp_btf/inet_sock_set_state")
-int BPF_PROG(tcp_state, struct sock *sock, int old, int new)
+static __noinline int state_changed(struct sock *sock, int old, int new)
 {
 	struct owner owner;
 	struct flow flow;
@@ -342,5 +342,22 @@ int BPF_PROG(tcp_state, struct sock *sock, int old, int new)
 	    new == TCP_STATE_LISTEN ? 0 : BPF_CORE_READ((struct tcp_sock *)sock, srtt_us));
 	if (new == TCP_STATE_CLOSE && flow.remote_port)
 		flow_closed(&flow, &owner);
+	return 0;
+}
+
+SEC("?tp_btf/inet_sock_set_state")
+int BPF_PROG(tcp_state, struct sock *sock, int old, int new)
+{
+	run_set(INTERRUPTED_tcp_state, 1);
+	state_changed(sock, old, new);
+	run_set(INTERRUPTED_tcp_state, 0);
+	return 0;
+}
+
+SEC("?tp_btf/inet_sock_set_state")
+int BPF_PROG(tcp_state_inside, struct sock *sock, int old, int new)
+{
+	if (run_inside(INTERRUPTED_tcp_state))
+		state_changed(sock, old, new);
 	return 0;
 }

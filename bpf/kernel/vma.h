@@ -14,6 +14,8 @@ struct mapping {
 	__u64 process_start_ns;
 	__u32 generation;
 	__u32 writable;
+	__u32 process;	/* Of which pid is a thread, if its first one has ended. */
+	__u32 pad;
 };
 
 #endif /* COTENANT_VMA_H */

@@ -90,15 +90,14 @@ static __always_inline void tell_communicator(struct thread *thread, struct fram
 	__builtin_memset(fact, 0, sizeof(*fact));
 	fact->fact.timestamp_ns = bpf_ktime_get_ns();
 	fact->fact.process_start_ns = thread->process_start_ns;
+	fact->fact.cgroup_id = thread->whose.cgroup_id;
+	fact->fact.cgroup_v1_id = thread->whose.v1_id;
 	fact->fact.pid = pid_tid >> 32;
 	fact->fact.tid = (__u32)pid_tid;
 	fact->fact.kind = spec->fact;
 	fact->fact.function = frame->function;
 	fact->fact.handle = handle;
 	fact->fact.other = spec->other ? kept[KEPT_OTHER] : kept[KEPT_ID];
-	/* The id that new ranks of a grown communicator were given. */
-	if (spec->other && kept[KEPT_ID])
-		fact->fact.cgroup_id = kept[KEPT_ID];
 	fact->fact.rank = rank;
 	fact->fact.nranks = kept[KEPT_NRANKS];
 	size = read_name(fact, kept[KEPT_CONFIG]);

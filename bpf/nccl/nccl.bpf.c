@@ -66,7 +66,7 @@ static __always_inline void decode_data(struct nccl_event *event, const struct t
 		return;
 	event->datatype = datatype;
 	event->known |= 1 << NCCL_KNOWN_DATATYPE;
-	if (!spec->bytes[0] || elements >> 56)
+	if (!spec->bytes[0] || !is_size(elements) || !is_size(elements << shift))
 		return;
 	event->bytes = elements << shift;
 	event->known |= 1 << NCCL_KNOWN_BYTES;

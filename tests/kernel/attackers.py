@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from cotenant.schema.events import ENUMS
 from tests.kernel.conftest import Cgroup, Recording
@@ -96,16 +97,40 @@ class Client:
         assert self.process.returncode == 0
 
 
+_QUOTAS = {name: number for number, name in ENUMS["quota"].items()}
+
+
+def used(recording: Recording, cgroup: Cgroup, quota: str) -> int:
+    """How many entries of a map the kernel counts for a tenant of the recording that runs."""
+    key = map(str, cgroup.path.stat().st_ino.to_bytes(8, "little"))
+    command = ["bpftool", "map", "lookup", "id", str(_map(recording, "usage")), "key", *key]
+    found = subprocess.run([*command, "-j"], check=True, capture_output=True, text=True).stdout
+    value = bytes(int(byte, 16) for byte in json.loads(found)["value"])
+    return int.from_bytes(value[8 * _QUOTAS[quota] :][:8], "little", signed=True)
+
+
 def shrink(recording: Recording, **rooms: int) -> None:
     """Make maps of the recording that runs as good as smaller."""
-    numbers = {name: number for number, name in ENUMS["quota"].items()}
-    mine = held([recording.helper()])
-    named = (each["id"] for each in listed("map") if each.get("name") == "rooms")
-    (shared,) = (number for number in named if ("map", number) in mine)
+    number = str(_map(recording, "rooms"))
     for name, most in rooms.items():
-        key, value = numbers[name].to_bytes(4, "little"), most.to_bytes(16, "little")
+        key, value = _QUOTAS[name].to_bytes(4, "little"), most.to_bytes(16, "little")
         words = ["key", *map(str, key), "value", *map(str, value)]
-        subprocess.run(["bpftool", "map", "update", "id", str(shared), *words], check=True)
+        subprocess.run(["bpftool", "map", "update", "id", number, *words], check=True)
+
+
+def _map(recording: Recording, name: str) -> int:
+    """The number of a map of the recording that runs."""
+    mine = held([recording.helper()])
+    named = (each["id"] for each in listed("map") if each.get("name") == name)
+    (shared,) = (number for number in named if ("map", number) in mine)
+    return int(shared)
+
+
+def entries(recording: Recording, name: str) -> list[dict[str, Any]]:
+    """What is in a map of the recording that runs, as bpftool tells it."""
+    words = ["bpftool", "-j", "map", "dump", "id", str(_map(recording, name))]
+    told = subprocess.run(words, check=True, capture_output=True)
+    return [entry["formatted"] for entry in json.loads(told.stdout)]
 
 
 def probed_script(recording: Recording, cgroup: Cgroup, text: str, library: Path) -> Script:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.schema.holes import NO_REQUEST, NO_WAIT
-from tests.kernel.attackers import CALM, delegated, shrink
+from cotenant.schema.holes import NO_FLOW, NO_REQUEST, NO_WAIT, Reason
+from tests.kernel.attackers import CALM, delegated, shrink, used
 from tests.kernel.compiler import build_library
 from tests.kernel.conftest import Cgroup, Recording, new_cgroup, record
 from tests.kernel.script import Script
@@ -180,6 +180,16 @@ class Attacked:
     port: int
     read_bytes: int
     waited_ns: int
+    bios_left: int
+
+    def holes(self, family: str, reason: Reason) -> list[str]:
+        """Which of the two has a hole of this family, by path."""
+        rows = self.recording.sql(
+            "select distinct c.cgroup_path as path from losses l join containers c "
+            f"using (cgroup_id) where l.family = '{family}' and reason = '{reason.name}' "
+            f"and c.cgroup_path in ('/{self.storm.name}', '/{self.calm.name}')"
+        )
+        return [row["path"] for row in rows]
 
     def of_calm(self, what: str, source: str, condition: str) -> object:
         """An aggregate over the neighbour's rows."""
@@ -229,11 +239,13 @@ def _connect(storm: Cgroup, calm: Cgroup, other: Cgroup) -> int:
     return port
 
 
-def _wait(storm: Cgroup, calm: Cgroup) -> int:
+def _wait(recording: Recording, storm: Cgroup, calm: Cgroup) -> int:
     crowd = program(storm, CROWDED, HOME=str(storm.path), CROWD=CROWD)
     assert crowd.heard() == {"ready": 1}
     waited = int(finish(python(calm, CROWDED_OUT)))
     finish(python(calm, FORK, FORKS))
+    # The scheduler may take its time until each has waited for each other.
+    recording.wait_for("""select 1 from sessions where notes like '%"contention": {%'""")
     (storm.path / "cgroup.kill").write_text("1")
     crowd.end(-signal.SIGKILL)
     return waited
@@ -259,11 +271,13 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
             _dirty(storm, calm, disk)
             shrink(recording, dirtied=WHOLE, requests=128, bios=64)
             read_bytes = _read(storm, calm, disk / "read", disk / "other")
-            shrink(recording, requests=WHOLE, bios=WHOLE, contention=256, spare_totals=32)
-            waited_ns = _wait(storm, calm)
+            bios_left = used(recording, storm, "bios")
+            shrink(recording, requests=WHOLE, bios=WHOLE, contention=512, spare_totals=32)
+            waited_ns = _wait(recording, storm, calm)
             shrink(recording, contention=WHOLE, spare_totals=WHOLE)
             port = _connect(storm, calm, other)
-        yield Attacked(recording, storm, calm, disk / "read", port, read_bytes, waited_ns)
+        said = read_bytes, waited_ns, bios_left
+        yield Attacked(recording, storm, calm, disk / "read", port, *said)
 
 
 def test_pages_that_a_tenant_dirties_leave_its_neighbour_who_dirtied_his(
@@ -282,18 +296,20 @@ def test_requests_that_a_tenant_queues_leave_its_neighbour_every_row(attacked: A
     assert found == {f"/{attacked.calm.name}": READS * PAGE}
     for quota in ("requests", "bios", "owners"):
         assert attacked.refused(quota) == {"storm"}
-    holes = attacked.recording.sql(
-        "select distinct c.cgroup_path as path from losses l join containers c using (cgroup_id) "
-        f"where l.family = 'io' and reason = '{NO_REQUEST.name}' and c.cgroup_path in "
-        f"('/{attacked.storm.name}', '/{attacked.calm.name}')"
-    )
-    assert holes == [{"path": f"/{attacked.storm.name}"}]
+    assert attacked.holes("io", NO_REQUEST) == [f"/{attacked.storm.name}"]
+
+
+def test_what_is_merged_into_a_request_that_was_refused_is_not_kept(attacked: Attacked) -> None:
+    assert attacked.bios_left == 0
 
 
 def test_connections_that_a_tenant_closes_leave_its_neighbour_his_own(attacked: Attacked) -> None:
     resets = f"op = 'reset_sent' and remote_port = {attacked.port}"
     assert attacked.of_calm("count(*)", "tcp_events", resets) == CONNECTIONS
     assert attacked.refused("closed_flows") == {"storm"}
+    assert attacked.holes("tcp", NO_FLOW) == [f"/{attacked.storm.name}"]
+    # Those of either come in interrupts of the other's.
+    assert "tcp_state" not in notes(attacked.recording).get("programs_missed", {})
 
 
 def test_cgroups_that_wait_for_each_other_leave_their_neighbour_who_had_his_cpu(

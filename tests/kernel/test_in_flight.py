@@ -3,11 +3,13 @@
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.kernel.compiler import CLIENTS, build_client, compile_c
 from tests.kernel.conftest import Cgroup, record
 from tests.kernel.script import Script, warm
+from tests.kernel.test_overload import MIDDLE_RING, fate
 
 HANGS = """
 context, module = start()
@@ -64,12 +66,17 @@ def test_a_thread_that_ends_inside_a_call_leaves_a_row_without_result(
     assert losses == [{"missing": 0}]
 
 
+def leaver(place: Path) -> tuple[Path, Path]:
+    """A program that leaves calls by other ways than a return, and the library that it calls."""
+    source, flags = CLIENTS / "leaver.c", ("-shared", "-fPIC", "-fno-omit-frame-pointer")
+    library = compile_c(place / "libcuda.so.1", source, "-DLIBRARY", *flags)
+    return build_client(place / "leaver", "leaver"), library
+
+
 def test_calls_that_are_left_without_a_return_are_rows_and_totals(
     cgroup: Cgroup, store: Path, tmp_path: Path
 ) -> None:
-    source, flags = CLIENTS / "leaver.c", ("-shared", "-fPIC", "-fno-omit-frame-pointer")
-    library = compile_c(tmp_path / "libcuda.so.1", source, "-DLIBRARY", *flags)
-    client = build_client(tmp_path / "leaver", "leaver")
+    client, library = leaver(tmp_path)
     jumps, threads, again = 23, 11, 7
     with record(store) as recording:
         process = cgroup.popen([client, library, jumps, threads, again], stdin=subprocess.PIPE)
@@ -91,3 +98,36 @@ def test_calls_that_are_left_without_a_return_are_rows_and_totals(
     )
     assert totals == [{"function": "cuStreamSynchronize", "n": left + again, "unmeasured": left}]
     assert recording.sql(f"select sum(queued)::bigint as n from losses {mine}") == [{"n": 0}]
+
+
+def test_threads_that_die_inside_calls_leave_a_neighbour_its_part_of_the_ring(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    storm, calm = cgroups(), cgroups()
+    client, library = leaver(tmp_path)
+    threads, again = 4001, 101
+    with record(store, *MIDDLE_RING, "--budget", "off") as recording:
+        dying = storm.popen([client, library, 1, threads, 0], stdin=subprocess.PIPE)
+        assert dying.stdout is not None
+        assert dying.stdout.readline() == "mapped\n"
+        recording.wait_probed(library)
+        # Nobody empties the ring meanwhile.
+        recording.process.send_signal(signal.SIGSTOP)
+        dying.communicate("\n", timeout=60)
+        calm.popen([client, library, 0, 0, again]).communicate(timeout=60)
+        recording.process.send_signal(signal.SIGCONT)
+        recording.wait_for(f"select 1 from cuda_events having count(*) > {again}")
+        last = storm.popen([client, library, 1, threads, 0], stdin=subprocess.PIPE)
+        last.communicate("\n", timeout=60)
+    assert fate(recording, calm) == {
+        "seen": again, "stored": again, "shed": 0, "lost": 0, "queued": 0,
+    }  # fmt: skip
+    found = fate(recording, storm)
+    assert (found["seen"], found["lost"], found["queued"]) == (2 * (1 + threads + 1), 0, 0)
+    assert found["shed"] > 0
+    (rows,) = recording.sql(
+        "select count(*)::bigint as n, sum(weight)::bigint as weight from cuda_events "
+        f"join containers using (cgroup_id) where cgroup_path = '/{storm.name}'"
+    )
+    # Those who come later stand for those who were left out, of each CPU.
+    assert rows["n"] == found["stored"] < rows["weight"] <= found["seen"]

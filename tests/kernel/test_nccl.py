@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,37 @@ from typing import Any
 import pytest
 
 from cotenant.schema.events import ENUMS
+from cotenant.schema.holes import FACTS_LOST
 from tests.kernel.compiler import build_client, build_library, compile_c
 from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment, truth
+from tests.kernel.script import Script
 
 TIMES = 11
 CLIENTS = Path(__file__).parent / "clients"
 PER_RANK = ("AllGather", "ReduceScatter", "AlltoAll")
 NO_ROW = ("GroupStart", "GroupSimulateEnd", "CommUserRank", "CommCount")
+
+
+# A recorder that learns nothing, and so has to say of whom it learned nothing.
+DEAF = """
+import sys
+from cotenant.agent.recorder.ingest import fact_budget
+from cotenant.views.cli import main
+fact_budget._AT_ONCE = 0
+sys.exit(main(sys.argv[1:]))
+"""
+# Facts of every kind; the unique id that a communicator grows by is the tenant's own to choose.
+TELL = """
+lib = ctypes.CDLL(LIBRARY)
+say(ready=1)
+wait()
+made, answer, unique = (c_uint64 * 64)(*range(1, 65)), c_int(5), ctypes.create_string_buffer(128)
+for number in range(23):
+    unique.raw = bytes([number]) * 128
+    lib.ncclCommInitAll(made, 3, None)
+    lib.ncclCommGrow(made, 2, unique, 1, made, None)
+    lib.ncclCommUserRank(made, byref(answer))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -217,3 +242,22 @@ def test_what_newer_versions_added_is_a_row_with_its_arguments(
         )
         for symbol, (op, peer, stream) in SINCE_2_27.items()
     }
+
+
+def test_what_is_told_of_communicators_is_told_of_the_tenant_that_made_them(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    symbols = ["ncclCommInitAll", "ncclCommGrow", "ncclCommUserRank", "ncclAllReduce"]
+    library = str(build_library(tmp_path / "libnccl.so.2", symbols))
+    with record(store, cotenant=(sys.executable, "-c", DEAF)) as recording:
+        script = Script(cgroup, TELL.replace("LIBRARY", repr(library)))
+        script.heard()
+        recording.wait_probed(library)
+        script.go_on()
+        script.end()
+    lost = recording.sql(
+        "select distinct cgroup_path as path from losses join containers using (cgroup_id) "
+        f"where reason = '{FACTS_LOST.name}' and family = 'nccl'"
+    )
+    # What is told of nobody would be a second one.
+    assert lost == [{"path": f"/{cgroup.name}"}]

@@ -202,5 +202,5 @@ print(len(placed.links), placed.refused)
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     links, _, refused = done.stdout.partition(" ")
-    assert links == "5"
+    assert links == "6"
     assert refused.startswith("{'no_such': 'not recorded: x (")

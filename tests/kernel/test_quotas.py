@@ -10,16 +10,20 @@ import pytest
 
 from cotenant.probes import tables as probed
 from cotenant.probes.function import CallFamily, Library
-from tests.kernel.attackers import CALM, Client, delegated, probed_script, shrink
+from cotenant.schema.events import ENUMS
+from cotenant.schema.holes import UNSENT
+from tests.kernel.attackers import CALM, Client, delegated, entries, probed_script, shrink
 from tests.kernel.compiler import build_client, build_library
-from tests.kernel.conftest import Cgroup, Recording, record
+from tests.kernel.conftest import Cgroup, Recording, command, record, truth
 from tests.kernel.prototypes import PROTOTYPES
 from tests.kernel.script import Script
+from tests.kernel.tenants import finish, python
 from tests.kernel.test_memory import told
-from tests.kernel.test_overload import counted, fate, notes, rows_of, start, warm
+from tests.kernel.test_overload import MIDDLE_RING, counted, fate, notes, rows_of, start, warm
 from tests.kernel.test_overload import finish as ended
 
 NESTED = 199
+HAVE_ROWS = ("launch", "alloc", "free", "sync")
 
 # Forges what a driver would give: the stubs of the library write nothing.
 HOARD = """
@@ -91,6 +95,14 @@ say(done=1)
 wait()
 os.killpg(0, signal.SIGKILL)
 """
+SENDS = """
+import socket, sys, time
+here, there = socket.socketpair()
+for _ in range(int(sys.argv[1])):
+    here.send(b"7 bytes")
+    time.sleep(0.002)
+print("done")
+"""
 RING = ("--ring-bytes", "1048576")
 FUNCTIONS = [
     each.symbol
@@ -137,6 +149,19 @@ def sum_within(recording: Recording, cgroup: Cgroup, what: str, source: str) -> 
     return row["n"]
 
 
+def paid(recording: Recording, cgroup: Cgroup) -> int:
+    """How many totals go on a tenant's account."""
+    per_cpu = (entry["values"] for entry in entries(recording, "totals"))
+    return sum(max(one["value"]["payer"] for one in values) == cgroup.id for values in per_cpu)
+
+
+def taken(recording: Recording, cgroup: Cgroup, quota: str) -> int:
+    """How many entries a tenant has, by its account."""
+    numbers = {name: number for number, name in ENUMS["quota"].items()}
+    (mine,) = (each["value"] for each in entries(recording, "usage") if each["key"] == cgroup.id)
+    return int(mine["used"][numbers[quota]])
+
+
 def test_cgroups_within_a_tenant_share_its_part_of_the_ring(
     cgroups: Callable[[], Cgroup], store: Path, clients: Path
 ) -> None:
@@ -148,6 +173,7 @@ def test_cgroups_within_a_tenant_share_its_part_of_the_ring(
         ended(start(small, "--steps", "4001", "--rate", "1000"))
         loud.go_on()
         calls = loud.heard()["calls"]
+        assert 0 < paid(recording, storm) == taken(recording, storm, "totals")
         loud.end()
     assert rows_of(recording, small) == {"rows": 4001, "weight": 4001}
     what = fate(recording, small)
@@ -175,6 +201,40 @@ def test_a_tenant_of_many_cgroups_leaves_others_their_totals(
     assert sum_within(recording, hoard, "count", "totals") == calls
     assert notes(recording)["refused"]["totals"][f"/{hoard.name}"] > 0
     assert "imbalance" not in notes(recording)
+
+
+def test_a_tenant_without_totals_has_its_rows_and_is_told_which_it_has_not(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    loud, calm, before = cgroups(), cgroups(), cgroups()
+    options = (*MIDDLE_RING, "--budget", "off", "--events", "cuda,net")
+    with record(store, *options) as recording:
+        warm(recording, before)
+        shrink(recording, totals=0, spare_totals=0)
+        ended(start(loud, "--steps", "60013", log=tmp_path / "log"))
+        assert finish(python(calm, SENDS, 211)) == "done\n"
+    rows = [
+        recording.sql(
+            f"select 1 from {table} join containers using (cgroup_id) "
+            f"where cgroup_path = '/{cgroup.name}'"
+        )
+        for table, cgroup in (("cuda_events", loud), ("net_events", calm))
+    ]
+    calls = [call for call in truth(tmp_path / "log") if call["op"] in HAVE_ROWS]
+    refused = notes(recording)["refused"]
+    assert refused["unsent"] == {f"/{loud.name}": len(calls) - len(rows[0])}
+    assert 0 < len(rows[0]) < len(calls)
+    assert len(rows[1]) == refused["uncounted"][f"/{calm.name}"] == 211
+    assert UNSENT.name in missing(recording, loud, "cuda_events")
+    assert missing(recording, calm, "net_events") == ""
+
+
+def missing(recording: Recording, cgroup: Cgroup, table: str) -> str:
+    """What an answer about a tenant says that it lacks."""
+    words = (f"select count(*) from {table}", "--tenant", f"/{cgroup.name}")
+    code, _, complaints = command("sql", "--store", recording.store, *words)
+    assert code == 0, complaints
+    return complaints
 
 
 def test_a_tenant_that_makes_cgroups_without_end_has_a_bounded_number_of_rows(

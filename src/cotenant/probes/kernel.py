@@ -58,7 +58,9 @@ HOOKS: Final = (
     Hook("net", "net_send", "sock_send_length", "bytes sent", True),
     Hook("net", "net_recv", "sock_recv_length", "bytes received", True),
     Hook("net", "net_state", "inet_sock_set_state", "connects and accepts"),
+    Hook("net", "net_state_inside", "inet_sock_set_state", "some connects and accepts of many"),
     Hook("tcp", "tcp_state", "inet_sock_set_state", "changes of state, and who did it"),
+    Hook("tcp", "tcp_state_inside", "inet_sock_set_state", "some changes of state of many"),
     Hook("tcp", "tcp_held", "start", "who uses connections that were there before"),
     Hook("tcp", "tcp_retransmit", "tcp_retransmit_skb", "retransmits"),
     Hook(
@@ -72,6 +74,9 @@ HOOKS: Final = (
     Hook("tcp", "tcp_send_reset", "tcp_send_reset", "resets sent"),
     Hook("tcp", "tcp_receive_reset", "tcp_receive_reset", "resets received"),
 )
+
+
+INSIDE: Final = "_inside"  # Of a program that works while the one that it is called after cannot.
 
 
 def hooks_of(family: str) -> tuple[Hook, ...]:

@@ -217,7 +217,7 @@ def _of_family(method: Method, family: CallFamily) -> dict[str, int]:
 # Objects that every recording has, and their programs.
 _OBJECTS: Final = {
     "flight": ("calls_under_way", "thread_exit", "thread_exec"),
-    "vma": ("code_mappings", "file_mappings"),
+    "vma": ("code_mappings", "file_mappings", "locked_memory"),
 }
 
 

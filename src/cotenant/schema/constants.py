@@ -54,6 +54,7 @@ OWNER_NOBODY: Final = -1
 
 TENANT_HIERARCHY_SHIFT: Final = 56
 TENANT_HOST: Final = 1
+EXCLUDED_MAX: Final = 65536
 TENANT_CGROUPS: Final = 256
 TENANT_LEVELS: Final = 12
 
@@ -89,18 +90,19 @@ MAPS: Final = {
     "requests": (8, 408),
     "resting": (8, 8),
     "rooms": (4, 16),
+    "runs": (4, 16),
     "sched_tasks": (4, 136),
     "socket_users": (4, 64),
-    "spare_totals": (24, 264),
+    "spare_totals": (24, 272),
     "stack_places": (4, 16),
     "tenants": (8, 8),
     "texts": (4, 7760),
     "threads": (4, 3928),
     "timings": (4, 2056),
     "told": (8, 1),
-    "totals": (24, 264),
+    "totals": (24, 272),
     "usage": (8, 912),
 }
 
 # Those with a value for each CPU.
-PER_CPU_MAPS: Final = frozenset({"counters", "paths", "totals"})
+PER_CPU_MAPS: Final = frozenset({"counters", "paths", "runs", "totals"})

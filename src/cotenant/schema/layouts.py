@@ -108,10 +108,10 @@ HOLDING_KEY: Final = np.dtype(
 
 MAPPING: Final = np.dtype(
     {
-        "names": ['pid', 'device', 'inode', 'start', 'end', 'offset', 'process_start_ns', 'generation', 'writable'],
-        "formats": ['<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u4', '<u4'],
-        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 52],
-        "itemsize": 56,
+        "names": ['pid', 'device', 'inode', 'start', 'end', 'offset', 'process_start_ns', 'generation', 'writable', 'process', 'pad'],
+        "formats": ['<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u4', '<u4', '<u4', '<u4'],
+        "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 52, 56, 60],
+        "itemsize": 64,
     }
 )
 
@@ -119,6 +119,15 @@ ROOM: Final = np.dtype(
     {
         "names": ['most', 'used'],
         "formats": ['<u8', '<i8'],
+        "offsets": [0, 8],
+        "itemsize": 16,
+    }
+)
+
+RUN: Final = np.dtype(
+    {
+        "names": ['under_way', 'inside'],
+        "formats": ['<u8', '<u8'],
         "offsets": [0, 8],
         "itemsize": 16,
     }
@@ -144,10 +153,10 @@ TENANT: Final = np.dtype(
 
 TOTAL: Final = np.dtype(
     {
-        "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'previous_ns', 'previous_window', 'rows', 'shed', 'lost', 'waiting', 'unmeasured', 'tenant', 'histogram'],
-        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '40<u4'],
-        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104],
-        "itemsize": 264,
+        "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'previous_ns', 'previous_window', 'rows', 'shed', 'lost', 'waiting', 'unmeasured', 'tenant', 'payer', 'histogram'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '40<u4'],
+        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112],
+        "itemsize": 272,
     }
 )
 

@@ -50,9 +50,9 @@ FILLED = {
 # Written by the agent, or one entry for each number that there is.
 BY_NOBODY = {
     "captures_open", "controls", "counters", "cpu_runs", "ended", "freed", "functions",
-    "migrations", "paths", "resting", "rooms", "tenants", "usage",
-    # The operator says who is excluded, and none has more cgroups that go by their own id than
-    # its quota.
+    "migrations", "paths", "resting", "rooms", "runs", "tenants", "usage",
+    # The operator says who is excluded, and the agent divides the room among them:
+    # tests/unit/agent/helper/test_exclusion.py.
     "excluded",
     # Of programs that only try what a kernel can do.
     "allocated", "stack_places",

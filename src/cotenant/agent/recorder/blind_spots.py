@@ -29,13 +29,16 @@ _COUNTED: Final = {
     "identity_lost": (why.FACTS_LOST, tuple(FAMILIES)),
     "request_full": (why.NO_REQUEST, ("io",)),
 }
-# What a tenant had no room for.
+# What a tenant had no room for. Of births, nothing is missing: mappings are told by themselves.
 _REFUSED: Final = {
     "frames": (why.TOO_DEEP, GPU_FAMILIES),
     "uncounted": (why.NO_TOTAL, tuple(FAMILIES)),
+    "unsent": (why.UNSENT, tuple(FAMILIES)),
     "dirtied": (why.NO_REQUEST, ("io",)),
     "requests": (why.NO_REQUEST, ("io",)),
+    "bios": (why.NO_REQUEST, ("io",)),
     "owners": (why.NO_REQUEST, ("io",)),
+    "closed_flows": (why.NO_FLOW, ("tcp",)),
     "contention": (why.NO_WAIT, ("host",)),
     "allocations": (why.NO_ALLOCATION, ("cuda",)),
     "holdings": (why.NO_ALLOCATION, ("cuda",)),
@@ -44,6 +47,7 @@ _REFUSED: Final = {
     "members": (why.NO_CAPTURE, ("cuda",)),
     "moments": (why.NO_MOMENT, ("cuda",)),
     "spans": (why.NO_SPAN, ("cuda",)),
+    "processes": (why.FACTS_LOST, GPU_FAMILIES),
     "names": (why.FACTS_LOST, GPU_FAMILIES),
     "unread": (why.FACTS_LOST, GPU_FAMILIES),
     "facts": (why.FACTS_LOST, GPU_FAMILIES),
@@ -51,11 +55,12 @@ _REFUSED: Final = {
     "graphs": (why.FACTS_LOST, GPU_FAMILIES),
     "communicators": (why.FACTS_LOST, GPU_FAMILIES),
     "contexts": (why.FACTS_LOST, GPU_FAMILIES),
+    "mangled": (why.MANGLED, ("cuda",)),
 }
 # Of these as many were refused as are missing; behind one of the others may be any number.
 _ONE_EACH: Final = frozenset(
-    {"frames", "uncounted", "requests", "allocations", "moments", "spans", "names", "unread",
-     "facts", "identities", "communicators"}
+    {"frames", "uncounted", "unsent", "requests", "allocations", "moments", "spans", "names",
+     "unread", "facts", "identities", "communicators"}
 )  # fmt: skip
 _UNNAMED: Final = "unknown@"
 # Work without which a library stays without probes.
@@ -145,13 +150,14 @@ class BlindSpots:
         self._counters, self._counted_ns = dict(counters), now_ns
         self._refused = {name: dict(mine) for name, mine in refused.items()}
 
-    def facts_left_out(self, tenants: Mapping[str, int]) -> None:
-        """Tenants that told more than is learned of one, and how much more."""
+    def facts_left_out(self, tenants: Mapping[str, int], *, more: bool) -> None:
+        """Tenants that told too much, and how much; whose some was may be known only later."""
         now_ns = time.time_ns()
-        for tenant, more in tenants.items():
+        for tenant, lost in tenants.items():
             since_ns = self._learned_ns
-            self._holes.add(why.FACTS_LOST, GPU_FAMILIES, _known(tenant), since_ns, now_ns, more)
-        self._learned_ns = now_ns
+            self._holes.add(why.FACTS_LOST, GPU_FAMILIES, _known(tenant), since_ns, now_ns, lost)
+        if not more:
+            self._learned_ns = now_ns
 
     def runs_missed(self, report: RunsMissed) -> None:
         """Programs that the kernel did not run each time, and how often so far."""

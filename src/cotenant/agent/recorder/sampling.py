@@ -19,7 +19,7 @@ from cotenant.agent.recorder.samplers.cpu_contention import CpuContention
 from cotenant.agent.recorder.samplers.gpu_seconds import GpuSeconds
 from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.agent.recorder.samplers.losses import Losses, Tally
-from cotenant.agent.recorder.samplers.sampler import RowSink, Sampler, write_samples
+from cotenant.agent.recorder.samplers.sampler import RowSink, Sampler, sample_all
 from cotenant.agent.recorder.samplers.spans import SpanRows
 from cotenant.agent.recorder.samplers.throttle import Throttle
 from cotenant.agent.recorder.samplers.totals import Totals
@@ -81,7 +81,6 @@ class Sampling:
         self._samplers: list[Sampler] = [
             self._totals,
             self.losses,
-            self.holes,
             self.rollups,
             self._span_rows,
             self._span_rows.mixes,
@@ -103,7 +102,7 @@ class Sampling:
 
     def step(self, now_ns: int, sink: RowSink, session: SessionRow, *, last: bool = False) -> None:
         """One second is over; its rows are visible with the next seal."""
-        write_samples(self._samplers, sink, now_ns)
+        session.trouble(samples=sample_all(self._samplers, self.holes, sink, now_ns))
         self._gpus.note_sharing()
         self._bound_cost(session)
         counters = self.counters.read()
@@ -144,6 +143,8 @@ class Sampling:
             found["graphs"] = dict(graphs)
         if communicators := self._gpus.communicators.refused:
             found["communicators"] = dict(communicators)
+        if mangled := self._gpus.names.mangled:
+            found["mangled"] = dict(mangled)
         if spans := self._gpus.spans.refused():
             found["spans"] = spans
         return found

@@ -88,9 +88,7 @@ def _communicators() -> tuple[Function, ...]:
         *_communicator(566, "CommInitAll", nranks=2, **made),
         *_communicator(568, "CommSplit", rank=2, nranks=3, out=4, config=5, **new),
         *_communicator(570, "CommShrink", out=4, config=5, **new),
-        *_communicator(
-            572, "CommGrow", nranks=2, rank=4, text=3, text_out=True, out=5, config=6, **new
-        ),
+        *_communicator(572, "CommGrow", nranks=2, rank=4, out=5, config=6, **new),
         *_communicator(580, "CommDestroy", communicator=1),
         *_communicator(582, "CommFinalize", communicator=1),
         *_communicator(584, "CommAbort", communicator=1),

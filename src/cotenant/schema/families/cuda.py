@@ -20,7 +20,7 @@ FAMILY: Final = Family(
     rates={
         "launches": f"sum(weight) FILTER (began AND {_LAUNCH})",
         "cuda_ns": "sum(within_ns * weight) FILTER (within_ns > 0)",
-        "copied_bytes": "sum(bytes * weight) FILTER (began AND op = 'memcpy')",
+        "copied_bytes": "sum(bytes::HUGEINT * weight) FILTER (began AND op = 'memcpy')",
     },
     rollup_name="kernel_name",
 )

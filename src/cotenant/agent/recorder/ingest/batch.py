@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from cotenant._native import Ring
 from cotenant.schema.wire import Field, Record
+from cotenant.store.nulls import nulls
 
 KNOWN: Final = "known"
 
@@ -88,14 +89,18 @@ class Batch:
     def numbers(self, field: Field) -> Any:
         """A field's values as Arrow numbers, NULL where unknown."""
         # SQL engines know signed numbers best; the kernel's unsigned ones fit.
-        if field.name in self._varying:
-            return pa.array(_signed(self._varying[field.name]), mask=self.unknown(field))
-        values = _signed(np.ascontiguousarray(self._signatures[field.name]))
         unknown = self._unknown_signatures(field)
+        varying = self._varying.get(field.name)
+        if varying is not None:
+            values = _signed(varying)
+        else:
+            values = _signed(np.ascontiguousarray(self._signatures[field.name]))
+        if unknown is not None and unknown.all():
+            return nulls(self.rows, pa.from_numpy_dtype(values.dtype))
+        if varying is not None:
+            return pa.array(values, mask=self.unknown(field))
         if unknown is None or not unknown.any():
             return self.each(values)
-        if unknown.all():
-            return pa.nulls(self.rows, pa.from_numpy_dtype(values.dtype))
         # Taking from an array with NULLs costs ten times as much as taking both parts.
         taken = self.each(values)
         return pa.Array.from_buffers(
@@ -179,7 +184,7 @@ class Batch:
 
 def no_text(rows: int) -> Any:
     """Text that is NULL in every row."""
-    return pa.nulls(rows, _TEXT)
+    return nulls(rows, _TEXT)
 
 
 def _numbered(words: Iterable[str | None]) -> tuple[Any, Any]:

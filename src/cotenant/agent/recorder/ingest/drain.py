@@ -87,6 +87,7 @@ class Drain:
         self._thread.join()
         self._held = 0
         self._once()
+        self.budget.patience_s = 0.0
         self._kept += self._young
 
     def catch_up(self) -> None:

@@ -44,7 +44,8 @@ class Intake:
         self, batches: Rows, sink: StoreSink, rollups: Rollups, blind_spots: BlindSpots
     ) -> None:
         """Make columns of the rows, and hand them to the store."""
-        blind_spots.facts_left_out(self._drain.budget.settle(self._owner))
+        budget = self._drain.budget
+        blind_spots.facts_left_out(budget.settle(self._owner), more=budget.waits)
         for columns, batch in batches:
             rows = columns.make(batch)
             if columns.family == SPANNED:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.schema.dimensions import ROLLUPS
 from cotenant.schema.families import FAMILIES
-from cotenant.store.segment import arrow_schema
+from cotenant.store.segment import columns_of
 
 _SECOND: Final = 1_000_000_000
 _LATE_NS: Final = 2 * _SECOND  # A second takes rows until this long after its end.
@@ -62,29 +62,24 @@ class Rollups:
 
     def add(self, family: str, batch: Batch, rows: Any) -> None:
         """A batch, and the rows that were made of it."""
-        times = rows.column("timestamp_ns").to_numpy()
-        seconds = times // _SECOND
-        # Few, and possibly far apart: a call may have begun days ago.
-        during = np.unique(seconds).tolist()
         groups = _grouped(family, batch, rows)
         # Any row of a group tells what all rows of it are about.
         example = np.zeros(len(groups.counts), np.int64)
         example[groups.codes] = np.arange(batch.rows)
         chosen = rows.select(_columns(family)).take(pa.array(example))
-        about = list(
-            zip(*(chosen.column(name).to_pylist() for name in _columns(family)), strict=True)
-        )
-        for second in during:
-            within = seconds == second if len(during) > 1 else None
-            sums = (values.tolist() for values in _summed(batch, groups, within))
-            for (cgroup_id, op, weight, *name), (events, sum_ns, max_ns, size) in zip(
-                about, zip(*sums, strict=True), strict=True
-            ):
-                if events:
-                    cell = Cell(second, cgroup_id, family, op, name[0] if name else None)
-                    self._cells.setdefault(cell, Sums()).add(
-                        Sums(events * weight, int(sum_ns) * weight, max_ns, int(size) * weight)
-                    )
+        about = list(zip(*(_values(chosen.column(n)) for n in _columns(family)), strict=True))
+        seconds, which, parts = _by_second(rows.column("timestamp_ns").to_numpy(), groups)
+        sums = (values.tolist() for values in _summed(batch, parts))
+        for second, group, events, sum_ns, max_ns, size in zip(
+            seconds.tolist(), which.tolist(), *sums, strict=True
+        ):
+            cgroup_id, op, weight, *name = about[group]
+            cell = Cell(second, cgroup_id, family, op, name[0] if name else None)
+            more = Sums(events * weight, int(sum_ns) * weight, max_ns, int(size) * weight)
+            if (before := self._cells.get(cell)) is None:
+                self._cells[cell] = more
+            else:
+                before.add(more)
 
     def finish(self) -> None:
         """No more rows come: every second is over."""
@@ -97,7 +92,8 @@ class Rollups:
         if not over:
             return None
         rows = [(cell, self._cells.pop(cell)) for cell in over]
-        return pa.table(
+        return columns_of(
+            ROLLUPS,
             {
                 "timestamp_ns": [cell.second * _SECOND for cell, _ in rows],
                 "cgroup_id": [cell.cgroup_id for cell, _ in rows],
@@ -109,7 +105,6 @@ class Rollups:
                 "max_ns": [sums.max_ns for _, sums in rows],
                 "bytes": [sums.bytes for _, sums in rows],
             },
-            schema=arrow_schema(ROLLUPS),
         )
 
 
@@ -141,19 +136,42 @@ def _grouped(family: str, batch: Batch, rows: Any) -> _Groups:
     return _Groups(codes, counts)
 
 
-def _summed(batch: Batch, groups: _Groups, within: Any | None) -> list[npt.NDArray[Any]]:
+def _by_second(
+    times: npt.NDArray[np.int64], groups: _Groups
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], _Groups]:
+    """The groups parted by second: of which second and group each part is, and the parts.
+
+    Seconds may be many and far apart: calls that return together may have begun on any day.
+    """
+    seconds = pa.array(times // _SECOND).dictionary_encode()
+    during, size = seconds.dictionary.to_numpy(), len(groups.counts)
+    if len(during) == 1:
+        return np.repeat(during, size), np.arange(size), groups
+    pairs = pa.array(seconds.indices.to_numpy() * np.int64(size) + groups.codes).dictionary_encode()
+    there, codes = pairs.dictionary.to_numpy(), pairs.indices.to_numpy()
+    return during[there // size], there % size, _Groups(codes, np.bincount(codes))
+
+
+def _values(column: Any) -> list[Any]:
+    """The values one by one, each text once."""
+    if pa.types.is_integer(column.type):
+        values: list[Any] = column.to_numpy().tolist()
+        return values
+    encoded = column.combine_chunks().dictionary_encode()
+    words = [*encoded.dictionary.to_pylist(), None]
+    return [words[at] for at in encoded.indices.fill_null(-1).to_numpy().tolist()]
+
+
+def _summed(batch: Batch, groups: _Groups) -> list[npt.NDArray[Any]]:
     """Events, sum and maximum of nanoseconds, and bytes, by group."""
-    size = len(groups.counts)
-    codes = groups.codes if within is None else groups.codes[within]
-    counts = groups.counts if within is None else np.bincount(codes, minlength=size)
-    sums: list[npt.NDArray[Any]] = [counts]
+    size, codes = len(groups.counts), groups.codes
+    sums: list[npt.NDArray[Any]] = [groups.counts]
     most = np.zeros(size, np.uint64)
     for name in ("duration_ns", "bytes"):
         values = batch.varying(name)
         if values is None:
             sums.append(np.zeros(size))
             continue
-        values = values if within is None else values[within]
         sums.append(np.bincount(codes, _float(values), size))
         if name == "duration_ns":
             np.maximum.at(most, codes, values)

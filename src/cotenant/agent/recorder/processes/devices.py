@@ -18,6 +18,7 @@ from cotenant.probes.tables.driver import GREEN
 
 _CONTEXTS_MAX: Final = 4096  # Of one process,
 _MOST: Final = 1 << 17  # and of all.
+_PROCESSES_MAX: Final = 1 << 16
 _DEVICES_MAX: Final = 64  # Of one process: more than a host has.
 
 
@@ -25,14 +26,14 @@ _DEVICES_MAX: Final = 64  # Of one process: more than a host has.
 class _ProcessDevices:
     """One process's devices."""
 
-    tenant: str = ""
+    tenant: str
+    cgroup: tuple[int, int]
     contexts: dict[int, int] = field(default_factory=dict)
     devices: dict[int, int] = field(default_factory=dict)  # How many contexts each has.
     uuids: dict[int, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     instances: tuple[str, ...] = ()
     mps: bool = False
-    cgroup: tuple[int, int] = (0, 0)
     asked: bool = False
 
     def put(self, context: int, device: int) -> None:
@@ -76,25 +77,50 @@ class _ProcessDevices:
         return told in self.files or any(file.startswith("/dev/") for file in self.files)
 
 
+def _cgroup(fact: Any) -> tuple[int, int]:
+    return int(fact["cgroup_id"]), int(fact["cgroup_v1_id"])
+
+
 class Devices:
     """Every followed process's contexts and devices."""
 
     def __init__(
-        self, outermost: Callable[[int, int], str] = lambda *_: "", most: int = _MOST
+        self,
+        outermost: Callable[[int, int], str] = lambda *_: "",
+        most: int = _MOST,
+        most_processes: int = _PROCESSES_MAX,
     ) -> None:
         """``outermost`` says which tenant has these cgroups."""
         self._outermost = outermost
         self._shares = Shares(most)
+        self._process_shares = Shares(most_processes)
         self._processes: dict[Process, _ProcessDevices] = {}
         self._departed = Departed()
         self._listed = False  # Whether the driver lists the host's GPUs, as far as is known.
-        self.refused: Counter[str] = Counter()  # Contexts that there was no room for, by tenant.
+        # Contexts and processes that there was no room for, by tenant.
+        self.refused: Counter[str] = Counter()
         self._to_look: dict[Process, None] = {}
+
+    def _at(self, process: Process, cgroup: tuple[int, int]) -> _ProcessDevices | None:
+        """What is known of a process; None if its tenant may have no more of them.
+
+        Nobody tells the end of a process that the kernel had no room to follow.
+        """
+        if known := self._processes.get(process):
+            return known
+        tenant = self._outermost(*cgroup)
+        if not self._process_shares.make_room(tenant, process, self._departed, self._drop):
+            self.refused[tenant] += 1
+            return None
+        self._process_shares.count(tenant, 1)
+        known = self._processes[process] = _ProcessDevices(tenant, cgroup)
+        return known
 
     def context(self, fact: Any, process: Process) -> None:
         """A context is on this device of its process."""
-        known = self._processes.setdefault(process, _ProcessDevices())
-        known.cgroup = (int(fact["cgroup_id"]), int(fact["cgroup_v1_id"]))
+        if (known := self._at(process, cgroup := _cgroup(fact))) is None:
+            return
+        known.cgroup = cgroup
         known.asked = True
         device: int | None = int(fact["other"]) & 0xFFFFFFFF
         if int(fact["function"]) == GREEN:
@@ -104,7 +130,6 @@ class Devices:
         self._to_look[process] = None
 
     def _put(self, process: Process, known: _ProcessDevices, context: int, device: int) -> None:
-        known.tenant = known.tenant or self._outermost(*known.cgroup)
         before = len(known.contexts)
         if context in known.contexts or self._make_room(process, known):
             known.put(context, device)
@@ -122,10 +147,12 @@ class Devices:
         known = self._processes.pop(process, None)
         if known is not None:
             self._shares.count(known.tenant, -len(known.contexts))
+            self._process_shares.count(known.tenant, -1)
 
     def device(self, fact: Any, process: Process, text: bytes) -> None:
         """The process has asked for a device's UUID."""
-        known = self._processes.setdefault(process, _ProcessDevices())
+        if (known := self._at(process, _cgroup(fact))) is None:
+            return
         device = int(fact["handle"]) & 0xFFFFFFFF
         if len(text) == 16 and (device in known.uuids or len(known.uuids) < _DEVICES_MAX):
             known.uuids[device] = str(uuid.UUID(bytes=text))
@@ -134,8 +161,8 @@ class Devices:
         """The process uses a GPU, perhaps in a context that it made before anybody looked."""
         if process in self._departed:
             return
-        known = self._processes.setdefault(process, _ProcessDevices())
-        if not known.asked:
+        known = self._at(process, cgroup)
+        if known is not None and not known.asked:
             known.asked = True
             known.cgroup = cgroup
             self._to_look[process] = None

@@ -4,9 +4,9 @@ They do once enough runtime launches contained exactly one driver launch with a 
 second probe on every launch tells nothing new, and is removed.
 """
 
+from collections import Counter
+from functools import cache
 from typing import Final
-
-import numpy as np
 
 from cotenant.agent.process import Process
 from cotenant.agent.recorder.ingest.batch import Batch
@@ -36,20 +36,29 @@ class LayerChoice:
 
     def see(self, batch: Batch, names: KernelNames) -> None:
         """Count the launches in a batch."""
-        for entry, count in zip(*batch.tally(*_KEY), strict=True):
-            if int(entry["op"]) == _LAUNCH:
-                self._launches(entry, count, names)
+        distinct, counts = batch.tally(*_KEY)
+        process_of = cache(Process)
+        launches: Counter[tuple[bool, Process, int, int]] = Counter()
+        for (pid, start_ns, handle, op, api, inner), count in zip(
+            distinct.tolist(), counts, strict=True
+        ):
+            if op == _LAUNCH:
+                process = process_of(pid, start_ns)
+                launches[bool(names.eras(process, handle, 0)), process, api, inner] += count
+        # Those without a name first: they speak against a decision that the others make.
+        for (named, process, api, inner), count in sorted(launches.items()):
+            self._launches(process, api, inner, count, named=named)
 
-    def _launches(self, entry: np.void, count: int, names: KernelNames) -> None:
-        process = Process.of(entry)
-        api, inner = BY_ID.get(int(entry["api"])), BY_ID.get(int(entry["function"]))
+    def _launches(
+        self, process: Process, outer: int, within: int, count: int, *, named: bool
+    ) -> None:
+        api, inner = BY_ID.get(outer), BY_ID.get(within)
         if api is None or inner is None:
             return
         seen = self.by_process.pop(process, [0, 0, 0])
         self.by_process[process] = seen
         if len(self.by_process) > _PROCESSES_MAX:
             del self.by_process[next(iter(self.by_process))]
-        named = bool(names.eras(process, int(entry["handle"]), 0))
         if api.library is Library.CUDART:
             seen[0] += count
             matched = inner.library is Library.CUDA

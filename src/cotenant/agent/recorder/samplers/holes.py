@@ -9,13 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.tenant import KERNEL
 from cotenant.schema.dimensions import LOSSES
 from cotenant.schema.holes import Reason
-from cotenant.store.segment import arrow_schema
+from cotenant.store.segment import columns_of
 
 # A path that the ledger does not know after this long is nobody's.
 _PATIENCE_NS: Final = 5_000_000_000
@@ -162,7 +160,8 @@ def _merged(pieces: list[_Piece]) -> list[_Piece]:
 
 def _table(now_ns: int, rows: list[tuple[_Key, _Piece]]) -> Any:
     zeros = [0] * len(rows)
-    return pa.table(
+    return columns_of(
+        LOSSES,
         {
             "timestamp_ns": [now_ns] * len(rows),
             "family": [key.family for key, _ in rows],
@@ -173,5 +172,4 @@ def _table(now_ns: int, rows: list[tuple[_Key, _Piece]]) -> Any:
             "to_ns": [piece.to_ns for _, piece in rows],
             "unseen": [piece.unseen for _, piece in rows],
         },
-        schema=arrow_schema(LOSSES),
     )

@@ -1,7 +1,16 @@
 """The shape of a table that is written once a second."""
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any, Final, Protocol
+
+from cotenant.agent.recorder.samplers.holes import Holes
+from cotenant.errors import CotenantError
+from cotenant.schema.families import FAMILIES
+from cotenant.schema.holes import NOT_SAMPLED
+
+_SAMPLED_NS: Final = 5_000_000_000  # A sample tells of no more than this, but for the odd row.
 
 
 class Sampler(Protocol):
@@ -22,9 +31,35 @@ class RowSink(Protocol):
         """Add rows to a table."""
 
 
-def write_samples(samplers: Iterable[Sampler], sink: RowSink, now_ns: int) -> None:
-    """One sample of each, in order, into the sink."""
+def sample_all(
+    samplers: Iterable[Sampler], holes: Holes, sink: RowSink, now_ns: int
+) -> dict[str, str]:
+    """One sample of each, then the holes: also what samplers that failed, by table, did not tell.
+
+    They are ours, and what makes them fail may be one tenant's: the others' rows go on.
+    """
+    failed = write_samples(samplers, sink, now_ns)
+    if failed:
+        holes.add(NOT_SAMPLED, FAMILIES, None, now_ns - _SAMPLED_NS, now_ns)
+    return failed | write_samples([holes], sink, now_ns)
+
+
+def write_samples(samplers: Iterable[Sampler], sink: RowSink, now_ns: int) -> dict[str, str]:
+    """One sample of each, in order, into the sink; which tables got none, and why."""
+    failed = {}
     for sampler in samplers:
-        rows = sampler.sample(now_ns)
-        if rows is not None:
-            sink.append(sampler.table, rows)
+        try:
+            rows = sampler.sample(now_ns)
+            if rows is not None:
+                sink.append(sampler.table, rows)
+        except (OSError, CotenantError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a tenant may bring about any
+            failed[sampler.table] = _told(error)
+    return failed
+
+
+def _told(error: Exception) -> str:
+    """What failed, and at which line."""
+    at = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(at.filename).name}:{at.lineno})"

@@ -21,6 +21,7 @@ from cotenant.schema.layouts import TOTAL, TOTAL_KEY
 _SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured")
 # Samples without a change after which the total of a removed cgroup is deleted.
 _IDLE_SAMPLES: Final = 30
+_LARGEST: Final = np.uint64((1 << 63) - 1)
 
 Values = npt.NDArray[np.int64]
 Tenants = npt.NDArray[np.uint64]
@@ -78,7 +79,7 @@ class Totals:
         self._tell(
             entries[changed], tenants[changed], {name: delta[name][changed] for name in _SUMMED}
         )
-        self._forget(names, changed, entries, tenants)
+        self._forget(names, changed, entries, cpus["payer"].max(axis=1, initial=0))
         longest = _longest(cpus, window)
         return self._rows(now_ns, entries, changed, delta, buckets, longest)
 
@@ -151,13 +152,13 @@ class Totals:
                 "family": pa.array([n[0] for n in names if n], pa.string()),
                 "function": pa.array([n[1] for n in names if n], pa.string()),
                 "count": delta["count"][rows],
-                "sum_ns": delta["sum_ns"][rows],
+                "sum_ns": _fitting(delta["sum_ns"][rows]),
                 "max_ns": longest[rows],
                 "histogram": pa.ListArray.from_arrays(
                     np.arange(len(rows) + 1, dtype=np.int32) * per_row,
                     buckets[rows].ravel().astype(np.int64),
                 ),
-                "bytes": delta["bytes"][rows],
+                "bytes": _fitting(delta["bytes"][rows]),
                 "unmeasured": pa.array(unmeasured, mask=unmeasured == 0),
             }
         )
@@ -167,7 +168,7 @@ class Totals:
         names: list[bytes],
         changed: Values,
         entries: npt.NDArray[np.void],
-        tenants: Tenants,
+        payers: Tenants,
     ) -> None:
         """Delete totals of removed cgroups from the kernel's maps: nobody adds to them any more."""
         busy = set(changed.tolist())
@@ -180,7 +181,7 @@ class Totals:
             if self.gone(Tally("", *(int(entry[field]) for field in OWNER))):
                 spare = name.endswith(_SPARE)
                 (self._spare if spare else self._totals).delete(name[: TOTAL_KEY.itemsize])
-                self._freed("spare_totals" if spare else "totals", int(tenants[at]))
+                self._freed("spare_totals" if spare else "totals", int(payers[at]))
                 # Should it come back, it counts from nothing.
                 del idle[name], self._places[name]
             else:
@@ -211,5 +212,9 @@ def _longest(cpus: npt.NDArray[np.void], window: int) -> Values:
     """The longest call of a window over all CPUs, some of which are in the next already."""
     before = np.where(cpus["previous_window"] == window, cpus["previous_ns"], 0)
     current = np.where(cpus["window"] == window, cpus["max_ns"], before)
-    longest: Values = current.max(axis=1, initial=0).astype(np.int64)
-    return longest
+    return _fitting(current.max(axis=1, initial=0))
+
+
+def _fitting(sums: npt.NDArray[Any]) -> Values:
+    """The kernel's sums have no sign: what is too large for a column is the largest it holds."""
+    return np.minimum(sums.view(np.uint64), _LARGEST).astype(np.int64)

@@ -107,8 +107,9 @@ def test_text_whose_meaning_changed_is_told_by_time(rows, moment):
     batch = batch_of(rows)
     codes, distinct = batch.key("pid", "op")
     words = [f"{entry['op']}" for entry in distinct]
-    eras = [[(0, "old"), (moment, "new")] if entry["op"] == 1 else [] for entry in distinct]
-    told = by_time(batch, codes, words, lambda code: eras[code]).to_pylist()
+    eras = [(0, "old"), (moment, "new")]
+    changed = {code: eras for code, entry in enumerate(distinct) if entry["op"] == 1}
+    told = by_time(batch, codes, words, changed).to_pylist()
     expected = [
         ("new" if row[0] >= moment else "old") if row[3] == 1 else f"{row[3]}" for row in rows
     ]

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 
 from cotenant.agent.recorder.ingest.fact_budget import FactBudget
+from cotenant.identity.tenant import UNKNOWN
 from cotenant.schema.layouts import FACT
 
 
@@ -55,3 +56,40 @@ def test_a_cgroup_that_nobody_knows_yet_is_asked_for_again_and_counted_then() ->
     assert budget.admit(facts(100, 7), 0.0) == []
     assert budget.settle(owner) == {"/storm": 12}
     assert budget.settle(owner) == {}
+
+
+def test_what_was_left_out_of_a_cgroup_that_nobody_ever_knows_is_told_as_nobodys() -> None:
+    budget = FactBudget()
+    assert budget.admit(facts(100, (1 << 18) + 3), 0.0) == []
+    assert budget.settle(lambda _: None) == {}
+    assert budget.waits
+    budget.admit([], 60.0)
+    assert budget.settle(lambda _: None) == {UNKNOWN: (1 << 18) + 3}
+    assert not budget.waits
+    assert budget.settle(owner) == {}
+
+
+def test_what_was_left_out_is_told_at_the_end_whoever_it_was() -> None:
+    budget = FactBudget()
+    budget.admit(facts(100, (1 << 18) + 5), 0.0)
+    budget.patience_s = 0.0
+    assert budget.settle(lambda _: None) == {UNKNOWN: (1 << 18) + 5}
+
+
+def test_cgroups_without_number_that_nobody_knows_share_one_budget_and_little_memory() -> None:
+    budget = FactBudget()
+    most, strangers = 1 << 18, 1 << 16
+    for number in range(1, strangers + 1):
+        budget.admit(facts(number, 1), 0.0)
+    held = len(budget._accounts)
+    # There is no room to ask whose these are.
+    assert len(budget.admit(facts(strangers + 1, most), 0.0)) == most
+    assert budget.admit(facts(strangers + 2, 7), 0.0) == []
+    assert len(budget._accounts) == held + 1
+    # Once it was asked for the others, whether known or not, there is.
+    budget.settle(lambda _: None)
+    assert len(budget.admit(facts(strangers + 2, 7), 0.0)) == 7
+    assert len(budget._accounts) == 2
+    assert budget.settle(owner) == {}
+    budget.patience_s = 0.0
+    assert budget.settle(owner) == {UNKNOWN: 7}

@@ -1,5 +1,6 @@
 """Rollups against a sum by hand."""
 
+import time
 from collections import defaultdict
 
 import numpy as np
@@ -83,3 +84,19 @@ def test_a_call_that_began_long_ago_costs_no_more_than_another():
     rollups.add("cuda", *drained([(n * SECOND, 5, "sync", None, 7, 0, 1) for n in ages]))
     rows = rollups.sample(3 * 10**9 * SECOND).to_pylist()
     assert sorted(row["timestamp_ns"] for row in rows) == [n * SECOND for n in ages]
+
+
+def test_calls_that_began_in_as_many_seconds_as_there_are_cost_about_as_much_as_in_one():
+    rows = 1009
+    ratios = []
+    for _ in range(3):
+        took = []
+        for apart in (0, SECOND):
+            batch, made = drained([(at * apart, at, "sync", None, 7, 3, 1) for at in range(rows)])
+            rollups = Rollups()
+            began = time.perf_counter()
+            rollups.add("cuda", batch, made)
+            took.append(time.perf_counter() - began)
+            assert rollups.sample(10**6 * SECOND).num_rows == rows
+        ratios.append(took[1] / took[0])
+    assert min(ratios) < 8

@@ -29,7 +29,7 @@ def test_a_process_that_made_its_context_before_is_looked_at_once() -> None:
 
 def test_a_process_that_asked_for_a_uuid_but_has_no_known_context_is_looked_at() -> None:
     devices = Devices()
-    devices.device({"handle": 0}, PROCESS, bytes(range(16)))
+    devices.device({**CONTEXT, "handle": 0}, PROCESS, bytes(range(16)))
     devices.works(PROCESS, (5, 3))
     assert devices.take_questions() == [PROCESS]
 
@@ -56,7 +56,7 @@ def test_the_context_of_a_green_one_is_on_its_device() -> None:
     ids = {function.symbol: function.id for function in FUNCTIONS}
     devices = Devices()
     for device in (0, 1):
-        devices.device({"handle": device}, PROCESS, bytes([device] * 16))
+        devices.device({**CONTEXT, "handle": device}, PROCESS, bytes([device] * 16))
     green = {**CONTEXT, "function": ids["cuGreenCtxCreate"], "address": 0x6E, "other": 1}
     made = {**CONTEXT, "function": ids["cuCtxFromGreenCtx"], "address": 0xC1, "other": 0x6E}
     devices.context(green, PROCESS)
@@ -70,7 +70,7 @@ def test_a_process_with_contexts_without_end_is_as_quickly_looked_at_as_any(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     devices = Devices()
-    devices.device({"handle": 1}, PROCESS, bytes([1] * 16))
+    devices.device({**CONTEXT, "handle": 1}, PROCESS, bytes([1] * 16))
     for address in range(5003):
         devices.context({**CONTEXT, "address": 1 + address, "other": address % 2}, PROCESS)
     asked: list[int | None] = []
@@ -106,7 +106,7 @@ def test_a_process_is_believed_only_what_it_has_open_where_the_driver_tells(
 ) -> None:
     devices = Devices()
     devices.context(CONTEXT, PROCESS)
-    devices.device({"handle": 0}, PROCESS, bytes(range(16)))
+    devices.device({**CONTEXT, "handle": 0}, PROCESS, bytes(range(16)))
     assert devices.gpu(PROCESS, 0xC0) == f"GPU-{UUID}"
     devices.found(DevicesFound(PROCESS, files, instances, mps=False, listed=listed))
     assert devices.gpu(PROCESS, 0xC0) == gpu
@@ -118,7 +118,7 @@ def test_a_process_is_believed_only_what_it_has_open_where_the_driver_tells(
 def test_a_process_that_nobody_could_look_at_is_not_believed_where_the_driver_tells() -> None:
     devices = Devices()
     devices.context(CONTEXT, PROCESS)
-    devices.device({"handle": 0}, PROCESS, bytes(range(16)))
+    devices.device({**CONTEXT, "handle": 0}, PROCESS, bytes(range(16)))
     devices.found(DevicesFound(PROCESS, (), (), mps=False, listed=True, looked=False))
     assert devices.gpu(PROCESS, 0xC0) is None
     assert devices.sharing() == {}
@@ -128,7 +128,7 @@ def test_devices_that_no_host_has_are_not_kept() -> None:
     devices = Devices()
     for number in range(1009):
         devices.context({**CONTEXT, "address": 1 + number, "other": number}, PROCESS)
-        devices.device({"handle": number}, PROCESS, bytes([number % 256] * 16))
+        devices.device({**CONTEXT, "handle": number}, PROCESS, bytes([number % 256] * 16))
     known = devices._processes[PROCESS]
     assert [len(known.devices), len(known.contexts), len(known.uuids)] == [64, 64, 64]
     assert devices.gpu(PROCESS, 64) == f"GPU-{uuid.UUID(bytes=bytes([63] * 16))}"
@@ -150,9 +150,27 @@ def test_contexts_of_one_tenant_leave_room_for_those_of_others() -> None:
     # What ended makes room for what its tenant brings next.
     for pid in range(100):
         devices.gone(Process(pid, 7), "/tenant-5")
-    devices.device({"handle": 0}, Process(200, 7), bytes(16))
+    devices.device({**CONTEXT, "handle": 0}, Process(200, 7), bytes(16))
     devices.context(CONTEXT, Process(200, 7))
     assert devices.gpu(Process(200, 7), 0xC0) == f"GPU-{uuid.UUID(int=0)}"
+
+
+def test_processes_whose_end_nobody_tells_leave_room_for_those_of_other_tenants() -> None:
+    devices = Devices(lambda cgroup_id, _: f"/tenant-{cgroup_id}", most_processes=1000)
+    for pid in range(1009):
+        devices.works(Process(pid, 7), (5, 3))
+    assert len(devices.take_questions()) == 500
+    assert devices.refused == {"/tenant-5": 509}
+    for pid in range(2000, 2101):
+        devices.device({**CONTEXT, "cgroup_id": 6, "handle": 0}, Process(pid, 7), bytes(16))
+        devices.context({**CONTEXT, "cgroup_id": 6}, Process(pid, 7))
+    assert len(devices.take_questions()) == 101
+    assert devices.refused == {"/tenant-5": 509}
+    # What ended makes room for what its tenant brings next.
+    for pid in range(211):
+        devices.gone(Process(pid, 7), "/tenant-5")
+    devices.works(Process(3000, 7), (5, 3))
+    assert devices.take_questions() == [Process(3000, 7)]
 
 
 def test_a_device_without_a_context_any_more_is_not_shared() -> None:
@@ -160,7 +178,7 @@ def test_a_device_without_a_context_any_more_is_not_shared() -> None:
     other = Process(102, 7)
     for process, cgroup_id in ((PROCESS, 5), (other, 6)):
         for device in (0, 1):
-            devices.device({"handle": device}, process, bytes([device] * 16))
+            devices.device({**CONTEXT, "handle": device}, process, bytes([device] * 16))
         devices.context({**CONTEXT, "cgroup_id": cgroup_id}, process)
     assert set(devices.sharing().values()) == {"timeslice"}
     # Another one at the same address.

@@ -96,7 +96,7 @@ def test_a_holding_is_on_the_gpu_that_becomes_known_after_the_look(held: Held) -
     held[5] = 500  # Its context is told of after the facts of this time are taken.
     known = {"cgroup_id": 3, "cgroup_v1_id": 0, "function": 151, "address": CONTEXT, "other": 0}
     for process in (first, second):
-        devices.device({"handle": 0}, process, bytes(range(16)))
+        devices.device({**known, "handle": 0}, process, bytes(range(16)))
     devices.context(known, first)
     gpu = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
     told = [(r["cgroup_id"], r["gpu"], r["bytes"]) for r in memory.sample(0).to_pylist()]

@@ -1,5 +1,7 @@
 """Holes become rows of losses: whose, from when to when, and why."""
 
+import time
+
 import pyarrow as pa
 
 from cotenant.agent.protocol.reports import (
@@ -15,7 +17,7 @@ from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.identity.ledger import Ledger
 from cotenant.schema.families import FAMILIES
-from cotenant.schema.holes import LATE, OVER_BUDGET, REFUSED, RUNS_LEFT_OUT
+from cotenant.schema.holes import LATE, MANGLED, OVER_BUDGET, REFUSED, RUNS_LEFT_OUT, UNSENT
 
 S = 1_000_000_000
 WHOSE = "/docker/" + "a" * 64
@@ -146,6 +148,36 @@ def test_what_one_tenant_had_no_room_for_is_its_own_hole():
     ])  # fmt: skip
 
 
+def test_names_that_stay_mangled_and_rows_that_nothing_counts_are_holes_of_their_tenant():
+    book = ledger()
+    holes = Holes(book)
+    spots = BlindSpots(holes, WallClock())
+    spots.counted({}, {"mangled": {WHOSE: 5}, "unsent": {WHOSE: 7}}, S)
+    found = told(holes, S)
+    assert {row[2] for row in found} == {book.cgroup_id(0, 7)}
+    assert {row[1] for row in found if row[0] == UNSENT.name} == set(FAMILIES)
+    assert {row[1] for row in found if row[0] == MANGLED.name} == {"cuda"}
+    # Every table of these families lacks rows; names are lacking where there are any.
+    assert UNSENT.tables is None
+    assert MANGLED.tables is not None
+
+
+def test_what_is_told_under_another_or_nobody_is_a_hole_of_whose_it_is():
+    book = ledger()
+    holes = Holes(book)
+    spots = BlindSpots(holes, WallClock())
+    refused = {"bios": 23, "closed_flows": 29, "processes": 31, "births": 37}
+    spots.counted({}, {name: {WHOSE: count} for name, count in refused.items()}, S)
+    found = told(holes, S)
+    assert {row[:2] + row[5:] for row in found} == {
+        ("no room for requests", "io", None),
+        ("no room for connections", "tcp", None),
+        ("facts lost", "cuda", None),
+        ("facts lost", "nccl", None),
+    }
+    assert {row[2] for row in found} == {book.cgroup_id(0, 7)}
+
+
 def test_a_state_that_is_told_anew_opens_and_closes_holes():
     book = ledger()
     holes = Holes(book)
@@ -197,3 +229,17 @@ def test_each_kind_of_event_that_is_missing_is_named_to_whoever_records():
         holes.add(RUNS_LEFT_OUT, (family,), None, 0, S)
         holes.sample(2 * S)
     assert [words.partition(" events")[0] for words in holes.warnings] == ["io", "tcp"]
+
+
+def test_facts_whose_owner_is_known_late_were_lost_when_they_were_left_out():
+    book = ledger()
+    holes = Holes(book)
+    spots = BlindSpots(holes, WallClock())
+    spots.facts_left_out({}, more=False)
+    before_ns = time.time_ns()
+    spots.facts_left_out({}, more=True)
+    spots.facts_left_out({"unknown": 7}, more=False)
+    (cuda, _) = told(holes, time.time_ns())
+    assert cuda[:3] == ("facts lost", "cuda", book.unknown_id)
+    assert cuda[3] <= before_ns <= cuda[4]
+    assert cuda[5] == 7

@@ -62,7 +62,10 @@ class Reading(Totals):
 
     def __init__(self, kernel, ledger):
         self.losses = Losses(partial(owners, ledger))
-        super().__init__(kernel.maps, ledger, self.losses, self.end, lambda name, tenant: None)
+        self.freed = []
+        super().__init__(
+            kernel.maps, ledger, self.losses, self.end, lambda *what: self.freed.append(what)
+        )
 
     def end(self):
         return self.window
@@ -126,3 +129,17 @@ def test_what_is_nobodys_is_never_gone(kernel, read):
     for reading in range(40):
         read.read(1 + reading, 0)
     assert kernel.maps["totals"].there
+
+
+def test_a_total_is_given_back_to_whom_it_was_taken_from(kernel, read, ledger):
+    total = kernel.total(23)
+    total["count"] = total["rows"] = 1
+    # The cgroup was the host's until somebody said whose it is.
+    total["tenant"], total["payer"][1] = 23, 1
+    read.read(1, 0)
+    assert set(read.tenants.values()) == {23}
+    ledger.removed(0, 23, 2)
+    for reading in range(40):
+        read.read(2 + reading, 1)
+    assert not kernel.maps["totals"].there
+    assert read.freed == [("totals", 1)]

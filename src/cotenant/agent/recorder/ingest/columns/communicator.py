@@ -24,7 +24,8 @@ _PER_RANK: Final = frozenset(
 def _members(communicators: Communicators, batch: Batch) -> tuple[Any, list[Communicator]]:
     codes, distinct = batch.key(*_KEY)
     return codes, [
-        communicators.find(Process.of(entry), int(entry["communicator"])) for entry in distinct
+        communicators.find(Process(pid, start_ns), handle)
+        for pid, start_ns, handle in distinct.tolist()
     ]
 
 

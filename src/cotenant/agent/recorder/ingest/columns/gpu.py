@@ -25,14 +25,11 @@ class GpuColumn:
     def see(self, batch: Batch) -> None:
         """Rows that came: whose processes use a GPU."""
         _, distinct = batch.key(*_WHO)
-        for entry in distinct:
-            cgroup = int(entry["cgroup_id"]), int(entry["cgroup_v1_id"])
-            self._devices.works(Process.of(entry), cgroup)
+        for pid, start_ns, cgroup_id, cgroup_v1_id in distinct.tolist():
+            self._devices.works(Process(pid, start_ns), (cgroup_id, cgroup_v1_id))
 
     def make(self, batch: Batch, field: Field) -> Any:
         """UUID or device file; NULL where it cannot be told."""
         codes, distinct = batch.key(*_KEY)
-        return batch.spread(codes, [self._word(entry) for entry in distinct])
-
-    def _word(self, entry: Any) -> str | None:
-        return self._devices.gpu(Process.of(entry), int(entry["context"]))
+        gpus = (self._devices.gpu(Process(pid, start), at) for pid, start, at in distinct.tolist())
+        return batch.spread(codes, gpus)

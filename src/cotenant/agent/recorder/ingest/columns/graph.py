@@ -2,9 +2,11 @@
 
 from typing import Any, Final
 
+import numpy as np
+
 from cotenant.agent.process import Process
 from cotenant.agent.recorder.ingest.batch import Batch
-from cotenant.agent.recorder.ingest.columns.eras import by_time
+from cotenant.agent.recorder.ingest.columns.eras import Eras, by_time
 from cotenant.agent.recorder.ingest.columns.plain import Needs
 from cotenant.agent.recorder.processes.graphs import Graphs
 from cotenant.schema.events import ENUMS
@@ -27,13 +29,15 @@ class GraphColumn:
     def make(self, batch: Batch, field: Field) -> Any:
         """The graph's version."""
         codes, distinct = batch.key(*_KEY)
-        eras = [self._eras(entry) for entry in distinct]
-        words = [known[-1][1] if known else None for known in eras]
-        return by_time(batch, codes, words, lambda code: eras[code])
+        words: list[str | None] = [None] * len(distinct)
+        changed: dict[int, Eras] = {}
+        for code in np.flatnonzero(distinct["op"] == _GRAPH).tolist():
+            eras = self._eras(*distinct[code].tolist())
+            words[code] = eras[-1][1] if eras else None
+            if len(eras) > 1:
+                changed[code] = eras
+        return by_time(batch, codes, words, changed)
 
-    def _eras(self, entry: Any) -> list[tuple[int, str | None]]:
-        if int(entry["op"]) != _GRAPH:
-            return []
-        process = Process.of(entry)
-        versions = self._graphs.versions(process, int(entry["handle"]))
+    def _eras(self, pid: int, start_ns: int, handle: int, _: int) -> Eras:
+        versions = self._graphs.versions(Process(pid, start_ns), handle)
         return [(version.since_ns, version.graph) for version in versions]

@@ -1,13 +1,14 @@
 """What an operation is called: its kernel, or in brackets what else it did."""
 
+from bisect import bisect_right
+from functools import cache
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
-
-import numpy as np
 
 from cotenant.agent.process import Nameless, Process
 from cotenant.agent.recorder.ingest.batch import Batch
-from cotenant.agent.recorder.ingest.columns.eras import by_time
+from cotenant.agent.recorder.ingest.columns.eras import Eras, by_time
 from cotenant.agent.recorder.ingest.columns.plain import Needs
 from cotenant.agent.recorder.processes.graphs import Graphs
 from cotenant.agent.recorder.processes.kernel_names import KernelNames
@@ -40,54 +41,69 @@ class KernelColumn:
     def make(self, batch: Batch, field: Field) -> Any:
         """The name; never NULL."""
         codes, distinct = batch.key(*_KEY)
-        words: list[str | None] = [self._word(entry) for entry in distinct]
-        return by_time(batch, codes, words, lambda code: self._eras(distinct[code]))
+        first_ns = int(batch.plain("timestamp_ns").min())
+        # A tenant may launch another kernel each time: this is done once for each.
+        process_of = cache(Process)
+        words: list[str | None] = []
+        changed: dict[int, Eras] = {}
+        for pid, start_ns, handle, stub, op, direction, known in distinct.tolist():
+            if op == _LAUNCH:
+                word, eras = self._launched(process_of(pid, start_ns), handle, stub, first_ns)
+            elif op == _GRAPH:
+                eras = self._graph_eras(process_of(pid, start_ns), handle)
+                word = eras[-1][1]
+            else:
+                word, eras = _plain(op, direction if known >> _KNOWN_DIRECTION & 1 else None), ()
+            if len(eras) > 1:
+                changed[len(words)] = eras
+            words.append(word)
+        return by_time(batch, codes, words, changed)
 
     def nameless(self, batch: Batch) -> list[Nameless]:
         """Kernels of the batch that nobody has named, and that nobody has looked for."""
         _, distinct = batch.key(*_KEY)
+        process_of = cache(Process)
         found = []
-        for entry in distinct[distinct["op"] == _LAUNCH]:
-            one = Nameless(Process.of(entry), int(entry["handle"]), int(entry["stub"]))
+        for pid, start_ns, handle, stub, *_ in distinct[distinct["op"] == _LAUNCH].tolist():
+            one = Nameless(process_of(pid, start_ns), handle, stub)
             if not self._names.eras(*one) and not self._names.asked(one):
                 found.append(one)
         return found
 
-    def _word(self, entry: np.void) -> str:
-        op = int(entry["op"])
-        if op == _LAUNCH:
-            return self._names.name(Process.of(entry), int(entry["handle"]), int(entry["stub"]))
-        if op == _MEMCPY:
-            known = int(entry["known"]) >> _KNOWN_DIRECTION & 1
-            way = ENUMS["cuda_direction"].get(int(entry["direction"]), "?") if known else "?"
-            return f"[memcpy {way}]"
-        if op == _GRAPH:
-            return self._graph_eras(entry)[-1][1]
-        return f"[{ENUMS['cuda_op'].get(op, '?')}]"
-
-    def _eras(self, entry: np.void) -> list[tuple[int, str | None]]:
-        """Handles that were unloaded and used again: their rows are named by time."""
-        if int(entry["op"]) == _GRAPH:
-            return list(self._graph_eras(entry))
-        if int(entry["op"]) != _LAUNCH:
-            return []
-        process, handle, stub = Process.of(entry), int(entry["handle"]), int(entry["stub"])
+    def _launched(
+        self, process: Process, handle: int, stub: int, first_ns: int
+    ) -> tuple[str, Eras]:
+        """The kernel's name, and its names since a time if the handle was used again."""
         eras = self._names.eras(process, handle, stub)
-        if len(eras) < 2:
-            return []
-        nameless = self._names.unknown(process, handle, stub)
-        return [
-            (since, self._names.readable(process, name) if name else nameless)
-            for since, name in eras
+        if not eras:
+            return self._names.unknown(process, handle, stub), ()
+        # Of those that were over before the first row none is asked for.
+        since = max(bisect_right(eras, first_ns, key=itemgetter(0)) - 1, 0)
+        told = [
+            (start, self._names.readable(process, name) if name else None)
+            for start, name in eras[since:]
         ]
+        if any(name is None for _, name in told):
+            nameless = self._names.unknown(process, handle, stub)
+            told = [(start, name or nameless) for start, name in told]
+        return told[-1][1] or "", told
 
-    def _graph_eras(self, entry: np.void) -> list[tuple[int, str]]:
+    def _graph_eras(self, process: Process, handle: int) -> list[tuple[int, str]]:
         """What the handle was called: versions of one graph have one name."""
-        versions = self._graphs.versions(Process.of(entry), int(entry["handle"]))
+        versions = self._graphs.versions(process, handle)
         return [
             (first.since_ns, f"[graph {name}]")
             for name, (first, *_) in groupby(versions, key=lambda version: version.name)
         ]
+
+
+@cache
+def _plain(op: int, direction: int | None) -> str:
+    """What is no kernel, in brackets."""
+    if op == _MEMCPY:
+        way = "?" if direction is None else ENUMS["cuda_direction"].get(direction, "?")
+        return f"[memcpy {way}]"
+    return f"[{ENUMS['cuda_op'].get(op, '?')}]"
 
 
 class FunctionColumn:

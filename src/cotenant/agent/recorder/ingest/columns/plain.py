@@ -9,6 +9,7 @@ from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.printable import printable
 from cotenant.schema.events import ENUMS
 from cotenant.schema.wire import Field
+from cotenant.store.nulls import nulls
 
 Needs = tuple[list[str], list[tuple[str, ...]]]
 
@@ -53,9 +54,7 @@ class NullColumn:
     def make(self, batch: Batch, field: Field) -> Any:
         """All NULL, of the declared type."""
         kind = (field.maker or "").partition(":")[2] or "string"
-        return (
-            no_text(batch.rows) if kind == "string" else pa.nulls(batch.rows, getattr(pa, kind)())
-        )
+        return no_text(batch.rows) if kind == "string" else nulls(batch.rows, getattr(pa, kind)())
 
 
 class TimeColumn:
