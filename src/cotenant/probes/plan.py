@@ -60,7 +60,7 @@ def plan(fd: int, functions: Iterable[Function], stepping: Stepping = Stepping.N
     """
     try:
         with Elf(fd) as elf:
-            return _plan(elf, functions, stepping)
+            return plan_of(elf, functions, stepping)
     except NoElf:
         return None
 
@@ -76,7 +76,8 @@ def _kinds(elf: Elf) -> tuple[str, ...]:
     return kinds
 
 
-def _plan(elf: Elf, functions: Iterable[Function], stepping: Stepping) -> Plan | None:
+def plan_of(elf: Elf, functions: Iterable[Function], stepping: Stepping) -> Plan | None:
+    """The same for a file whose headers are read already."""
     kinds = _kinds(elf)
     if not kinds:
         return None

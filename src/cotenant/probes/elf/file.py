@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cotenant.probes.elf.build_id import gnu_build_id
-from cotenant.probes.elf.headers import BadElf, ProgramHeader, Section, headers
+from cotenant.probes.elf.headers import BadElf, NotRead, ProgramHeader, Section, headers
 from cotenant.probes.elf.relocations import RELATIVE, RELOCATION, packed_places
 from cotenant.probes.elf.strings import MAX_NAME, places_ending, string_places
 
@@ -55,6 +55,7 @@ _SYMBOLS_AT_ONCE: Final = 1 << 16
 _MAX_CODE: Final = 64
 _MAX_STARTS: Final = 1 << 20
 _MAX_ALIASES: Final = 64
+_MAX_NOTES: Final = 16  # Sections of them: linkers make a few.
 
 
 class Extent(NamedTuple):
@@ -71,6 +72,7 @@ class Elf:
         # Read, never mapped: truncating a mapped file would kill us.
         self._fd = fd
         self._strings_max = strings_max
+        self._left: int | None = None
         self._size = os.fstat(fd).st_size
         self._segments, self._sections = headers(self._size, self.bytes_at)
         code = [s for s in self._segments if s.type == 1 and s.flags & _EXECUTABLE]
@@ -87,12 +89,20 @@ class Elf:
         """Bytes of the file, when it was opened."""
         return self._size
 
+    def bound(self, count: int) -> None:
+        """Read no more than so many bytes from now on: NotRead where more are wanted."""
+        self._left = count
+
     def bytes_at(self, offset: int, count: int) -> bytes:
         """Bytes of the file; BadElf where it has none."""
         if offset < 0 or count < 0 or offset + count > self._size:
             raise BadElf(f"ends before offset {offset:#x}+{count}")
         if count > max(_MAX_BYTES, self._strings_max):
             raise BadElf(f"has a part of {count} bytes")
+        if self._left is not None:
+            if count > self._left:
+                raise NotRead("takes too much to read")
+            self._left -= count
         parts = []
         while count:
             try:
@@ -341,9 +351,8 @@ class Elf:
 
     def build_id(self) -> str | None:
         """The build's fingerprint, as the linker wrote it."""
-        for section in self._sections:
-            if section.type != _SECTION_NOTE or section.size > 65536:
-                continue
+        notes = [s for s in self._sections if s.type == _SECTION_NOTE and s.size <= 65536]
+        for section in notes[:_MAX_NOTES]:
             try:
                 raw = self.bytes_at(section.offset, section.size)
             except BadElf:

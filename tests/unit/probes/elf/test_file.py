@@ -243,3 +243,20 @@ def test_code_that_is_loaded_many_times_over_costs_no_more_memory() -> None:
             tracemalloc.stop()
     assert written.tolist() == list(range(count))
     assert peak < count * 24 * 8
+
+
+def test_notes_without_end_are_read_as_far_as_linkers_make_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = bytearray(with_relocations(1, 1) + bytes(1 << 16))
+    note = struct.pack("<IIQQQQIIQQ", 0, 7, 2, 0, 0, 1 << 16, 0, 0, 4, 0)
+    struct.pack_into("<Q", data, 40, len(data))
+    struct.pack_into("<H", data, 60, 4001)
+    read: list[int] = []
+    with opened(bytes(data) + note * 4001) as fd, Elf(fd) as elf:
+        bytes_at = elf.bytes_at
+        monkeypatch.setattr(
+            elf, "bytes_at", lambda at, size: (read.append(size), bytes_at(at, size))[1]
+        )
+        assert elf.build_id() is None
+    assert read == [1 << 16] * 16

@@ -15,12 +15,16 @@ from cotenant.agent.protocol.codec import Decoder, encode
 from cotenant.probes.attach import Placed
 from cotenant.probes.elf import VARIABLE, BadElf, Elf, NoElf, NotRead
 from cotenant.probes.function import Function
-from cotenant.probes.plan import Plan, plan
+from cotenant.probes.plan import Plan, plan_of
 from cotenant.probes.sites import Kind, Site, Stepping
 from cotenant.probes.tables import FUNCTIONS
 
 # Of tables: to look through them takes some ten milliseconds.
 _LIGHT: Final = 8 << 20
+# How often a table is read at most, for one question; and bytes of code besides.
+_TIMES: Final = 16
+_CODE: Final = 4 << 20
+_STRINGS_MAX: Final = 1 << 40
 _BY_ID: Final = {function.id: function for function in FUNCTIONS}
 _SHORT: Final = 256
 _Short = Annotated[str, Chars(_SHORT)]
@@ -102,13 +106,14 @@ class ElfFiles:
         BadElf if it cannot be read whole, NotRead if that is nothing that it says itself.
         """
         try:
-            if _is_light(fd):
-                return plan(fd, functions, stepping)
+            elf, weight = _weighed(fd)
+            if weight <= _LIGHT:
+                return plan_of(elf, functions, stepping)
         except NoElf:
             return None
         wanted = PlanWanted(tuple(f.id for f in functions), str(stepping))
         try:
-            found = _decoded(self._readers.ask(tenant, fd, encode(wanted)), PlanFound)
+            found = _decoded(self._readers.ask(tenant, fd, encode(wanted), weight), PlanFound)
         except BadElf as error:
             raise NotRead(str(error)) from None
         if found.unreadable is not None:
@@ -128,14 +133,18 @@ class ElfFiles:
         return np.frombuffer(self._answer(tenant, fd, StartsWanted()), np.uint64)
 
     def _answer(self, tenant: str, fd: int, wanted: _Wanted) -> bytes:
-        if _is_light(fd):
-            return _HANDLERS[type(wanted)](fd, wanted)
-        return self._readers.ask(tenant, fd, encode(wanted))
+        elf, weight = _weighed(fd)
+        if weight <= _LIGHT:
+            return _HANDLERS[type(wanted)](elf, wanted)
+        return self._readers.ask(tenant, fd, encode(wanted), weight)
 
 
-def _is_light(fd: int) -> bool:
+def _weighed(fd: int) -> tuple[Elf, int]:
+    """A file by the headers that it has now, whatever its owner writes into it meanwhile."""
     with Elf(fd) as elf:
-        return elf.weight <= _LIGHT
+        weight = elf.weight
+        elf.bound(_TIMES * weight + _CODE)
+        return elf, weight
 
 
 def _decoded(data: bytes, kind: type[_F]) -> _F:
@@ -151,18 +160,22 @@ def _decoded(data: bytes, kind: type[_F]) -> _F:
 def answer(fd: int, question: bytes) -> bytes:
     """What a file says to a question, in whatever process this runs."""
     wanted = _QUESTIONS.decode(question)
+    strings = {"strings_max": _STRINGS_MAX} if isinstance(wanted, VariablesWanted) else {}
     try:
-        return _HANDLERS[type(wanted)](fd, wanted)
+        with Elf(fd, **strings) as elf:
+            return _HANDLERS[type(wanted)](elf, wanted)
     except MemoryError:
         raise BadElf("takes too much memory to read") from None
-
-
-def _answer_plan(fd: int, wanted: PlanWanted) -> bytes:
-    functions = [_BY_ID[number] for number in wanted.functions]
-    try:
-        found = plan(fd, functions, Stepping(wanted.stepping))
     except BadElf as error:
-        return encode(PlanFound(unreadable=str(error)[:_SHORT]))
+        if not isinstance(wanted, PlanWanted):
+            raise
+        why = None if isinstance(error, NoElf) else str(error)[:_SHORT]
+        return encode(PlanFound(unreadable=why))
+
+
+def _answer_plan(elf: Elf, wanted: PlanWanted) -> bytes:
+    functions = [_BY_ID[number] for number in wanted.functions]
+    found = plan_of(elf, functions, Stepping(wanted.stepping))
     if found is None:
         return encode(PlanFound())
     placed = tuple(
@@ -187,24 +200,21 @@ def _plan_of(found: PlanFound, stepping: Stepping) -> Plan:
     return Plan(found.kinds, found.build_id, tuple(placed), dict(found.refused), sites, stepping)
 
 
-def _answer_variables(fd: int, wanted: VariablesWanted) -> bytes:
-    with Elf(fd, strings_max=1 << 40) as elf:
-        return elf.variables(wanted.ending).tobytes()
+def _answer_variables(elf: Elf, wanted: VariablesWanted) -> bytes:
+    return elf.variables(wanted.ending).tobytes()
 
 
-def _answer_name(fd: int, wanted: NameWanted) -> bytes:
-    with Elf(fd) as elf:
-        inside = elf.address_of(wanted.offset)
-        name = elf.name_at(inside) if inside is not None else None
-        return encode(NameFound(name, inside, elf.build_id()))
+def _answer_name(elf: Elf, wanted: NameWanted) -> bytes:
+    inside = elf.address_of(wanted.offset)
+    name = elf.name_at(inside) if inside is not None else None
+    return encode(NameFound(name, inside, elf.build_id()))
 
 
-def _answer_starts(fd: int, _: StartsWanted) -> bytes:
-    with Elf(fd) as elf:
-        return elf.function_starts().tobytes()
+def _answer_starts(elf: Elf, _: StartsWanted) -> bytes:
+    return elf.function_starts().tobytes()
 
 
-_HANDLERS: Final[dict[type, Callable[[int, Any], bytes]]] = {
+_HANDLERS: Final[dict[type, Callable[[Elf, Any], bytes]]] = {
     PlanWanted: _answer_plan,
     VariablesWanted: _answer_variables,
     NameWanted: _answer_name,

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,14 +22,19 @@ from cotenant.confine.landlock import confine_writes
 from cotenant.confine.reader import bound, read_only_what_is_open
 from cotenant.probes.elf import BadElf
 
+# What one may have, by the tables that it looks through; and all of them together. What the agent
+# has besides fits into the limit of its unit and of its pod: a pod ends as a whole where it is
+# exceeded.
+_MEMORY_LEAST: Final = 64 << 20
 _MEMORY_MAX: Final = 768 << 20
+_MEMORY_TOTAL: Final = 1280 << 20
 _CPU_S: Final = 5
 _SECONDS: Final = (
     60.0  # On a busy host its share of a CPU is small; a file system may never answer.
 )
 _QUESTION_MAX: Final = 1 << 16
+_SIZE_BYTES: Final = 8  # Of a number before a question or an answer.
 _ANSWER_MAX: Final = 16 << 20
-_AT_ONCE: Final = 8
 _TENANTS_MAX: Final = 1024
 # What one tenant's files may take: so many seconds at once, and this share of the time.
 _BURST_S: Final = 5.0
@@ -52,6 +57,27 @@ class _Account:
             self.stuck.close()
 
 
+class _Memory:
+    """Room for all readers together; a small one does not wait behind a large one."""
+
+    def __init__(self) -> None:
+        self._left = _MEMORY_TOTAL
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def taken(self, size: int) -> Iterator[None]:
+        """Wait until there is this much."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._left >= size)
+            self._left -= size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._left += size
+                self._changed.notify_all()
+
+
 class Readers:
     """Has questions about files answered by others."""
 
@@ -62,7 +88,7 @@ class Readers:
             self._socket.close()
             _serve(theirs, answer)
         theirs.close()
-        self._room = threading.Semaphore(_AT_ONCE)
+        self._memory = _Memory()
         self._lock = threading.Lock()
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
@@ -72,10 +98,11 @@ class Readers:
         for account in self._accounts.values():
             account.forget()
 
-    def ask(self, tenant: str, fd: int, question: bytes) -> bytes:
+    def ask(self, tenant: str, fd: int, question: bytes, weight: int) -> bytes:
         """What another process says about an open file; BadElf where that took too much.
 
-        A tenant asks one question at a time; waiting for its share holds up nobody else.
+        A tenant asks one question at a time; waiting for its share holds up nobody else. ``weight``
+        is how much there may be to look through.
         """
         account = self._account(tenant)
         if account.stuck is not None and not _ended(account.stuck):
@@ -86,10 +113,11 @@ class Readers:
         account.looked = now
         if account.left_s < 0:
             time.sleep(-account.left_s / _SHARE)
-        with self._room:
+        memory = min(_MEMORY_LEAST + weight, _MEMORY_MAX)
+        with self._memory.taken(memory):
             begun = time.monotonic()
             try:
-                return self._ask(account, fd, question)
+                return self._ask(account, fd, _sized(memory, question))
             finally:
                 account.left_s -= time.monotonic() - begun
 
@@ -124,12 +152,16 @@ _ANSWERED: Final = b"+"
 _REFUSED: Final = b"-"
 
 
+def _sized(size: int, data: bytes) -> bytes:
+    return size.to_bytes(_SIZE_BYTES, "little") + data
+
+
 def _receive(end: socket.socket) -> bytes:
     """All of an answer; nothing if it was cut short."""
     with end.makefile("rb") as file:
-        size = file.read(8)
+        size = file.read(_SIZE_BYTES)
         count = int.from_bytes(size, "little")
-        if len(size) < 8 or count > _ANSWER_MAX:
+        if len(size) < _SIZE_BYTES or count > _ANSWER_MAX:
             return b""
         answer = file.read(count)
     return answer if len(answer) == count else b""
@@ -160,13 +192,29 @@ def _serve(link: socket.socket, answer: Answer) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody asks how they ended.
         while (received := socket.recv_fds(link, _QUESTION_MAX, 2))[0]:
             question, fds, _, _ = received
-            if len(fds) == 2 and not os.fork():
+            if len(fds) == 2 and not _forked(fds[1]):
                 link.close()
                 _look(fds[0], fds[1], question, answer)
             for fd in fds:
                 os.close(fd)
     finally:
         os._exit(0)
+
+
+def _forked(reply: int) -> bool:
+    """False in a new process; true if there is none, which is the answer then."""
+    try:
+        return bool(os.fork())
+    except OSError as error:
+        _say(reply, _REFUSED + f"cannot be read now: {error.strerror}".encode())
+        return True
+
+
+def _say(reply: int, said: bytes) -> None:
+    data = memoryview(_sized(len(said), said))
+    with contextlib.suppress(OSError):
+        while data:
+            data = data[os.write(reply, data) :]
 
 
 def _look(fd: int, reply: int, question: bytes, answer: Answer) -> None:
@@ -176,15 +224,13 @@ def _look(fd: int, reply: int, question: bytes, answer: Answer) -> None:
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
         confine_writes(None)
-        bound(_MEMORY_MAX, _CPU_S, _SECONDS)
+        memory = int.from_bytes(question[:_SIZE_BYTES], "little")
+        bound(memory, _CPU_S, _SECONDS)
         read_only_what_is_open()
         try:
-            said = _ANSWERED + answer(fd, question)
+            said = _ANSWERED + answer(fd, question[_SIZE_BYTES:])
         except BadElf as error:
             said = _REFUSED + str(error).encode("utf-8", "replace")
-        data = memoryview(len(said).to_bytes(8, "little") + said)
-        with contextlib.suppress(OSError):
-            while data:
-                data = data[os.write(reply, data) :]
+        _say(reply, said)
     finally:
         os._exit(0)
