@@ -148,6 +148,11 @@ class FairQueue(Generic[_T]):
     def __len__(self) -> int:
         return self._size
 
+    def waiting(self) -> set[str]:
+        """Who has items here, and nobody is at any."""
+        with self._changed:
+            return (self._urgent.keys() | self._other.keys()) - self._served
+
     def close(self) -> None:
         """Serve nobody any more."""
         with self._changed:

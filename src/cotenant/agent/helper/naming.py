@@ -4,6 +4,7 @@ A new cgroup is asked about the moment the kernel tells of it: a container that 
 milliseconds is known to its runtime just as long. Those that were there before are surveyed.
 """
 
+import contextlib
 import os
 import threading
 import time
@@ -101,7 +102,9 @@ class Naming:
                 due = self._backlog.due(time.monotonic_ns())
                 upcoming = self._backlog.next_ns()
             for question in due:
-                self._pool.submit(self._answer, question)
+                # Where no more threads are allowed, it waits for those that are there.
+                with contextlib.suppress(RuntimeError):
+                    self._pool.submit(self._answer, question)
             if not due:
                 wait = 1.0 if upcoming is None else (upcoming - time.monotonic_ns()) / 1e9
                 self._news.wait(max(0.001, min(wait, 1.0)))

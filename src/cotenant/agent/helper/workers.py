@@ -1,7 +1,7 @@
 """Threads that serve a fair queue: no tenant's work waits behind another's.
 
 A tenant's items are done one after the other. One may wait for ever, for a file system that does
-not answer; then only what is its own waits behind it.
+not answer; then only what is its own waits behind it, and another thread comes in place of its own.
 """
 
 import contextlib
@@ -17,6 +17,9 @@ from cotenant.agent.helper.fair_queue import FairQueue, QueueClosed
 _T = TypeVar("_T")
 
 _THREADS_MAX: Final = 32
+# With those that are held up; the unit allows 256 for two of us and all processes that read files.
+_WITH_HELD_UP_MAX: Final = 80
+_PATIENCE_S: Final = 5.0
 _SPARE: Final = 2  # Threads that stay when there is nothing to do.
 
 
@@ -67,6 +70,20 @@ class Workers(Generic[_T]):
         busy = list(self._busy.items())
         return {t.ident or 0: item.tenant for t, item in busy if item.since < before}
 
+    def tend(self) -> set[str]:
+        """Have others come in place of threads that are held up; who waits where none can."""
+        with self._lock:
+            if waiting := self._queue.waiting():
+                self._add_if_needed()
+        stuck = len(self.held_up(_PATIENCE_S)) >= _WITH_HELD_UP_MAX
+        return waiting if stuck else set()
+
+    def _add_if_needed(self) -> None:
+        if self._idle or len(self._threads) >= _WITH_HELD_UP_MAX:
+            return
+        if len(self._threads) - len(self.held_up(_PATIENCE_S)) < _THREADS_MAX:
+            self._add_thread()
+
     def _add_thread(self) -> None:
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._threads.add(thread)
@@ -92,8 +109,7 @@ class Workers(Generic[_T]):
         tenant, item = self._queue.get()
         with self._lock:
             self._idle -= 1
-            if not self._idle and len(self._threads) < _THREADS_MAX:
-                self._add_thread()
+            self._add_if_needed()
         self._busy[me] = _Item(tenant, time.monotonic())
         try:
             self._handle(tenant, item)

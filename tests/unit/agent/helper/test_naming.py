@@ -64,6 +64,34 @@ def test_a_source_that_fails_is_told_of_and_asked_again(told):
     assert answer.names.name == "train"
 
 
+def test_a_thread_that_cannot_be_started_costs_nobody_a_name(told, monkeypatch):
+    start, refused, named = threading.Thread.start, threading.Event(), threading.Event()
+
+    def refuse(thread):
+        if thread.name != "naming":
+            refused.set()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def tell(report):
+        told.append(report)
+        if len(told) == 2:
+            named.set()
+
+    naming = Naming(tell, lambda key, names: None, Knowing())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    naming.start()
+    try:
+        naming.ask(f"/docker/{A}")
+        assert refused.wait(WAIT_S)
+        monkeypatch.setattr(threading.Thread, "start", start)
+        naming.ask(f"/docker/{B}")
+        assert named.wait(WAIT_S)
+    finally:
+        naming.stop()
+    assert sorted(report.names.name for report in told) == [f"/docker/{A}", f"/docker/{B}"]
+
+
 @pytest.fixture
 def hierarchies(tmp_path: Path) -> list[Mount]:
     """Two hierarchies with the same containers in them; one has a cgroup inside."""

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from cotenant.agent.channel import Closed
 from cotenant.agent.helper.fair_queue import PassedOver, tenant_of
 from cotenant.agent.helper.files.elf_files import ElfFiles
 from cotenant.agent.helper.processes.answers import Answers
@@ -86,6 +87,10 @@ class Inspector:
     def start(self) -> None:
         """Answer in the background."""
         self._workers.start()
+
+    def tend(self) -> None:
+        """Let nobody wait for another's process that does not answer."""
+        self._workers.tend()
 
     def ask(self, question: Inspect) -> None:
         """A question; its answer ends with the same number."""
@@ -163,15 +168,16 @@ class Inspector:
 
     def _tell_texts(self, tenant: str, symbols: Symbols, process: Process) -> None:
         unread = self._take_texts(tenant, process)
-        try:
-            texts = symbols.texts(process, unread["address"].tolist())
-        except Exception as error:  # noqa: BLE001 - a tenant may bring about any
-            self._tell(Trouble.by("inspector", error))
-            return
+        texts = symbols.texts(process, unread["address"].tolist())
         found = zip(unread["handle"].tolist(), texts, strict=True)
         named = (KernelText(handle, text[:NAME_MAX]) for handle, text in found if text)
-        for part in slices(named):
-            self._tell(TextsRead(process, tenant, part))
+        try:
+            for part in slices(named):
+                self._tell(TextsRead(process, tenant, part))
+        except Closed:
+            raise
+        except Exception as error:  # noqa: BLE001 - a tenant may bring about any
+            self._tell(Trouble.by("inspector", error))
 
     def _each(self, look: Callable[[_Q], _A], questions: Iterable[_Q]) -> Iterator[_A]:
         """Answers; what cannot be answered for one process is no reason to leave the others."""
@@ -205,5 +211,5 @@ class Inspector:
             parts = list(self._texts.get(process, ())) if handle else []
         for part in reversed(parts):
             for address in part["address"][part["handle"] == handle][-1:].tolist():
-                return symbols.texts(process, [address])[0]
+                return next(iter(symbols.texts(process, [address])))
         return None

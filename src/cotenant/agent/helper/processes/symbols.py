@@ -7,6 +7,7 @@ lie; a name is read when somebody asks for it.
 import os
 import re
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,6 +33,7 @@ _VARIABLES_MAX: Final = 100_000  # Per process: a hostile one must not fill our 
 _VARIABLES_REMEMBERED: Final = 400_000
 _REMEMBERED: Final = 64
 _FILES_REMEMBERED: Final = 64
+_TEXTS_HELD: Final = 64
 _MAPPINGS_REMEMBERED: Final = 131_072  # Of all processes.
 # A static variable of the function that nvcc writes around a launch: its name has the kernel's.
 _HANDLE: Final = "8__handle"
@@ -107,6 +109,7 @@ class Symbols:
             if not (found and found[1]) and image.question != self._question:
                 self._look(nameless.process, image)
                 found = self._find(nameless, image)
+            check(nameless.process)  # What was read is of no other one.
         except OSError:
             return unknown_name(nameless), False
         return found or (unknown_name(nameless, image.build_id), False)
@@ -123,20 +126,27 @@ class Symbols:
                 return found
         return None
 
-    def texts(self, process: Process, addresses: list[int]) -> list[str | None]:
-        """The strings at addresses whose pages were not there when they were first wanted."""
-        found = self._texts(process, addresses)
-        missing = [address for address in addresses if not found.get(address)]
-        if missing and self._mapped_for != self._question:
-            self._mapped_last = None
-            found |= self._texts(process, missing)
-        return [found.get(address, b"").decode("utf-8", "replace") or None for address in addresses]
+    def texts(self, process: Process, addresses: list[int]) -> Iterator[str | None]:
+        """The strings at addresses whose pages were not there when they were first wanted.
+
+        A few at a time: each may be as long as any.
+        """
+        for at in range(0, len(addresses), _TEXTS_HELD):
+            few = addresses[at : at + _TEXTS_HELD]
+            found = self._texts(process, few)
+            missing = [address for address in few if not found.get(address)]
+            if missing and self._mapped_for != self._question:
+                self._mapped_last = None
+                found |= self._texts(process, missing)
+            yield from (found.get(each, b"").decode("utf-8", "replace") or None for each in few)
 
     def _texts(self, process: Process, addresses: list[int]) -> dict[int, bytes]:
         try:
-            return read_texts(process.pid, self._mapped(process), addresses)
+            found = read_texts(process.pid, self._mapped(process), addresses)
+            check(process)  # What was read is of no other one.
         except OSError:
             return {}
+        return found
 
     def _mapped(self, process: Process) -> list[Mapping]:
         """Where a process has what mapped; looked at again when it asks for another's."""

@@ -3,6 +3,7 @@
 import os
 import queue
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,40 @@ def test_a_device_counts_if_it_is_open_and_not_if_only_its_path_is(
             child.kill()
             child.communicate()
             os.close(fd)
+
+
+SWAPS = """
+import os, sys
+device, file = os.open(sys.argv[1], os.O_PATH), os.open(sys.argv[2], os.O_RDONLY)
+swapped = os.dup(device)
+print("ready", flush=True)
+while True:
+    os.dup2(file, swapped)
+    os.dup2(device, swapped)
+"""
+
+
+def test_a_descriptor_that_is_swapped_while_it_is_looked_at_opens_no_device(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is a device by its path, then a file that is open; both are of one file system."""
+    null = os.stat("/dev/null").st_rdev
+    monkeypatch.setattr(devices, "_NVIDIA_MAJOR", os.major(null))
+    found = driver(tmp_path, {"0000:04:00.0": information(FIRST, os.minor(null))})
+    monkeypatch.setattr(devices, "Driver", lambda: found)
+    (tmp_path / "file").write_text("open")
+    os.mknod(tmp_path / "device", 0o020600, null)
+    words = [sys.executable, "-c", SWAPS, tmp_path / "device", tmp_path / "file"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    child = subprocess.Popen(words, **pipes)
+    try:
+        assert child.stdout.readline() == b"ready\n"
+        process = Process(child.pid, started_ns(child.pid))
+        told = {look_at_files(process).files for _ in range(2003)}
+    finally:
+        child.kill()
+        child.communicate()
+    assert told == {()}
 
 
 def unread(*handles: int) -> Any:

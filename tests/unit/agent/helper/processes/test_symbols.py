@@ -5,18 +5,24 @@ import ctypes
 import mmap
 import os
 import subprocess
+import tracemalloc
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from cotenant.agent.helper.fair_queue import PassedOver
 from cotenant.agent.helper.files.elf_files import ElfFiles, answer
 from cotenant.agent.helper.files.readers import Readers
 from cotenant.agent.helper.processes import process_memory, symbols
+from cotenant.agent.helper.processes.inspector import Inspector
 from cotenant.agent.helper.processes.symbols import Symbols
-from cotenant.agent.process import Nameless, Process
+from cotenant.agent.process import Gone, Nameless, Process
+from cotenant.agent.protocol.reports import NAME_MAX, Report, TextsRead
 from cotenant.probes.elf import BadElf
+from cotenant.schema.layouts import UNREAD
 from tests.kernel.compiler import build_library, compile_c
 
 VARIABLE = "_ZZ21__device_stub__Z3addvE8__handle"
@@ -58,11 +64,11 @@ def test_text_is_found_in_what_was_mapped_after_the_first_question(
     first = ctypes.create_string_buffer(b"early")
     looked = Symbols("calm", FILES)
     looked.next_question()
-    assert looked.texts(us, [ctypes.addressof(first)]) == ["early"]
+    assert [*looked.texts(us, [ctypes.addressof(first)])] == ["early"]
     with place.open("r+b") as file:
         there = mmap.mmap(file.fileno(), 4096)
     looked.next_question()
-    assert looked.texts(us, [address_of(there), 8]) == ["late", None]
+    assert [*looked.texts(us, [address_of(there), 8])] == ["late", None]
 
 
 def test_for_one_question_a_process_is_looked_at_once(
@@ -75,7 +81,7 @@ def test_for_one_question_a_process_is_looked_at_once(
     for _ in range(3):
         looked.next_question()
         for address in range(1, 8):
-            assert looked.texts(us, [address]) == [None]
+            assert [*looked.texts(us, [address])] == [None]
             assert looked.kernel(Nameless(us, address, 0))[1] is False
     assert read == [us.pid] * 6
 
@@ -126,7 +132,80 @@ def test_texts_side_by_side_and_across_what_is_read_at_once_are_each_found(
         starts.append(starts[-1] + len(text) + 1)
     looked = Symbols("calm", FILES)
     found = looked.texts(us, [address_of(there) + start for start in starts[:-1]])
-    assert found == [text[:65536] for text in texts]
+    assert [*found] == [text[:65536] for text in texts]
+
+
+@pytest.mark.parametrize("kind", ["side by side", "all the same", "in memory"])
+def test_long_texts_without_end_take_the_memory_of_a_few(
+    kind: str, us: Process, tmp_path: Path
+) -> None:
+    long = ("\N{SNAKE}" + "x" * (1 << 17)).encode()
+    place = tmp_path / "strings"
+    place.write_bytes(long)
+    with place.open("r+b") as file:
+        there = mmap.mmap(file.fileno(), 0)
+    held = ctypes.create_string_buffer(long)
+    start = ctypes.addressof(held) if kind == "in memory" else address_of(there)
+    asked = np.zeros(1009, UNREAD)
+    asked["handle"] = range(1009)
+    asked["address"] = start + 4 * (asked["handle"] if kind == "side by side" else 0)
+    told: list[tuple[int, int]] = []
+
+    def tell(report: Report) -> None:
+        assert isinstance(report, TextsRead)
+        told.extend((one.handle, len(one.text)) for one in report.texts)
+
+    inspector = Inspector(tell, PassedOver(), (us,), FILES)
+    inspector.ask_texts("storm", us, asked)
+    tracemalloc.start()
+    try:
+        inspector._handle("storm", us)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert told == [(handle, NAME_MAX) for handle in range(1009)]
+    assert peak < 200 * len(long)
+
+
+class Reused:
+    """Says who a process is until its number is another's."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, checks: int) -> None:
+        self.left = checks
+        monkeypatch.setattr(symbols, "check", self._check)
+
+    def _check(self, process: Process) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Gone(f"process {process.pid} is another one now")
+
+
+def test_nothing_is_told_of_who_has_the_number_of_a_process_that_ended(
+    us: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = ctypes.create_string_buffer(b"of another")
+    addresses = [ctypes.addressof(text)] * 211
+    looked = Symbols("calm", FILES)
+    looked.next_question()
+    assert [*looked.texts(us, addresses)] == ["of another"] * 211
+    Reused(monkeypatch, checks=0)
+    assert [*looked.texts(us, addresses)] == [None] * 211
+    # It ends while it is looked into.
+    Reused(monkeypatch, checks=1)
+    assert [*Symbols("calm", FILES).texts(us, addresses[:1])] == [None]
+
+
+def test_no_kernel_is_named_by_who_has_the_number_of_a_process_that_ended(
+    us: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = ctypes.CDLL(str(build_library(tmp_path / "libkernels.so", ["kernel_of_another"])))
+    stub = ctypes.cast(library.kernel_of_another, ctypes.c_void_p).value or 0
+    nameless = Nameless(us, 0, stub)
+    looked = Symbols("calm", FILES)
+    looked.next_question()
+    assert looked.kernel(nameless) == ("kernel_of_another", True)
+    Reused(monkeypatch, checks=1)
+    assert looked.kernel(nameless) == (symbols.unknown_name(nameless), False)
 
 
 HANDLES = 30_000
