@@ -16,7 +16,8 @@ _FDS_MAX: Final = 4096
 _CAPABILITY: Final = re.compile(r"/nvidia-caps/nvidia-cap(\d{1,9})$")
 _UUID: Final = re.compile(r"GPU UUID:\s+(\S+)")
 _MINOR: Final = re.compile(r"Device Minor:\s+(\d+)")
-_FLAGS: Final = re.compile(r"^flags:\s+([0-7]+)$", re.MULTILINE)
+_INFO_MAX: Final = 256
+_INFO: Final = re.compile(r"^(\w+):\s+(\w+)$", re.MULTILINE)
 _NO_INSTANCE: Final = frozenset({"config", "monitor"})
 
 
@@ -34,16 +35,16 @@ def look_at_files(process: Process) -> DevicesFound:
         return not_looked_at(process)
     for fd in fds[:_FDS_MAX]:
         try:
-            target, status = os.readlink(f"{base}/{fd}"), os.stat(f"{base}/{fd}")
+            # Without a driver there is nothing to open, and nobody to be mistaken for.
+            target, device = _look_at(process.pid, fd, only_open=listed)
         except OSError:
             continue
         if "nvidia-mps" in target:
             mps = True
-        # Without a driver there is nothing to open, and nobody to be mistaken for.
-        if not stat.S_ISCHR(status.st_mode) or (listed and not _is_open(process.pid, fd)):
+        if device is None:
             continue
-        if os.major(status.st_rdev) == _NVIDIA_MAJOR and os.minor(status.st_rdev) <= _LAST_GPU:
-            gpus.add(os.minor(status.st_rdev))
+        if os.major(device) == _NVIDIA_MAJOR and os.minor(device) <= _LAST_GPU:
+            gpus.add(os.minor(device))
         if found := _CAPABILITY.search(target):
             capabilities.add(int(found[1]))
     mps = mps or _speaks_to_mps(process.pid)
@@ -61,13 +62,38 @@ def not_looked_at(process: Process) -> DevicesFound:
     return DevicesFound(process, (), (), mps=False, listed=Driver().lists(), looked=False)
 
 
-def _is_open(pid: int, fd: str) -> bool:
-    """Whether the device itself is open: of a mere path, its file system tells what it likes."""
+def _look_at(pid: int, fd: str, *, only_open: bool) -> tuple[str, int | None]:
+    """The path of a descriptor's file, and the number of its device, if it is one.
+
+    What we look at is held: a process may put another file in its place at any time.
+    """
+    ours = os.open(f"/proc/{pid}/fd/{fd}", os.O_PATH | os.O_CLOEXEC)
     try:
-        flags = _FLAGS.search(Path(f"/proc/{pid}/fdinfo/{fd}").read_text())
-    except OSError:
+        target, status = os.readlink(f"/proc/self/fd/{ours}"), os.fstat(ours)
+        if not stat.S_ISCHR(status.st_mode) or (only_open and not _has_open(pid, fd, ours)):
+            return target, None
+        return target, status.st_rdev
+    finally:
+        os.close(ours)
+
+
+def _has_open(pid: int, fd: str, ours: int) -> bool:
+    """Whether a descriptor has the device open that we hold, and not merely its path.
+
+    A file system that has no devices may say of any file that it is one.
+    """
+    if os.fstatvfs(ours).f_flag & os.ST_NODEV:
         return False
-    return flags is not None and not int(flags[1], 8) & os.O_PATH
+    theirs, held = _info(pid, fd), _info("self", ours)
+    same = all(theirs.get(key) == held.get(key) for key in ("mnt_id", "ino"))
+    return same and "flags" in theirs and not int(theirs["flags"], 8) & os.O_PATH
+
+
+def _info(pid: int | str, fd: int | str) -> dict[str, str]:
+    """What the kernel tells of an open file at once: flags, mount, and since v5.14 its inode."""
+    # Of an inotify or an epoll there are thousands of lines.
+    with Path(f"/proc/{pid}/fdinfo/{fd}").open() as file:
+        return dict(_INFO.findall(file.read(_INFO_MAX)))
 
 
 class Driver:
