@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,6 +23,7 @@ import pytest
 
 from cotenant.probes.attach import Method
 from cotenant.probes.features import attempt
+from cotenant.schema.holes import NOT_SAMPLED
 from tests.kernel.objects import held, listed, program_ids
 from tests.lacking import lacking
 
@@ -159,7 +160,9 @@ class Recording:
         self.stopped = True
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(timeout * PATIENCE)
-        assert code == 0, self.errors.read_text()
+        errors = self.errors.read_text()
+        assert code == 0, errors
+        assert NOT_SAMPLED.name not in errors
 
     def sql(self, query: str) -> list[dict[str, Any]]:
         """What the store answers, through the command that users have."""
@@ -236,13 +239,17 @@ def ask(store: Path, query: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def record(
-    store: Path, *options: str, timeout: float = 60, inside: Cgroup | None = None
+    store: Path,
+    *options: str,
+    timeout: float = 60,
+    inside: Cgroup | None = None,
+    cotenant: Sequence[str] = COTENANT,
 ) -> Iterator[Recording]:
     """Record in the background from when every probe is attached until the end of the block."""
     errors = store.with_name(store.name + ".stderr")
     with errors.open("w") as stream:
         process = subprocess.Popen(
-            [*COTENANT, "record", "--store", str(store), *options],
+            [*cotenant, "record", "--store", str(store), *options],
             stderr=stream,
             text=True,
             preexec_fn=inside.enter if inside else None,

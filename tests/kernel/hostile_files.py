@@ -1,9 +1,9 @@
-"""Files that a tenant makes to keep whoever reads them busy."""
+"""Files that keep whoever reads them busy: most are made for that, one is only large."""
 
 import struct
 from pathlib import Path
 
-from tests.kernel.conftest import SIM
+from tests.kernel.conftest import SIM, Recording, probed
 
 _STRINGS_AT = 1 << 20
 _STRINGS = b"\0cuLaunchKernel\0k8__handle\0"
@@ -65,3 +65,23 @@ def endless(path: Path) -> Path:
     path = heavy(path, 1 << 39, 1 << 39)
     assert path.stat().st_blocks < 8192
     return path
+
+
+def many_symbols(source: Path) -> Path:
+    """Assembly with more names than the helper looks through itself, as a real framework has."""
+    names = "".join(f"{'n' * 72}{number} = {number}\n" for number in range(101_009))
+    source.write_text(f'.section .note.GNU-stack,"",@progbits\n{names}')
+    return source
+
+
+def wait_looked_at(recording: Recording, library: Path) -> None:
+    """Until it is probed; or passed over, where to read it takes more than anybody may have."""
+    passed_over = 'notes like \'%"passed_over": {"libraries"%\''
+    recording.wait_told(f"{probed(library)} or {passed_over}")
+
+
+def memory_at_most(pid: int) -> int:
+    """The most that a process has had so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) << 10

@@ -33,6 +33,8 @@ make("cuDeviceGetUuid_v2", wild, 0)
 # Absurd sizes, and a handle that nobody has seen.
 make("cuMemAlloc_v2", byref(c_uint64(77)), c_uint64((1 << 64) - 1))
 make("cuMemcpyHtoD_v2", c_void_p(1), c_void_p(2), c_uint64(1 << 63))
+make("cuMemcpyHtoD_v2", c_void_p(1), c_void_p(2), c_uint64(1 << 46))
+make("cuMemcpyHtoD_v2", c_void_p(1), c_void_p(2), c_uint64((1 << 46) - 1))
 make("cuLaunchKernel", wild, *[c_uint(0xffffffff)] * 7, None, None, None)
 make("cuGraphLaunch", wild, None)
 make("cuMemFree_v2", wild)
@@ -69,6 +71,8 @@ def test_garbage_becomes_rows_with_nulls_and_counted_reasons(
         ("cuMemAlloc_v2", 1009, None, None),
         ("cuMemAlloc_v2", None, None, None),
         ("cuMemcpyHtoD_v2", None, "HtoD", None),
+        ("cuMemcpyHtoD_v2", None, "HtoD", None),
+        ("cuMemcpyHtoD_v2", (1 << 46) - 1, "HtoD", None),
         ("cuLaunchKernel", None, None, -1),
         ("cuGraphLaunch", None, None, None),
         ("cuMemFree_v2", None, None, None),
@@ -122,7 +126,8 @@ def test_a_tenant_that_brings_files_without_end_takes_no_probe_from_his_neighbou
 ) -> None:
     storm, calm = cgroups(), cgroups()
     library = build_library(tmp_path / "libcuda.so.1", ["cuLaunchKernel"])
-    copies = [shutil.copy(library, tmp_path / f"libcuda.so.{n}") for n in range(100, 359)]
+    (tmp_path / "copies").mkdir()  # Where a job has its libraries, all are looked at.
+    copies = [shutil.copy(library, tmp_path / f"copies/libcuda.so.{n}") for n in range(100, 359)]
     own = shutil.copy(library, tmp_path / "libcuda.so.3")
     with record(store) as recording:
         warm(recording, calm)

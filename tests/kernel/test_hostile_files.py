@@ -1,7 +1,6 @@
 """What a tenant's files and processes do to the helper keeps no neighbour from being seen.
 
-One recording for all attacks. Each begins, and goes on; then a neighbour brings a library of its
-own, is probed, and has every one of its launches recorded.
+One recording for all attacks. Meanwhile a neighbour brings a library, and has each call recorded.
 """
 
 import json
@@ -19,7 +18,15 @@ import pytest
 
 from tests.kernel.compiler import CLIENTS, build_client, build_library
 from tests.kernel.conftest import SIM, Cgroup, Recording, new_cgroup, record, sim_environment
-from tests.kernel.hostile_files import STRINGS_BYTES, endless, heavy, overlapping
+from tests.kernel.hostile_files import (
+    STRINGS_BYTES,
+    endless,
+    heavy,
+    many_symbols,
+    memory_at_most,
+    overlapping,
+    wait_looked_at,
+)
 from tests.kernel.script import Script, warm
 
 CALLS = 211
@@ -55,8 +62,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def early(place: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A program that launched before it was recorded: its names are in its file alone."""
-    program = build_client(place / "stubs", "stubs", f"-L{SIM}", "-l:libcudart.so.13")
+    """A large program that launched before it was recorded: its names are in its file alone."""
+    names = many_symbols(place / "names.s")
+    program = build_client(place / "stubs", "stubs", str(names), f"-L{SIM}", "-l:libcudart.so.13")
     with new_cgroup() as group:
         process = group.popen([program, LATE_CALLS], stdin=subprocess.PIPE, env=sim_environment())
         assert process.stdout is not None
@@ -123,13 +131,6 @@ def neighbour_is_seen(recording: Recording, tmp_path: Path) -> Callable[[], None
     return check
 
 
-def memory_at_most(pid: int) -> int:
-    """The most that a process has had so far."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) << 10
-
-
 def test_libraries_with_symbols_by_the_million(
     recording: Recording,
     early: "subprocess.Popen[str]",
@@ -144,6 +145,7 @@ def test_libraries_with_symbols_by_the_million(
         heavy(tmp_path / f"lib{number}.so")
     before = memory_at_most(recording.helper())
     with script_attack(MAPS.replace("PLACE", repr(str(tmp_path)))):
+        wait_looked_at(recording, tmp_path / "lib0.so")
         assert early.stdin is not None
         assert early.stdout is not None
         early.stdin.write("\n")

@@ -10,9 +10,9 @@ import fcntl
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from typing import Final
 from cotenant.errors import ProbeError
 from cotenant.probes import syscalls
 from cotenant.probes.function import CallFamily, Flag, Function
+from cotenant.probes.threads import in_parallel
 from cotenant.schema.constants import COOKIE_FUNCTION_BITS, ENDED_MAX, MAPS
 
 
@@ -83,8 +84,7 @@ class Attachment:
         """Remove the probes, in parallel: each removal waits for the kernel."""
         fds = [*self.links, *self.events]
         self.links, self.events = [], []
-        with ThreadPoolExecutor(max_workers=min(32, len(fds) or 1)) as pool:
-            list(pool.map(os.close, fds))
+        in_parallel(partial(os.close, fd) for fd in fds)
 
 
 class Attacher:

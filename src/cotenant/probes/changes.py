@@ -29,6 +29,7 @@ _OF_THE_FILE: Final = np.uint64(1 << 61)
 _PAGE: Final = mmap.PAGESIZE
 _PAUSES_S: Final = (0.01, 0.03)
 _PAGES_MAX: Final = 1 << 20  # Of one mapping: 4 GB of code.
+_EACH_MAX: Final = 64  # Mappings of one process.
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -56,6 +57,7 @@ class Code:
         two reads: what somebody has changed is still changed a moment later.
         """
         until = time.monotonic() + seconds
+        mappings = _first_of_each(mappings)
         found = self._different(mappings, until)
         for pause_s in _PAUSES_S:
             if not found:
@@ -127,6 +129,14 @@ class Code:
                 )
             parts += pages[page]
         return parts[offset - base : offset - base + count]
+
+
+def _first_of_each(mappings: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Not all of a process that maps the same code again and again: it would use up the time."""
+    order = np.argsort(mappings["pid"], kind="stable")
+    pids = mappings["pid"][order]
+    rank = np.arange(len(pids)) - np.searchsorted(pids, pids)
+    return mappings[np.sort(order[rank < _EACH_MAX])]
 
 
 def _span(placed: Placed) -> tuple[int, int, int]:

@@ -5,7 +5,6 @@ each mount's own device; the kernel's mappings show the file beneath.
 """
 
 import ctypes
-import errno
 import mmap
 import os
 from collections.abc import Collection, Iterator
@@ -15,15 +14,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.probes import syscalls
+from cotenant.probes.code_mappings import CodeMappings, held_up_by, mappings_of_process
 from cotenant.schema.layouts import MAPPING
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-
-_AT_ONCE: Final = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ def real_inode(program: int, fd: int) -> Inode | None:
     if address is None or address == ctypes.c_void_p(-1).value:
         return None
     try:
-        found = _mappings_of(program, os.getpid())
+        found = mappings_of_process(program, os.getpid())
     finally:
         _libc.munmap(address, size)
     for mapping in found[found["start"] == address]:
@@ -55,45 +52,26 @@ def real_inode(program: int, fd: int) -> Inode | None:
     return None
 
 
-def code_mappings(program: int, pid: int) -> npt.NDArray[np.void]:
-    """Every file that a process has mapped as code."""
-    return _mappings_of(program, pid)
-
-
-def _mappings_of(program: int, pid: int) -> npt.NDArray[np.void]:
-    try:
-        return np.frombuffer(syscalls.run_iterator(program, pid=pid), MAPPING)
-    except OSError as error:
-        # Before Linux commit f0d74c4da1f0 ("bpf: Parameterize task iterators.") (v6.1).
-        if error.errno not in (errno.E2BIG, errno.EINVAL):
-            raise
-    mappings = np.frombuffer(syscalls.run_iterator(program), MAPPING)
-    return np.compress(mappings["pid"] == pid, mappings)
-
-
-def all_code_mappings(program: int) -> Iterator[npt.NDArray[np.void]]:
-    """Those of all processes, part by part: there may be more than we have memory for."""
-    for part in syscalls.iterate(program, MAPPING.itemsize * _AT_ONCE):
-        yield np.frombuffer(part, MAPPING)
-
-
-def mappings_of(program: int, inode: Inode) -> npt.NDArray[np.void]:
-    """Where processes have this file mapped as code."""
+def mappings_of(code: CodeMappings, inode: Inode) -> npt.NDArray[np.void]:
+    """Where processes have this file mapped as code; HeldUp if not all of them can be asked."""
     parts = [np.empty(0, MAPPING)]
-    for mappings in all_code_mappings(program):
+    silent: set[int] = set()
+    for mappings in code.everywhere(silent):
         same = mappings["inode"] == inode.number
         same &= mappings["device"] == inode.device
         same &= mappings["generation"] == inode.generation
         parts.append(mappings[same])
+    if silent:
+        raise held_up_by(silent)
     return np.concatenate(parts)
 
 
-def processes_mapping(program: int, inodes: Collection[Inode]) -> set[tuple[Inode, int]]:
+def processes_mapping(code: CodeMappings, inodes: Collection[Inode]) -> set[tuple[Inode, int]]:
     """Which processes have which of these files mapped as code."""
     wanted = set(inodes)
     numbers = np.fromiter({inode.number for inode in wanted}, np.uint64)
     found = set()
-    for mappings in all_code_mappings(program) if len(numbers) else ():
+    for mappings in code.everywhere() if len(numbers) else ():
         for each in mappings[np.isin(mappings["inode"], numbers)]:
             inode = Inode(int(each["device"]), int(each["inode"]), int(each["generation"]))
             if inode in wanted:

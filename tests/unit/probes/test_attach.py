@@ -1,6 +1,7 @@
 """Probes of a file: their order, what programs are told, and what a failure leaves."""
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from cotenant.probes.attach import PROGRAMS, Attacher, Attachment, Method, Place
 from cotenant.probes.function import CallFamily, Flag, Function, Library
 from cotenant.probes.tables import FUNCTIONS
 from tests.unit.probes.c_values import evaluate, header
+from tests.unit.probes.test_threads import no_start
 
 NAMES = {f"{family}_{end}": 100 for family in CallFamily for end in ("session", "enter", "return")}
 
@@ -106,6 +108,13 @@ def test_descriptors_that_were_taken_over_are_closed_once() -> None:
     first.close()
     assert not any(is_open(fd) for fd in held)
     first.close()
+
+
+def test_probes_go_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = [os.dup(0) for _ in range(37)]
+    monkeypatch.setattr(threading.Thread, "start", no_start)
+    Attachment(held[:31], held[31:]).close()
+    assert not any(is_open(fd) for fd in held)
 
 
 def test_methods_are_tried_best_first_and_each_has_its_programs() -> None:

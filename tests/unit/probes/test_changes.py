@@ -98,3 +98,15 @@ def test_a_process_that_is_gone_has_changed_nothing(mapped: Mapped) -> None:
 def test_what_cannot_be_looked_at_in_time_is_not_said_to_be_unchanged(mapped: Mapped) -> None:
     with pytest.raises(TooMany, match="1 of 1 mappings not looked at"):
         mapped.changed(seconds=-1)
+
+
+def test_one_process_with_many_mappings_does_not_use_up_the_time_for_all(
+    mapped: Mapped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mappings = np.zeros(10_007, MAPPING)
+    mappings["pid"] = 7  # In between are two others, with a mapping each.
+    mappings["pid"][[0, 5003]] = 11, 5
+    looked: list[int] = []
+    monkeypatch.setattr(mapped.code, "_changed_in", lambda one: looked.append(one["pid"]) or set())
+    assert mapped.code.changed(mappings, 60) == frozenset()
+    assert sorted(looked) == [5, *[7] * 64, 11]

@@ -10,12 +10,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby, islice
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from cotenant._native import Ring
 from cotenant.agent.channel import Closed, MessageTooLarge
@@ -70,6 +71,7 @@ from cotenant.errors import CotenantError
 from cotenant.identity import Names
 from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Method
+from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.features import attempt, choose_method, choose_stepping
 from cotenant.probes.function import CallFamily, Function, Library
 from cotenant.probes.hooks import place, together
@@ -128,6 +130,15 @@ def _wanted_functions(settings: HelperSettings) -> tuple[Function, ...]:
     )
 
 
+def by_process(records: npt.NDArray[np.void]) -> Iterator[tuple[Process, npt.NDArray[np.void]]]:
+    """Records of each process, in their order; a pid may be another one's in the midst of them."""
+    pids, starts = records["pid"], records["process_start_ns"]
+    order = np.lexsort((starts, pids))
+    new = (np.diff(pids[order]) != 0) | (np.diff(starts[order]) != 0)
+    for mine in np.split(records[order], np.flatnonzero(new) + 1):
+        yield Process.of(mine[0]), mine
+
+
 class Helper:
     """Serves one recorder until it hangs up."""
 
@@ -162,9 +173,10 @@ class Helper:
             self._programs.maps["excluded"],
             self._programs.maps["controls"],
             settings.config,
+            self._passed_over,
         )
         self._naming = Naming(self._tell, self._name)
-        self._misses = Misses(self._programs.programs, self._tell)
+        self._misses = Misses(self._programs.programs, self._programs.maps, self._tell)
         self._mappings_read_ns = time.monotonic_ns()
         self._births = Births(
             Ring(self._programs.maps["births"], self._sizes.facts_bytes, FACT_KIND),
@@ -187,19 +199,18 @@ class Helper:
         self, settings: HelperSettings, files: ElfFiles, stepping: Stepping
     ) -> None:
         """Whatever finds libraries, and places probes in them."""
-        code_program = self._programs.programs["code_mappings"]
+        programs = self._programs.programs
+        code = CodeMappings(programs["code_mappings"], programs["locked_memory"])
         self._libraries = Libraries(
-            Prober(self._attacher, code_program, ucx=settings.ucx),
+            Prober(self._attacher, code, ucx=settings.ucx),
             partial(files.plan, functions=self._functions, stepping=stepping),
-            self._programs.programs["file_mappings"],
+            programs["file_mappings"],
             self._tell,
             self._passed_over,
         )
-        self._discovery = DiscoveryScheduler(
-            self._libraries, code_program, self._tell, self._passed_over
-        )
+        self._discovery = DiscoveryScheduler(self._libraries, code, self._tell, self._passed_over)
         self._pointers = Pointers(
-            self._libraries, self._attacher, self._functions, code_program, self._tell, files
+            self._libraries, self._attacher, self._functions, code, self._tell, files
         )
         self._discovery.when_swept(lambda living: self._pointers.sweep(living).close())
         # What it took to read somebody's big library is not kept for ever.
@@ -277,6 +288,7 @@ class Helper:
             self._discovery.follow_rewrites()
             self._follow_mappings()
             self._discovery.tend()
+            self._inspector.tend()
             self._priority.tend()
             self._libraries.gaps.tell_unprobed()
             self._tenants.tend()
@@ -347,10 +359,8 @@ class Helper:
         """Names in pages that were not there, by process."""
         if not (records := self._unread.records()):
             return
-        found = np.frombuffer(b"".join(records), UNREAD)
-        order = np.argsort(found["pid"], kind="stable")
-        for mine in np.split(found[order], np.flatnonzero(np.diff(found["pid"][order])) + 1):
-            self._inspector.ask_texts(tenant_of(int(mine["pid"][0])), Process.of(mine[0]), mine)
+        for process, mine in by_process(np.frombuffer(b"".join(records), UNREAD)):
+            self._inspector.ask_texts(tenant_of(process.pid), process, mine)
 
 
 def main() -> int:

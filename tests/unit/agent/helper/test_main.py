@@ -6,7 +6,12 @@ import sys
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from cotenant.agent.helper.main import by_process
+from cotenant.agent.process import Process
+from cotenant.schema.layouts import UNREAD
 
 # Reports after the import, so that what reports is not counted. The audit hook comes first: it
 # sees every file that Python code opens.
@@ -51,3 +56,16 @@ def test_only_modules_are_opened_while_the_helper_is_imported(
     modules = [path for path in imported["opened"] if path.endswith(tuple(all_suffixes()))]
     assert any(Path(path).stem.startswith("main") for path in modules)
     assert [path for path in imported["opened"] if path not in modules] == []
+
+
+def test_a_number_that_is_another_processs_by_now_is_told_apart() -> None:
+    found = np.zeros(7, UNREAD)
+    found["pid"] = [5, 3, 5, 3, 5, 5, 3]
+    found["process_start_ns"] = [11, 11, 13, 11, 11, 13, 11]
+    found["handle"] = range(7)
+    parts = [(process, mine["handle"].tolist()) for process, mine in by_process(found)]
+    assert parts == [
+        (Process(3, 11), [1, 3, 6]),
+        (Process(5, 11), [0, 4]),
+        (Process(5, 13), [2, 5]),
+    ]

@@ -22,11 +22,13 @@ from typing import Final
 import numpy as np
 
 from cotenant.agent.helper.discovery.directories import looks_like_library
+from cotenant.agent.helper.discovery.mapped_files import MappedFile, mapped_files
 from cotenant.agent.helper.discovery.mapped_range import MappedRange
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.root_search import RecentlySeen, RootSearch, Steps, surviving
 from cotenant.agent.helper.discovery.undecided import Undecided
 from cotenant.agent.helper.fair_queue import (
+    ENDED,
     MOUNTS,
     OURS,
     PassedOver,
@@ -38,7 +40,8 @@ from cotenant.agent.helper.timetable import Timetable
 from cotenant.agent.helper.workers import Workers
 from cotenant.agent.protocol.reports import Report, Trouble
 from cotenant.agent.protocol.requests import Rest
-from cotenant.probes.inodes import Inode, all_code_mappings, inodes_of
+from cotenant.probes.code_mappings import CodeMappings
+from cotenant.probes.inodes import Inode, inodes_of
 from cotenant.probes.ucx import is_ucx
 
 _CHAINS_MAX: Final = 65536
@@ -76,14 +79,14 @@ class DiscoveryScheduler:
     def __init__(
         self,
         libraries: Libraries,
-        code_program: int,
+        code: CodeMappings,
         tell: Callable[[Report], None],
         passed_over: PassedOver,
         *,
         linger_ns: int = LINGER_NS,
     ) -> None:
         self._libraries = libraries
-        self._code_program = code_program
+        self._code = code
         self._tell = tell
         self._passed_over = passed_over
         self._linger_ns = linger_ns
@@ -99,6 +102,7 @@ class DiscoveryScheduler:
         self._scanned = -_SCAN_EVERY_S
         self._lost_since_ns: int | None = None
         self._hanging: set[str] = set()
+        self._unserved: set[str] = set()
         self._to_look_at: set[tuple[str, int, float]] = set()
         self._without_probes: set[Inode] = set()
         self._withdrawing = threading.Lock()
@@ -115,13 +119,13 @@ class DiscoveryScheduler:
         now = time.monotonic_ns()
         running = self._running()
         # Where UCX will write there must be no probe: it has to be known before the first one.
-        if any(is_ucx(place.path()) for places in running.values() for place in places):
+        if any(is_ucx(file.place.path()) for files in running.values() for file in files):
             self._libraries.ucx_came()
         for _ in self._roots.host():
             pass
-        for tenant, places in running.items():
+        for tenant, files in running.items():
             self._scanning.add(tenant)
-            self._put(tenant, self._scan(tenant, places, now), "mappings")
+            self._put(tenant, self._scan(tenant, files, now), "mappings")
         last = time.monotonic() + _SCAN_MAX_S
         until = time.monotonic() + _SCAN_S
         while self._scanning - self._hanging and time.monotonic() < until:
@@ -132,28 +136,27 @@ class DiscoveryScheduler:
             if self._libraries.placing:
                 until = min(last, time.monotonic() + _SCAN_S)
 
-    def _running(self) -> dict[str, list[MappedRange]]:
-        """A place where each file is mapped as code, by tenant."""
-        found: dict[str, list[MappedRange]] = {}
-        whose = functools.cache(tenant_of)
-        seen: set[Inode] = set()
-        for mappings in all_code_mappings(self._code_program):
-            for inode, mapping in inodes_of(mappings):
-                if inode in seen or self._libraries.knows(inode):
-                    continue
-                place = MappedRange.of(mapping)
-                mine = found.setdefault(whose(place.pid), [])
-                if len(mine) < _SCANNED_MAX:
-                    seen.add(inode)
-                    mine.append(place)
-                else:
-                    self._passed_over.add("mappings", whose(place.pid))
+    def _running(self) -> dict[str, list[MappedFile]]:
+        """What is mapped as code and was not looked at, by tenant."""
+        found: dict[str, list[MappedFile]] = {}
+        for tenant, file in mapped_files(self._code, self._is_new):
+            mine = found.setdefault(tenant, [])
+            if len(mine) < _SCANNED_MAX:
+                mine.append(file)
+            else:
+                self._passed_over.add("mappings", tenant)
         return found
 
-    def _scan(self, tenant: str, places: list[MappedRange], now_ns: int) -> Steps:
-        for place in places:
+    def _is_new(self, inode: Inode) -> bool:
+        return not self._libraries.knows(inode)
+
+    def _scan(self, tenant: str, files: list[MappedFile], now_ns: int) -> Steps:
+        for inode, place in files:
             with surviving(self._tell):
-                self._consider_mapping(tenant, place, "", now_ns)
+                if self._libraries.knows(inode):  # Another has it mapped, too, and was first.
+                    self._libraries.seen_again(inode.number, tenant, now_ns)
+                else:
+                    self._consider_mapping(tenant, place, "", now_ns)
             yield
         self._scanning.discard(tenant)
 
@@ -167,8 +170,8 @@ class DiscoveryScheduler:
     def _scan_again(self) -> None:
         since_ns, self._lost_since_ns = self._lost_since_ns, None
         self._scanned = time.monotonic()
-        for tenant, places in self._running().items():
-            self._put(tenant, self._scan(tenant, places, since_ns or 0), "mappings")
+        for tenant, files in self._running().items():
+            self._put(tenant, self._scan(tenant, files, since_ns or 0), "mappings")
 
     def stop(self) -> None:
         """Take no more work; waits for what is under way, up to a bound."""
@@ -180,24 +183,25 @@ class DiscoveryScheduler:
         whose = functools.cache(tenant_of)
         me = os.getpid()  # We map files ourselves to see what is in them.
         for file in (file for file in mapped if file.pid != me):
+            tenant = whose(file.pid)
             if is_ucx(file.path):
                 self._libraries.ucx_came()
             if self._libraries.unsure.knows(file.inode):
                 told = functools.partial(self._libraries.unsure.mapped, file.pid)
-                self._put(whose(file.pid), told, "mappings")
+                self._put(tenant, told, "mappings")
             for wait_s in self._libraries.changed(file.pid, file.inode, writable=file.writable):
-                self._look_again(whose(file.pid), file.inode, wait_s)
+                self._look_again(tenant, file.inode, wait_s)
             if self._libraries.unprobed.knows(file.inode):
-                self._libraries.unprobed.mapped(file.inode, whose(file.pid), file.when_ns)
+                self._libraries.unprobed.mapped(file.inode, tenant, file.when_ns)
             resting = self._libraries.resting
-            if resting.knows(file.inode) and resting.disturbs(file.inode, whose(file.pid)):
+            if resting.knows(file.inode) and resting.disturbs(file.inode, tenant):
                 self.do(self._libraries.rest_again)
-            if file.key in self._seen:
-                tenant = functools.partial(whose, file.pid)
+            urgent = looks_like_library(file.path)
+            gone = tenant == ENDED and not urgent  # There is nothing to open, nor to be missed.
+            if gone or (tenant, file.key) in self._seen:
                 self._libraries.seen_again(file.inode, tenant, file.when_ns)
             elif file.path.startswith("/"):
-                urgent = looks_like_library(file.path)
-                self._put(whose(file.pid), file, "mappings", urgent=urgent)
+                self._put(tenant, file, "mappings", urgent=urgent)
 
     def entered(self, pid: int) -> None:
         """A process entered a new cgroup, or started a program in a root of its own."""
@@ -256,7 +260,7 @@ class DiscoveryScheduler:
             put()
 
     def tend(self) -> None:
-        """Say whose files do not answer. Nobody but their owner waits for them."""
+        """Say whose files do not answer. Nobody but their owner waits, or that is told."""
         held_up = self._workers.held_up(_PATIENCE_S).items()
         # What takes long while probes are placed is the kernel's doing.
         waiting = {who for thread, who in held_up if thread not in self._libraries.placing}
@@ -265,6 +269,10 @@ class DiscoveryScheduler:
         for tenant in waiting - self._hanging - {OURS}:
             self._tell(Trouble.by("discovery", f"a file of {tenant} does not answer"))
         self._hanging = waiting
+        unserved = self._workers.tend() - {OURS}
+        for tenant in unserved - self._unserved:
+            self._passed_over.add("waiting", tenant)
+        self._unserved = unserved
 
     def _handle(self, tenant: str, item: _Item) -> None:
         with surviving(self._tell):
@@ -296,13 +304,14 @@ class DiscoveryScheduler:
             self._put(tenant, self._roots.job(look.pid, tenant), "files", urgent=False)
 
     def _follow(self, tenant: str, item: MmapEvent) -> None:
-        """Look at a file that was mapped, once.
+        """Look at a file that was mapped, once for each tenant.
 
-        A process that is gone already leaves the file for the next one; and what is called like
-        a library of ours but is none may not be whole yet.
+        At that place may be another by now, and nobody but who maps it there is to be misled by
+        that. A process that is gone already leaves the file for the next one; and what is called
+        like a library of ours but is none may not be whole yet.
         """
-        if item.key in self._seen:
-            self._libraries.seen_again(item.inode, lambda: tenant, item.when_ns)
+        if (tenant, item.key) in self._seen:
+            self._libraries.seen_again(item.inode, tenant, item.when_ns)
             return
         place = MappedRange(item.pid, item.start, item.end)
         try:
@@ -312,7 +321,7 @@ class DiscoveryScheduler:
                 self._libraries.missed(item.inode, item.path, tenant, item.when_ns)
             return
         if ours or (ours is not None and not looks_like_library(item.path)):
-            self._seen.add(item.key)
+            self._seen.add((tenant, item.key))
 
     def _consider_mapping(
         self, tenant: str, place: MappedRange, path: str, when_ns: int, attempt: int = 0
@@ -331,11 +340,13 @@ class DiscoveryScheduler:
     def _sweep(self) -> None:
         mapped: set[Inode] = set()
         living: set[int] = set()
-        for mappings in all_code_mappings(self._code_program):
+        silent: set[int] = set()
+        for mappings in self._code.everywhere(silent):
             found = (inode for inode, _ in inodes_of(mappings))
             mapped.update(inode for inode in found if self._libraries.probed(inode))
-            living.update(np.unique(mappings["pid"]).tolist())
-        if gone := self._libraries.sweep(mapped, linger_ns=self._linger_ns):
+            living.update(np.unique(mappings["process"]).tolist())
+        # What is mapped by nobody, and who has ended, is known if everybody was asked.
+        if not silent and (gone := self._libraries.sweep(mapped, linger_ns=self._linger_ns)):
             self._look_anew(gone)
         self._libraries.rest_again()
         self._libraries.unprobed.sweep()
@@ -343,7 +354,7 @@ class DiscoveryScheduler:
             self._put(tenant, recover, "changes")
         for tenant, look in self._libraries.rewrite_checks(self._withdrawn):
             self._put(tenant, look, "changes")
-        for sweeper in self._sweepers:
+        for sweeper in self._sweepers if not silent else ():
             sweeper(living)
 
     def follow_rewrites(self) -> None:
@@ -378,14 +389,10 @@ class DiscoveryScheduler:
         Nobody queued it: it was probed at that time.
         """
         now = time.monotonic_ns()
-        for mappings in all_code_mappings(self._code_program):
-            for inode, mapping in inodes_of(mappings):
-                if inode in gone:
-                    place = MappedRange.of(mapping)
-                    # Its file may never answer: that is not for us to wait for.
-                    tenant = tenant_of(place.pid)
-                    look = functools.partial(self._consider_again, tenant, place, now)
-                    self._put(tenant, look, "mappings")
+        for tenant, file in mapped_files(self._code, gone.__contains__):
+            # Its file may never answer: that is not for us to wait for.
+            look = functools.partial(self._consider_again, tenant, file.place, now)
+            self._put(tenant, look, "mappings")
 
     def _consider_again(
         self, tenant: str, place: MappedRange, when_ns: int, attempt: int = 0

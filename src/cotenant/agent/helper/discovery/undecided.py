@@ -1,4 +1,4 @@
-"""Files that somebody else's thread looks at: if nothing comes of it, they are looked at again."""
+"""Files that cannot be probed now, or that somebody else's thread looks at: they come again."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from typing import Final
 
 from cotenant.agent.helper.timetable import Timetable
 
-_PAUSES_S: Final = (1.5, 5.0, 60.0)
+_PAUSES_S: Final = (1.5, 5.0, 5.0, 60.0)
 _EACH_MAX: Final = 256  # Of one tenant.
 
 
 class Undecided:
-    """Waits, and hands the work over; not for ever, and for a tenant with many not for all."""
+    """Waits, and hands the work over; for a tenant with many not for all."""
 
     def __init__(
         self, timetable: Timetable, put: Callable[[str, Callable[[], None]], None]
@@ -22,7 +22,7 @@ class Undecided:
 
     def add(self, tenant: str, attempt: int, again: Callable[[], None]) -> None:
         """So many attempts decided nothing."""
-        if attempt >= len(_PAUSES_S) or self._waiting[tenant] >= _EACH_MAX:
+        if self._waiting[tenant] >= _EACH_MAX:
             return
         self._waiting[tenant] += 1
 
@@ -32,4 +32,4 @@ class Undecided:
                 del self._waiting[tenant]
             self._put(tenant, again)
 
-        self._timetable.add(_PAUSES_S[attempt], put)
+        self._timetable.add(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)], put)

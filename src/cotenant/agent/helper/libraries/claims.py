@@ -4,13 +4,14 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from cotenant.errors import ProbeError
 from cotenant.probes.changes import TooMany
+from cotenant.probes.code_mappings import HeldUp
 from cotenant.probes.elf import NotRead
 from cotenant.probes.inodes import Inode
 
@@ -30,6 +31,7 @@ class BeingWritten(ProbeError):
 _SECONDS: Final[dict[type[ProbeError] | type[None], float]] = {
     BeingWritten: 0.2,
     TooMany: 5.0,
+    HeldUp: 5.0,
     NotRead: 60.0,
 }
 
@@ -57,6 +59,7 @@ class OpenFile:
     state: tuple[int, ...]
     mapped_ns: int | None  # From then on, calls went unseen.
     host: bool
+    later: Callable[[], None] = lambda: None  # If it cannot be probed for now.
 
 
 @dataclass(slots=True)
@@ -91,6 +94,11 @@ class Claims(Generic[_L]):
             and time.monotonic() < stranger.until
             and stranger.tenant in (None, tenant)
         )
+
+    def is_stranger(self, inode: Inode) -> bool:
+        """Whether a file is none of ours, for good; else whoever wants it may come again."""
+        stranger = self._strangers.get(inode)
+        return stranger is not None and stranger.tenant is None and stranger.until == inf
 
     def turn_away(self, inode: Inode, file: "OpenFile", why: ProbeError | None = None) -> None:
         """It is no library of ours, or not for a while, as long as its state is this."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from cotenant.agent.helper.fair_queue import PassedOver
+from cotenant.agent.helper.fair_queue import OURS, PassedOver
 from cotenant.agent.helper.libraries.by_owner import ByOwner, Work
 from cotenant.agent.helper.libraries.claims import (
     REWRITTEN,
@@ -24,22 +24,22 @@ from cotenant.agent.helper.libraries.probed_files import ProbedFiles
 from cotenant.agent.helper.libraries.probed_library import ProbedLibrary
 from cotenant.agent.helper.libraries.prober import Prober
 from cotenant.agent.helper.libraries.refused_libraries import RefusedLibraries
-from cotenant.agent.helper.libraries.resting import Foreign, Resting, mappers
+from cotenant.agent.helper.libraries.resting import Resting, mappers
 from cotenant.agent.helper.libraries.rewrites import Rewrites
 from cotenant.agent.helper.libraries.unprobed import UnprobedFunctions
 from cotenant.agent.helper.libraries.unreadable import UnreadableFiles
 from cotenant.agent.helper.libraries.unsure import OF_RUNTIME, Unsure
+from cotenant.agent.helper.libraries.withdrawals import Done, Withdrawals
 from cotenant.agent.protocol.reports import LibraryReport, Report
 from cotenant.agent.protocol.requests import Rest
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attachment, Placed
-from cotenant.probes.changes import TooMany
 from cotenant.probes.elf import BadElf
 from cotenant.probes.inodes import Inode, real_inode
 from cotenant.probes.plan import Plan
+from cotenant.probes.threads import in_background
 
 _LATER_S: Final = 1.0
-_PAUSES_S: Final = (0.002, 0.01, 0.05)  # Between attempts to attach.
 
 
 class Libraries:
@@ -54,20 +54,21 @@ class Libraries:
         passed_over: PassedOver,
     ) -> None:
         self._prober = prober
-        self.unsure = Unsure(prober.code_program, tell)
+        self.unsure = Unsure(prober.code, tell)
         self._plan = plan
         self._inode_program = inode_program
         self._tell = tell
         self._tell_library = RefusedLibraries(lambda about: self._tell(about))
         self.gaps = Gaps(tell)
         self.rewrites = Rewrites()
+        self._withdrawals = Withdrawals(self._withdraw, tell)
         self.quota = FileQuota(passed_over)
         self._probed = ProbedFiles()
         self.by_owner = ByOwner()
         self._attached_last_ns = 0
         self._claims: Claims[ProbedLibrary] = Claims()
         self.placing: set[int] = set()  # Threads that wait for the kernel, for nobody's file.
-        by_whom = partial(mappers, prober.code_program)
+        by_whom = partial(mappers, prober.code)
         self.resting = Resting(by_whom)
         self.unprobed = UnprobedFunctions(by_whom, tell)
         self._unreadable = UnreadableFiles(self._tell_library, self.unprobed, passed_over)
@@ -91,7 +92,7 @@ class Libraries:
         """Probe an open file if it is a library of ours; closes ``fd`` if it is not kept.
 
         ``mapped_ns`` is when somebody mapped it: from then until now, calls went unseen. None if
-        it may be ours, and is not probed now; ``later`` is called if somebody else looks at it.
+        it may be ours, and is not probed now; ``later`` is called if it is to be brought again.
         """
         inode = real_inode(self._inode_program, fd)
         if inode is None:
@@ -107,12 +108,13 @@ class Libraries:
             os.close(fd)
             if known is not None and mapped_ns is not None:
                 self._mapped(known, tenant, mapped_ns)
-            if known is not None or self._claims.turned_away(inode):
+            if known is not None or self._claims.is_stranger(inode):
                 return known is not None
             later()
             return None
+        file = OpenFile(fd, path, tenant, state, mapped_ns, host, later)
         try:
-            return self._look_at(inode, OpenFile(fd, path, tenant, state, mapped_ns, host), claim)
+            return self._look_at(inode, file, claim)
         finally:
             self._give_up_claim(inode, claim)
 
@@ -148,11 +150,11 @@ class Libraries:
         self._claims.turn_away(inode, file, why)
         os.close(file.fd)
 
-    def seen_again(self, number: int, tenant: Callable[[], str], mapped_ns: int) -> None:
+    def seen_again(self, number: int, tenant: str, mapped_ns: int) -> None:
         """Somebody mapped what was looked at before; perhaps before its probes came."""
         if mapped_ns < self._attached_last_ns:
             for _, library in self._probed.numbered(number):
-                self._mapped(library, tenant(), mapped_ns)
+                self._mapped(library, tenant, mapped_ns)
 
     def missed(self, number: int, path: str, tenant: str, mapped_ns: int) -> None:
         """Somebody mapped a file that looks like ours, and was gone before it could be opened."""
@@ -185,7 +187,10 @@ class Libraries:
             self.rewrites.forget(library.watch)
             self._turn_away(inode, library.file, error)
             self._tell_unprobed(library, inode, str(error))
-            return False if is_final(error) else None
+            if is_final(error):
+                return False
+            library.file.later()
+            return None
         except OSError:
             self.rewrites.forget(library.watch)
             os.close(library.fd)
@@ -206,25 +211,22 @@ class Libraries:
         self._tell_library(library.tenant, about)
         self.unprobed.consider(inode, about.refused, about.kinds, library.tenant)
 
-    def withdraw_rewritten(self, done: Callable[[Inode], None]) -> None:
+    def withdraw_rewritten(self, done: Done) -> None:
         """Remove probes of files that are written to; what ``done`` is told of is to be let go."""
         watched = {one.watch: (inode, one) for inode, one in list(self._probed.items())}
         for watch in self.rewrites.take(watched):
-            work = partial(self._withdraw, *watched[watch], done)
-            threading.Thread(target=work, name="withdraw", daemon=True).start()
+            self._withdrawals.add(*watched[watch], done)
 
-    def rewrite_checks(self, done: Callable[[Inode], None]) -> list[tuple[str, Work]]:
+    def rewrite_checks(self, done: Done) -> list[tuple[str, Work]]:
         """Work that finds files which were written to without a word, and whose it is."""
         probed = list(self._probed.items())
         return [(one.tenant, partial(self._check, inode, one, done)) for inode, one in probed]
 
-    def _check(self, inode: Inode, library: ProbedLibrary, done: Callable[[Inode], None]) -> None:
+    def _check(self, inode: Inode, library: ProbedLibrary, done: Done) -> None:
         if library.is_rewritten():
             self._withdraw(inode, library, done)
 
-    def _withdraw(
-        self, inode: Inode, library: ProbedLibrary, done: Callable[[Inode], None]
-    ) -> None:
+    def _withdraw(self, inode: Inode, library: ProbedLibrary, done: Done) -> None:
         self._prober.withdraw(library.probes)
         self._tell_unprobed(library, inode, REWRITTEN)
         done(inode)
@@ -246,29 +248,17 @@ class Libraries:
         self._tell_library(library.tenant, about)
         self.unsure.consider(inode, about.refused, library.tenant)
         self.unprobed.consider(inode, about.refused, about.kinds, library.tenant)
-        pids, since_ns = library.probes.unreached, library.attached_ns
-        self.unprobed.unreached(inode, pids, about.kinds, since_ns)
+        self.unprobed.unreached(inode, library.probes.unreached, about.kinds, library.attached_ns)
 
     def _place(self, library: ProbedLibrary, inode: Inode) -> None:
         """Every probe of a file."""
         me = threading.get_ident()
         self.placing.add(me)
         try:
-            self._try_to_place(library, inode)
+            with library.probes.busy:  # Who comes last knows what is awake.
+                self._prober.place(library.probes, library.fd, inode, self._awake(library, inode))
         finally:
             self.placing.discard(me)
-
-    def _try_to_place(self, library: ProbedLibrary, inode: Inode) -> None:
-        """Several times: one process that ends meanwhile makes the kernel refuse all."""
-        for pause_s in (*_PAUSES_S, None):
-            try:
-                self._prober.place(library.probes, library.fd, inode, self._awake(library, inode))
-            except ProbeError as error:
-                if pause_s is None or isinstance(error, TooMany):
-                    raise
-                time.sleep(pause_s)
-            else:
-                return
 
     def changed(self, pid: int, number: int, *, writable: bool) -> tuple[float, ...]:
         """When to look whether a process has changed code of a file with this inode number.
@@ -303,7 +293,7 @@ class Libraries:
     def ucx_came(self) -> None:
         """Somebody loads UCX. There is little time: nothing waits for this, nor this for it."""
         if self._prober.ucx_came():
-            threading.Thread(target=self._make_room, name="room", daemon=True).start()
+            in_background(self._make_room, "room")
 
     def _make_room(self) -> None:
         for inode, library in list(self._probed.items()):
@@ -327,25 +317,26 @@ class Libraries:
 
     def _settle(self) -> bool:
         """Place what does not rest any more, remove what does; false if that failed somewhere."""
-        changed = []
-        for inode, library in list(self._probed.items()) if self.resting else ():
-            foreign = self.resting.foreign(inode)
-            if self.resting.settle(inode, library.plan):
-                changed.append((library.tenant, partial(self._settle_one, library, inode, foreign)))
-        return self.by_owner.all_done(changed)
+        # Who brought a file may have no time for others; what is the host's own is ours to do.
+        return self.by_owner.all_done(
+            (tenant if library.tenant else OURS, inode, partial(self._settle_one, library, inode))
+            for inode, library in list(self._probed.items())
+            for tenant in self.resting.settle(inode, library.plan)
+        )
 
-    def _settle_one(self, library: ProbedLibrary, inode: Inode, foreign: Foreign) -> bool:
-        done = self._place_again(library, inode)
-        library.attached_ns = self._attached_last_ns = time.monotonic_ns()
-        for tenant, since_ns in foreign:
-            self._late(library, tenant, since_ns)
-        return done
+    def _settle_one(self, library: ProbedLibrary, inode: Inode) -> bool:
+        without = self.resting.of(inode)
+        if not self.resting.is_settled(inode) and self._place_again(library, inode):
+            library.attached_ns = self._attached_last_ns = time.monotonic_ns()
+            for tenant, since_ns in self.resting.settled(inode, without):
+                self._late(library, tenant, since_ns)
+        return self.resting.is_settled(inode)
 
     def spare(self, functions: frozenset[int]) -> None:
         """Leave these without probes, because another layer tells the same."""
         changed, self._spare = self._spare ^ functions, functions
         self.by_owner.all_done(
-            (library.tenant, partial(self._place_again, library, inode))
+            (library.tenant, (inode, functions), partial(self._place_again, library, inode))
             for inode, library in list(self._probed.items())
             if any(p.function.id in changed for p in library.plan.placed)
         )
@@ -377,7 +368,7 @@ class Libraries:
             for library in libraries:
                 library.close()
 
-        threading.Thread(target=close, name="release", daemon=True).start()
+        in_background(close, "release")
 
     def close(self) -> Attachment:
         """No probe fires when this returns; what takes long to remove goes with the process.
@@ -386,6 +377,7 @@ class Libraries:
         threads ask for it.
         """
         self.rewrites.close()
+        self._withdrawals.stop()
         everything = Attachment()
         for library in list(self._probed.values()):
             self._prober.hand_over(library.probes, everything)

@@ -21,9 +21,10 @@ from cotenant.agent.protocol.requests import HandedOut
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attacher, Attachment, Placed
 from cotenant.probes.changes import Code
+from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.elf import BadElf, Elf, Extent
 from cotenant.probes.function import Function, Library
-from cotenant.probes.inodes import Inode, code_mappings
+from cotenant.probes.inodes import Inode
 from cotenant.probes.plan import held_path
 from cotenant.probes.sites import choose_site
 
@@ -66,7 +67,7 @@ class Pointers:
         libraries: Libraries,
         attacher: Attacher,
         functions: Iterable[Function],
-        code_program: int,
+        code: CodeMappings,
         tell: Callable[[Report], None],
         files: ElfFiles,
     ) -> None:
@@ -78,7 +79,7 @@ class Pointers:
             if function.library is Library.CUDA:
                 base = _VERSION.sub("", function.symbol)
                 self._forms.setdefault(base, []).append(function)
-        self._code_program = code_program
+        self._code = code
         self._tell = tell
         self._followed: dict[int, _Followed] = {}
         # By the file's state, too: it may be written to.
@@ -87,7 +88,7 @@ class Pointers:
     def consider(self, tenant: str, pid: int, pointers: Iterable[HandedOut]) -> None:
         """Probe each of a process's pointers if it is safe; say why where it is not."""
         self._followed.setdefault(pid, _Followed(tenant))
-        mappings = code_mappings(self._code_program, pid)
+        mappings = self._code.of(pid)
         for process, address, name, version, flags in pointers:
             function = self._function(name, version, flags)
             if function is None or not _is_same(mappings, process.start_ns):

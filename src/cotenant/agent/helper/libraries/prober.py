@@ -1,6 +1,7 @@
 """Places the probes of a file, except where they would harm a process."""
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,7 +11,8 @@ import numpy.typing as npt
 
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attacher, Attachment, Placed
-from cotenant.probes.changes import Code
+from cotenant.probes.changes import Code, TooMany
+from cotenant.probes.code_mappings import CodeMappings, HeldUp
 from cotenant.probes.inodes import Inode, mappings_of, writable
 from cotenant.probes.plan import held_path
 from cotenant.probes.ucx import EXPECTED
@@ -19,6 +21,7 @@ _CHANGED: Final = "a process has changed it in its memory"
 _CAME: Final = "UCX changes it in memory, and was loaded here"
 # For all processes that map a file: thousands of them.
 _LOOK_S: Final = 2.0
+_PAUSES_S: Final = (0.002, 0.01, 0.05)  # Between attempts to attach.
 
 
 @dataclass(slots=True)
@@ -49,9 +52,9 @@ class Probes:
 class Prober:
     """Knows what processes forbid to probe now; the plan of a file knows what its code forbids."""
 
-    def __init__(self, attacher: Attacher, code_program: int, *, ucx: str) -> None:
+    def __init__(self, attacher: Attacher, code: CodeMappings, *, ucx: str) -> None:
         self._attacher = attacher
-        self.code_program = code_program
+        self.code = code
         self._room = EXPECTED if ucx == "expected" else None  # Why room is left for UCX, if it is.
         self._changing = threading.Lock()
 
@@ -63,18 +66,33 @@ class Prober:
         """
         with probes.busy:
             if not probes.void:
-                self._place(probes, fd, inode, placed)
+                self._try_to_place(probes, fd, inode, placed)
         if self._room:
             self.make_room(probes, placed)
         if probes.void:
             self.withdraw(probes)
 
+    def _try_to_place(
+        self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]
+    ) -> None:
+        """Several times: one process that ends meanwhile makes the kernel refuse all."""
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                self._place(probes, fd, inode, placed)
+            except ProbeError as error:
+                if pause_s is None or isinstance(error, TooMany | HeldUp):
+                    raise
+                time.sleep(pause_s)
+            else:
+                return
+
     def _place(self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]) -> None:
-        mappings = mappings_of(self.code_program, inode)
+        mappings = mappings_of(self.code, inode)
         left = self._exposed(placed) | probes.left
         left |= self._harmful(probes, fd, placed, mappings)
         fresh = [p for p in placed if p.function.symbol not in left]
         unreached = writable(mappings, [p.offset for p in fresh])
+        self.code.check_unlocked()
         path = held_path(fd)
         attachment = self._attacher.attach(path, [p for p in fresh if not p.exposed])
         try:
@@ -127,7 +145,7 @@ class Prober:
         with probes.busy:
             if probes.void:
                 return False
-            changed = Code(fd, wanted).changed(mappings_of(self.code_program, inode), _LOOK_S)
+            changed = Code(fd, wanted).changed(mappings_of(self.code, inode), _LOOK_S)
         sound = {p.function.symbol for p in wanted if p.offset not in changed}
         again, probes.sound = sound & probes.sound, sound
         with self._changing:
@@ -149,7 +167,7 @@ class Prober:
         with probes.busy:
             if probes.void:
                 return {}
-            mappings = mappings_of(self.code_program, inode)
+            mappings = mappings_of(self.code, inode)
             return self._harmful(probes, fd, placed, mappings)
 
     def _harmful(
@@ -159,6 +177,6 @@ class Prober:
         wanted = [p for p in placed if p.function.symbol not in left]
         if not wanted:
             return {}
-        probes.pids = set(mappings["pid"].tolist())
+        probes.pids = set(mappings["process"].tolist())
         changed = Code(fd, wanted).changed(mappings, _LOOK_S)
         return {p.function.symbol: _CHANGED for p in wanted if p.offset in changed}

@@ -10,8 +10,9 @@ from cotenant.agent.helper.newest import NewestOfEach
 from cotenant.agent.process import Process
 from cotenant.agent.protocol.codec import slices
 from cotenant.agent.protocol.reports import MemoryUnsure, Report
+from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.function import Flag, Library
-from cotenant.probes.inodes import Inode, code_mappings, mappings_of, number_of
+from cotenant.probes.inodes import Inode, mappings_of, number_of
 from cotenant.probes.tables import FUNCTIONS
 
 _EACH_MAX: Final = 1024  # Files of one tenant.
@@ -30,8 +31,8 @@ OF_RUNTIME: Final = frozenset(
 class Unsure:
     """Tells the recorder who uses a driver whose memory functions are not all probed."""
 
-    def __init__(self, code_program: int, tell: Callable[[Report], None]) -> None:
-        self._code_program = code_program
+    def __init__(self, code: CodeMappings, tell: Callable[[Report], None]) -> None:
+        self._code = code
         self._tell = tell
         self._drivers: NewestOfEach[Inode, None] = NewestOfEach(_EACH_MAX, number_of)
 
@@ -42,7 +43,7 @@ class Unsure:
         """These functions of a file are not probed: whoever has it mapped holds what is unseen."""
         if inode not in self._drivers and not _OF_DRIVER.isdisjoint(unprobed):
             self._drivers.put(tenant, inode, None)
-            self._say(mappings_of(self._code_program, inode))
+            self._say(mappings_of(self._code, inode))
 
     def forget(self, inode: Inode) -> None:
         """The file is let go."""
@@ -54,7 +55,7 @@ class Unsure:
 
     def mapped(self, pid: int) -> None:
         """A process has mapped what may be such a driver."""
-        mappings = code_mappings(self._code_program, pid)
+        mappings = self._code.of(pid)
         mine = [
             Inode(int(m["device"]), int(m["inode"]), int(m["generation"])) in self._drivers
             for m in mappings
@@ -62,6 +63,9 @@ class Unsure:
         self._say(mappings[np.array(mine, np.bool_)])
 
     def _say(self, mappings: npt.NDArray[np.void]) -> None:
-        processes = {Process.of(mapping) for mapping in mappings}
+        processes = {
+            Process(int(mapping["process"]), int(mapping["process_start_ns"]))
+            for mapping in mappings
+        }
         for part in slices(sorted(processes)):
             self._tell(MemoryUnsure(part))

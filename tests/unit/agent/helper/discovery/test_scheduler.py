@@ -15,11 +15,12 @@ from cotenant.agent.channel import Closed
 from cotenant.agent.helper.discovery import scheduler as module
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
-from cotenant.agent.helper.fair_queue import PassedOver
+from cotenant.agent.helper.fair_queue import OURS, PassedOver, tenant_of
 from cotenant.agent.helper.libraries.by_owner import ByOwner
 from cotenant.agent.helper.libraries.resting import Resting
 from cotenant.agent.helper.libraries.unprobed import UnprobedFunctions
-from cotenant.agent.protocol.reports import Report, Trouble
+from cotenant.agent.protocol.reports import Report, Trouble, WorkPassedOver
+from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.inodes import Inode
 from cotenant.schema.layouts import MAPPING
 
@@ -38,7 +39,7 @@ def fail(error: Exception) -> None:
 def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
     told: list[Report] = []
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
-    discovery = DiscoveryScheduler(no_libraries(), -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(no_libraries(), CodeMappings(-1, -1), told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(OverflowError("int too large")))
     discovery.do(lambda: fail(FileNotFoundError("gone")))
@@ -51,7 +52,7 @@ def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
 
 def test_the_search_ends_when_the_recorder_is_gone() -> None:
     told: list[Report] = []
-    discovery = DiscoveryScheduler(no_libraries(), -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(no_libraries(), CodeMappings(-1, -1), told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(Closed("the other process is gone")))
     wait_until(lambda: not discovery._workers._busy)
@@ -67,7 +68,7 @@ def wait_until(done: Callable[[], bool]) -> None:
 
 def following(told: list[Report]) -> DiscoveryScheduler:
     libraries = no_libraries()
-    discovery = DiscoveryScheduler(libraries, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     return discovery
 
@@ -135,7 +136,7 @@ def test_a_tenant_is_not_blamed_for_the_time_that_placing_probes_takes(monkeypat
         go_on.wait(WAIT_S)
 
     libraries = no_libraries(placing=placing)
-    discovery = DiscoveryScheduler(libraries, -1, told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(place, "calm")
     assert begun.wait(WAIT_S)
@@ -147,7 +148,7 @@ def test_a_tenant_is_not_blamed_for_the_time_that_placing_probes_takes(monkeypat
 
 def test_looks_follow_the_last_step_of_a_process_only(monkeypatch) -> None:
     looks: list[int] = []
-    discovery = DiscoveryScheduler(no_libraries(), -1, fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(no_libraries(), CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
     monkeypatch.setattr(discovery._roots, "process", lambda pid, _: looks.append(pid) or iter(()))
     for _ in range(3):
         discovery.entered(7)
@@ -199,19 +200,20 @@ def test_a_library_that_is_mapped_while_the_sweep_lets_it_go_is_probed_again(
     monkeypatch: Any,
 ) -> None:
     libraries = Unused()
-    discovery = DiscoveryScheduler(libraries, -1, fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
     event = MmapEvent(7, 4096, 8192, 0, "/app/libcudart.so.12", writable=False, key=b"known" * 8)
-    discovery._seen.add(event.key)  # It is probed: nothing is to be done for who maps it.
+    known = (tenant_of(event.pid), event.key)
+    discovery._seen.add(known)  # It is probed: nothing is to be done for who maps it.
     now = np.zeros(1, MAPPING)
     now["pid"], now["start"], now["end"], now["device"], now["inode"] = 7, 4096, 8192, 1, 41
 
-    def look(_: int) -> Iterator[Any]:
+    def look(*_: Any) -> Iterator[Any]:
         # The first look is past this process when it maps the file.
-        there = now[:0] if event.key in discovery._seen else now
+        there = now[:0] if known in discovery._seen else now
         discovery.mapped([event])
         yield there
 
-    monkeypatch.setattr(module, "all_code_mappings", look)
+    monkeypatch.setattr(discovery._code, "everywhere", look)
     considered: queue.SimpleQueue[int] = queue.SimpleQueue()
     monkeypatch.setattr(
         discovery, "_consider_mapping", lambda _, place, *__: considered.put(place.pid)
@@ -226,10 +228,10 @@ def test_a_file_that_never_answers_holds_up_its_tenant_and_not_the_host(monkeypa
     """Somebody writes to a probed file, and the next look at it takes for ever."""
     libraries = Unused()
     libraries.probed = lambda _: object()  # type: ignore[method-assign,assignment]
-    discovery = DiscoveryScheduler(libraries, -1, fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
     now = np.zeros(1, MAPPING)
     now["pid"], now["device"], now["inode"] = 7, 1, 41
-    monkeypatch.setattr(module, "all_code_mappings", lambda _: iter([now]))
+    monkeypatch.setattr(discovery._code, "everywhere", lambda *_: iter([now]))
     stuck, free = threading.Event(), threading.Event()
 
     def hang(*_: object) -> None:
@@ -251,7 +253,7 @@ def test_a_file_that_never_answers_holds_up_its_tenant_and_not_the_host(monkeypa
 def test_however_often_code_is_made_writable_it_is_looked_at_once_at_a_time() -> None:
     looked: queue.SimpleQueue[int] = queue.SimpleQueue()
     libraries = no_libraries(second_looks=lambda number: [("owner", partial(looked.put, number))])
-    discovery = DiscoveryScheduler(libraries, -1, fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
     for _ in range(1009):
         for wait_s in (0, 0.02):
             discovery._look_again("tenant", 41, wait_s)
@@ -261,3 +263,14 @@ def test_however_often_code_is_made_writable_it_is_looked_at_once_at_a_time() ->
     assert looked.get(timeout=WAIT_S) == 41
     assert looked.empty()
     discovery.stop()
+
+
+def test_who_is_not_looked_at_since_all_threads_wait_for_others_is_told_once(
+    monkeypatch: Any,
+) -> None:
+    passed_over = PassedOver()
+    discovery = DiscoveryScheduler(no_libraries(), CodeMappings(-1, -1), fail, passed_over)  # type: ignore[arg-type]
+    for waiting in ({"calm", OURS}, {"calm", OURS}, set(), {"calm"}):
+        monkeypatch.setattr(discovery._workers, "tend", lambda waiting=waiting: waiting)
+        discovery.tend()
+    assert passed_over.take_news() == WorkPassedOver({"waiting": {"calm": 2}})

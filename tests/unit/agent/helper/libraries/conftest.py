@@ -12,6 +12,7 @@ from cotenant.agent.helper.libraries import libraries as module
 from cotenant.agent.helper.libraries.libraries import Libraries
 from cotenant.agent.helper.libraries.prober import Probes
 from cotenant.agent.protocol.reports import Report
+from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.elf import BadElf
 from cotenant.probes.inodes import Inode
 from cotenant.probes.plan import Plan
@@ -20,7 +21,7 @@ from cotenant.probes.plan import Plan
 class Attached:
     """A prober whose probes are nothing."""
 
-    code_program = -1
+    code = CodeMappings(-1, -1)
 
     def place(self, *_: Any) -> None:
         pass

@@ -35,9 +35,9 @@ def test_one_that_never_answers_is_waited_for_in_vain_and_all_others_are_done(
     workers.start()
     owners = ByOwner()
     owners.put = workers.put
-    assert not owners.all_done((who, place(who)) for who in ("hanging", "calm", OURS))
+    assert not owners.all_done((who, 7, place(who)) for who in ("hanging", "calm", OURS))
     assert placed == {"calm", OURS}
-    assert not owners.all_done([("calm", place("calm"))])  # One is still owed.
+    assert not owners.all_done([("calm", 7, place("calm"))])  # One is still owed.
     free.set()
     workers.stop(20)
     assert placed == {"calm", OURS, "hanging"}
@@ -46,10 +46,28 @@ def test_one_that_never_answers_is_waited_for_in_vain_and_all_others_are_done(
 
 def test_what_fails_or_finds_no_room_is_not_done() -> None:
     owners = ByOwner()
-    assert not owners.all_done([("a", lambda: True), ("b", lambda: False)])
+    assert not owners.all_done([("a", 7, lambda: True), ("b", 7, lambda: False)])
     owners.put = lambda *_: False
-    assert not owners.all_done([("a", lambda: True)])
-    assert owners.all_done([(OURS, lambda: True)])
+    assert not owners.all_done([("a", 7, lambda: True)])
+    assert owners.all_done([(OURS, 7, lambda: True)])
+
+
+def test_what_waits_for_its_turn_is_not_handed_over_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
+    queued: list[Callable[[], None]] = []
+    owners = ByOwner()
+    owners.put = lambda _, work: not queued.append(work)  # type: ignore[func-returns-value]
+    for _ in range(7):
+        assert not owners.all_done([("a", 7, lambda: True)])
+    assert len(queued) == 1
+    queued.pop()()
+    assert owners.all_done([])
+    # What found no room does not wait.
+    owners.put = lambda *_: False
+    for _ in range(7):
+        assert not owners.all_done([("a", 7, lambda: True)])
+    owners.put = lambda _, work: not work()  # type: ignore[func-returns-value]
+    assert owners.all_done([("a", 7, lambda: True)])
 
 
 def test_a_file_that_somebody_is_at_is_not_closed_under_him(

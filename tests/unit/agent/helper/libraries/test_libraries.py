@@ -13,13 +13,15 @@ from cotenant.agent.helper.fair_queue import ENDED, OURS, PassedOver
 from cotenant.agent.helper.libraries import claims
 from cotenant.agent.helper.libraries import libraries as module
 from cotenant.agent.helper.libraries.libraries import Libraries
+from cotenant.agent.helper.libraries.prober import Prober
 from cotenant.agent.protocol.reports import LibraryReport, Report, Unprobed, WorkPassedOver
 from cotenant.errors import ProbeError
 from cotenant.probes.changes import TooMany
+from cotenant.probes.code_mappings import CodeMappings, HeldUp
 from cotenant.probes.elf import BadElf, NotRead
 from cotenant.probes.inodes import Inode
 from cotenant.probes.plan import Plan
-from tests.unit.agent.helper.libraries.conftest import Attached, consider, unread
+from tests.unit.agent.helper.libraries.conftest import consider, unread
 
 
 def test_a_tenant_has_so_many_files_probed_and_all_others_theirs(
@@ -56,14 +58,15 @@ def test_descriptors_run_out_for_nobody_but_who_takes_most(
     assert consider(libraries, tmp_path / "c0", "calm")
 
 
-class Refusing(Attached):
+class Refusing(Prober):
     """A prober that fails so many times."""
 
     def __init__(self, failures: int, error: ProbeError) -> None:
+        super().__init__(None, CodeMappings(-1, -1), ucx="absent")  # type: ignore[arg-type]
         self.left = failures
         self._error = error
 
-    def place(self, *_: Any) -> None:
+    def _place(self, *_: Any) -> None:
         if self.left:
             self.left -= 1
             raise self._error
@@ -74,7 +77,13 @@ INTERRUPTED = ProbeError("cannot probe: Interrupted system call")
 
 @pytest.mark.parametrize(
     ("failures", "error", "attached"),
-    [(1, INTERRUPTED, 1), (3, INTERRUPTED, 1), (4, INTERRUPTED, 0), (1, TooMany("of them"), 0)],
+    [
+        (1, INTERRUPTED, 1),
+        (3, INTERRUPTED, 1),
+        (4, INTERRUPTED, 0),
+        (1, TooMany("of them"), 0),
+        (1, HeldUp("by one of them"), 0),
+    ],
 )
 def test_a_failure_in_passing_does_not_leave_a_library_without_probes(
     failures: int,
