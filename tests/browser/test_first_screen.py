@@ -157,6 +157,20 @@ def test_what_only_an_answer_lacks_is_said_there(tab):
     opened.page.locator(".card .lacks", has_text=few).wait_for()
 
 
+def test_what_an_answer_lacks_beside_the_recording_is_said_there(tab):
+    lost = "incomplete: 5 of 58 cuda events were lost"
+    hole = "incomplete: operations in spans of train-{} missing for 1 s (no room for spans)"
+    answers = {
+        "findings": FINDINGS | {"lacks": [lost, hole.format(1)]},
+        "interference": PAIRS | {"lacks": [lost, hole.format(2)]},
+    }
+    opened = tab(status={"lacks": [lost, hole.format(3)]}, answers=answers)
+    opened.page.locator(".card .lacks", has_text=hole.format(2)).wait_for()
+    assert opened.page.locator("#findings .lacks").all_inner_texts() == [hole.format(1)]
+    card = opened.page.locator(".card", has_text=hole.format(2))
+    assert card.locator(".lacks").all_inner_texts() == [hole.format(2), "incomplete: see above"]
+
+
 def test_cards_begin_at_the_top_however_little_they_say(tab):
     opened = tab()
     opened.page.locator(".finding").nth(2).wait_for()

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from cotenant.views.cli import main
+from tests.unit.query.conftest import Recorded
 from tests.virtual.device import START_NS
 from tests.virtual.store import VirtualStore
 
@@ -59,3 +60,23 @@ def test_it_goes_with_one_question_alone(stores, capsys, words):
     before, after = stores
     assert main(["ask", *words, "--store", str(after), "--against", str(before)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_it_lacks_what_either_store_lacks(tmp_path, capsys):
+    stores = []
+    for name, lost in (("before", 90), ("after", 0)):
+        store = Recorded(tmp_path / name)
+        store.containers()
+        store.launches(11, 7)
+        store.losses(11, seen=7 + lost, lost=lost)
+        store.seal()
+        store.writer.close()
+        stores.append(str(store.root))
+    for before, after in (stores, reversed(stores)):
+        words = ["ask", "compare_windows", "--store", after, "--against", before]
+        assert main([*words, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["complete"] is False
+        assert found["lacks"] == ["incomplete: 90 of 104 cuda events were lost"]
+        assert main(words) == 0
+        assert "complete" not in capsys.readouterr().out

@@ -8,6 +8,7 @@ import pytest
 from cotenant.query.engine.session import Session
 from cotenant.views.cli import main
 from cotenant.views.export import export
+from tests.unit.query.conftest import NOW_NS, SECOND_NS, Recorded
 from tests.views.perfetto_reader import read
 from tests.virtual import scenarios
 
@@ -115,6 +116,29 @@ def test_what_is_incomplete_is_said_of_the_tables_that_are_written(store, tmp_pa
         words = ["export", "csv", "--table", table, "--output", str(tmp_path / table)]
         assert main([*words, "--store", str(store)]) == 0
         assert ("lost" in capsys.readouterr().err) is lost
+
+
+@pytest.mark.parametrize("kind", ["html", "perfetto", "parquet"])
+def test_what_is_in_no_table_of_events_is_said_to_be_missing_too(tmp_path, capsys, kind):
+    recorded = Recorded(tmp_path / "store")
+    recorded.containers()
+    recorded.launches(11, 7)
+    for reason in ("no room for spans", "no room for allocations"):
+        recorded.hole(11, reason, NOW_NS, NOW_NS + SECOND_NS)
+    recorded.seal()
+    recorded.writer.close()
+    words = ["export", kind, "--output", str(tmp_path / "out"), "--store", str(recorded.root)]
+    assert main(words) == 0
+    lines = capsys.readouterr().err.splitlines()
+    said = {line.partition(" missing")[0] for line in lines if line.startswith("incomplete")}
+    assert said == {
+        "incomplete: operations in spans of train",
+        "incomplete: GPU memory of train",
+    }
+    if kind == "html":
+        report = (tmp_path / "out").read_text("utf-8")
+        assert all(line in report for line in said)
+        assert "; complete" not in report
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,8 @@ select
     w.bytes,
     case
         when w.op = 'launch' then
-            w.grid_x::bigint * w.grid_y * w.grid_z * w.block_x * w.block_y * w.block_z
+            -- A tenant chooses the shape: a size that no number holds is unknown.
+            try(w.grid_x::bigint * w.grid_y * w.grid_z * w.block_x * w.block_y * w.block_z)
         else w.bytes
     end                                             as size,
     -- Its weight in its span, in threads; a link moves about 25 bytes in the time of one thread.

@@ -32,7 +32,8 @@ select
     node,
     gpu,
     timestamp_ns,
-    (case when sum(unknown) over so_far = 0 then sum(bytes) over so_far end)::bigint as bytes,
-    (sum(allocations) over so_far)::bigint          as allocations
+    -- A tenant chooses the sizes: a sum that no number holds is unknown.
+    case when sum(unknown) over so_far = 0 then try_cast(sum(bytes) over so_far as bigint) end as bytes,
+    try_cast(sum(allocations) over so_far as bigint) as allocations
 from moments
 window so_far as (partition by tenant, node, gpu order by timestamp_ns)

@@ -45,7 +45,7 @@ timed as (
         e.kernel_name,
         coalesce(case
             when e.op = 'launch' then
-                e.grid_x::bigint * e.grid_y * e.grid_z * e.block_x * e.block_y * e.block_z
+                try(e.grid_x::bigint * e.grid_y * e.grid_z * e.block_x * e.block_y * e.block_z)
             else e.bytes
         end, 0)                                     as size,
         coalesce(e.gpu_ns_source, 'elapsed')        as gpu_ns_source,

@@ -22,7 +22,9 @@ with grouped as (
         max(queued_ns)                              as last_ns,
         sum(weight) filter (op in ('launch', 'graph_launch'))::bigint as launches,
         sum(weight) filter (op = 'memcpy')::bigint  as copies,
-        sum(bytes * weight) filter (op = 'memcpy')::bigint as copied_bytes,
+        -- A tenant chooses the sizes: a sum that does not fit is the largest number that does.
+        least(coalesce(sum(bytes::hugeint * weight) filter (op = 'memcpy'), 0), 9223372036854775807)::bigint
+            as copied_bytes,
         count(nccl_op)                              as collectives,
         -- Two spans with the same operations, in whatever order, have the same signature.
         (sum(hash(kernel_name, size)::hugeint) % 4611686018427387847)::bigint as signature,

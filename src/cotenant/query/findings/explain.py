@@ -17,6 +17,7 @@ from cotenant.query.derived.registry import Ask, with_sources
 from cotenant.query.engine.answer import Answer, Interval, Standing
 from cotenant.query.engine.cuts import Cut, Spread
 from cotenant.query.engine.session import Session
+from cotenant.query.engine.united import united
 from cotenant.query.findings import (
     disks,
     hangs,
@@ -32,6 +33,9 @@ from cotenant.schema import TABLES
 
 MOST_ROWS: Final = 5_000_000
 KINDS: Final = (hangs, neighbours, stragglers, starved, disks, links, leaks, starts)
+# The stored tables that findings are made from: what they lack, findings lack.
+LOOKED_AT: Final = frozenset(t for k in KINDS for t in with_sources(k.NEEDS) & set(TABLES))
+_EVENTS: Final = tuple(sorted(t for t in LOOKED_AT if t.endswith("_events")))
 _LITTLE: Final = 0.005  # Of the time that is looked at: what costs less is not told.
 
 # When each tenant had GPU work, or was at its collectives.
@@ -71,6 +75,7 @@ class FoundHere:
 
     findings: Mapping[str, tuple[Finding, ...]]
     maybes: tuple[tuple[float, Maybe], ...] = ()  # Each with what it is ranked by.
+    standing: Standing | None = None  # Of what is looked at; told once for each node.
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,9 @@ def found(session: Session, spread: Spread | None = None) -> FoundHere:
     ask = _ask(session)
     kinds = [kind for kind in KINDS if spread in (None, kind.NODES)]
     findings = {k.__name__: tuple(f for f in k.find(ask) if f.share >= REPORTED) for k in kinds}
-    return FoundHere(findings, tuple(neighbours.maybe(ask)) if neighbours in kinds else ())
+    maybes = tuple(neighbours.maybe(ask)) if neighbours in kinds else ()
+    once = spread in (None, Spread.EACH)
+    return FoundHere(findings, maybes, session.standing(LOOKED_AT) if once else None)
 
 
 def explain(session: Session, tenants: frozenset[str] | None = None) -> Explanation:
@@ -129,9 +136,7 @@ def concluded(
     if tenants is not None:
         findings = [f for f in findings if tenants.intersection(f.victim.split(", "))]
         maybes = [maybe for maybe in maybes if maybe.victim in tenants]
-    looked_at = {t for kind in KINDS for t in with_sources(kind.NEEDS) & set(TABLES)}
-    events = sorted(t for t in looked_at if t.endswith("_events"))
-    names = " UNION ALL ".join(f"SELECT cgroup_id FROM {table}" for table in events)
+    names = " UNION ALL ".join(f"SELECT cgroup_id FROM {table}" for table in _EVENTS)
     counted = ask(
         "WITH seen AS (SELECT DISTINCT tenant FROM containers "
         f"WHERE cgroup_id IN ({names})) SELECT count(DISTINCT tenant) AS tenants FROM seen",
@@ -140,11 +145,17 @@ def concluded(
     ranked = _ranked(findings, ask, counted.standing.interval)
     return Explanation(
         findings=_placed(ranked, ask),
-        standing=counted.standing,
+        standing=_standing(parts, counted.standing),
         tenants=counted.rows()[0]["tenants"],
-        unknown=tuple(table for table in events if table not in recorded),
+        unknown=tuple(table for table in _EVENTS if table not in recorded),
         maybes=tuple(maybes),
     )
+
+
+def _standing(parts: Iterable[FoundHere], events: Standing) -> Standing:
+    """What the tables lack that were looked at, in the time of which there are events."""
+    lacking = united([part.standing for part in parts if part.standing is not None], events.sql)
+    return replace(lacking, interval=events.interval, underived=0)
 
 
 def _told(kind: str, parts: Iterable[FoundHere], *, once: bool) -> list[Finding]:

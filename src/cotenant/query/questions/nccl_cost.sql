@@ -13,7 +13,7 @@ with cost as (
         n.comm_hash,
         max(n.nranks)                               as nranks,
         sum(n.weight)                               as calls,
-        sum(n.bytes * n.weight)                     as total_bytes,
+        sum(n.bytes::hugeint * n.weight)            as total_bytes,
         sum(n.duration_ns * n.weight)               as total_ns,
         max(n.duration_ns)                          as slowest_ns
     from nccl_events n
@@ -27,7 +27,7 @@ select
     n.comm_hash,
     max(n.nranks)                                   as nranks,
     sum(n.calls)::bigint                            as calls,
-    sum(n.total_bytes)::bigint                      as total_bytes,
+    try_cast(sum(n.total_bytes) as bigint) as total_bytes,
     sum(n.total_ns)::bigint                         as total_ns,
     (sum(n.total_ns) / sum(n.calls))::bigint        as mean_ns,
     max(n.slowest_ns)                               as slowest_ns

@@ -175,7 +175,7 @@ gpu_changes as (
 gpu_levels as (
     select
         tenant,
-        sum(sum(change)) over so_far                as bytes,
+        try_cast(sum(sum(change)) over so_far as bigint) as bytes,
         sum(sum(unknown)) over so_far               as unknown,
         coalesce(lead(timestamp_ns) over so_far, any_value(end_ns)) - timestamp_ns as held_ns
     from gpu_changes

@@ -95,7 +95,7 @@ def tenants_sql(start_ns: int, end_ns: int, *, in_flight: bool = False) -> str:
     parts = ",\n".join(f"{part.table}_part AS ({_part(part, start_ns, end_ns)})" for part in _PARTS)
     joins = "\n".join(f"  LEFT JOIN {part.table}_part USING (cgroup_id)" for part in _PARTS)
     rates = ",\n       ".join(
-        f"sum({name})::BIGINT AS {name}"
+        f"try_cast(sum({name}) AS BIGINT) AS {name}"
         if name in _LEVELS
         else f"sum({name}) / {seconds:.9f} AS {name}"
         for name in COLUMNS
@@ -136,7 +136,7 @@ def collectives_sql(
     start_ns: int, end_ns: int, *, tenant: str | None = None, limit: int = 12
 ) -> str:
     """Where time inside NCCL goes, by tenant and operation."""
-    moved = ",\n       sum(e.bytes * e.weight)::BIGINT AS bytes"
+    moved = ",\n       try_cast(sum(e.bytes::HUGEINT * e.weight) AS BIGINT) AS bytes"
     return _time_inside("nccl_events", "op", moved, _window(start_ns, end_ns, tenant), limit)
 
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from cotenant.query.engine.answer import Answer, Interval
 from cotenant.query.engine.session import Session
+from cotenant.query.engine.united import united
 from cotenant.query.questions.loader import find
 
 QUESTION: Final = "compare_windows"
@@ -20,6 +21,8 @@ Key = tuple[str, str]
 def compared(after: Session, before: Session, limit: int) -> tuple[Answer, Answer]:
     """The answer with the columns of the question, and the answer of the store before.
 
+    It lacks what either store lacks.
+
     Stores cover different times: what the one before spent is taken as if it had been as long.
     """
     sql = find(QUESTION).render(_SETTINGS)
@@ -28,7 +31,8 @@ def compared(after: Session, before: Session, limit: int) -> tuple[Answer, Answe
     rows = _joined(_by_kernel(now), _by_kernel(then), scale)
     rows.sort(key=lambda row: (-abs(row["change_ns"]), row["tenant"], row["kernel_name"]))
     table = pa.Table.from_pylist(rows[:limit], now.table.schema)
-    return replace(now, table=table), then
+    both = united([now.standing, then.standing], now.sql)
+    return replace(now, table=table, standing=replace(both, interval=now.interval)), then
 
 
 def _length(interval: Interval | None) -> float:

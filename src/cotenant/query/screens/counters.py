@@ -13,7 +13,7 @@ FATES: Final = {
     "lost": "Events dropped because the ring was full.",
 }
 MEMORY: Final = """
-SELECT tenant, gpu, sum(held)::BIGINT AS bytes
+SELECT tenant, gpu, try_cast(sum(held) AS BIGINT) AS bytes
   FROM (SELECT cgroup_id, gpu, arg_max_null(bytes, timestamp_ns) AS held
           FROM gpu_memory GROUP BY ALL)
   JOIN containers USING (cgroup_id)
@@ -55,11 +55,12 @@ class News:
 
 
 def since(session: Session, cursor: CounterCursor) -> News:
-    """Sums of the rows after the cursor, which is advanced."""
-    totals = _advance(session, "totals", cursor.totals)
-    losses = _advance(session, "losses", cursor.losses)
-    seconds = _advance(session, "gpu_seconds", cursor.gpu_seconds, "told_ns")
-    return News(
+    """Sums of the rows after the cursor, which is advanced once all of them are known."""
+    at = CounterCursor(dict(cursor.totals), dict(cursor.losses), dict(cursor.gpu_seconds))
+    totals = _advance(session, "totals", at.totals)
+    losses = _advance(session, "losses", at.losses)
+    seconds = _advance(session, "gpu_seconds", at.gpu_seconds, "told_ns")
+    news = News(
         session.ask(_totals(totals)).rows(),
         session.ask(_histograms(totals)).rows(),
         session.ask(_durations(totals)).rows(),
@@ -67,6 +68,8 @@ def since(session: Session, cursor: CounterCursor) -> News:
         session.ask(_holes(losses)).rows(),
         session.ask(_busy(seconds)).rows(),
     )
+    cursor.totals, cursor.losses, cursor.gpu_seconds = at.totals, at.losses, at.gpu_seconds
+    return news
 
 
 def _advance(session: Session, table: str, at: dict[str, int], time: str = "timestamp_ns") -> str:
@@ -89,7 +92,8 @@ def _from(table: str, condition: str) -> str:
 def _totals(condition: str) -> str:
     return (
         "SELECT tenant, family, function, sum(count)::BIGINT AS count, "
-        f"sum(sum_ns)::BIGINT AS sum_ns, sum(bytes)::BIGINT AS bytes, {_LAUNCH} AS launch "
+        f"sum(sum_ns)::BIGINT AS sum_ns, try_cast(sum(bytes) AS BIGINT) AS bytes, "
+        f"{_LAUNCH} AS launch "
         f"FROM {_from('totals', condition)} GROUP BY ALL ORDER BY ALL"
     )
 

@@ -11,7 +11,7 @@ with cuda as (
         tenant,
         container_id,
         sum(weight) filter (op in ('launch', 'graph_launch'))  as launches,
-        sum(bytes * weight) filter (op = 'memcpy')             as copied_bytes,
+        sum(bytes::hugeint * weight) filter (op = 'memcpy')    as copied_bytes,
         sum(duration_ns * weight) filter (op = 'sync')         as waited_ns
     from cuda_events
     join containers using (cgroup_id)
@@ -49,7 +49,7 @@ select
     tenant,
     container_id,
     coalesce(launches, 0)::bigint                              as launches,
-    coalesce(copied_bytes, 0)::bigint                          as copied_bytes,
+    least(coalesce(copied_bytes, 0), 9223372036854775807)::bigint as copied_bytes,
     coalesce(waited_ns, 0)::bigint                             as waited_ns,
     coalesce(nccl_calls, 0)::bigint                            as nccl_calls,
     most_launched

@@ -67,14 +67,16 @@ where bytes is not null
 order by timestamp_ns
 """,
 )
+# Also those that were told after the window, or that may be anybody's.
 _HOLES: Final = TraceSource(
     "losses",
     """
-select tenant, 'unseen ' || family as track, reason as name, from_ns as start_ns,
-       to_ns - from_ns as duration_ns, NULL::bigint as value, unseen, lost, shed
-from losses
-join (select cgroup_id, tenant from containers) using (cgroup_id)
-where from_ns is not null
+select coalesce(tenant, 'unknown') as tenant, 'unseen ' || family as track,
+       reason as name, from_ns as start_ns, to_ns - from_ns as duration_ns,
+       NULL::bigint as value, unseen, lost, shed
+from whole.holes
+left join (select cgroup_id, tenant from containers) using (cgroup_id)
+where from_ns < $to and to_ns >= $from
 order by start_ns, duration_ns desc
 """,
 )
@@ -92,7 +94,8 @@ def slices(session: Session) -> Iterator[Any]:
     there = {segment.table for segment in session.segments} & set(TABLES)
     for source in SOURCES:
         if source.table in there:
-            with session.stream(source.sql) as (batches, _):
+            bounds = session.bounds if source is _HOLES else None
+            with session.stream(source.sql, bounds) as (batches, _):
                 yield from batches
 
 

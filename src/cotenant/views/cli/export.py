@@ -9,6 +9,8 @@ from pathlib import Path
 from cotenant.errors import CotenantError, UsageError
 from cotenant.query.engine.answer import Standing
 from cotenant.query.engine.session import Session
+from cotenant.query.findings.explain import LOOKED_AT
+from cotenant.query.screens.trace import SOURCES
 from cotenant.schema import TABLES
 from cotenant.views import text
 from cotenant.views.cli import store_argument
@@ -60,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     with Session(args.store, **window(args)) as session, _progress(args.format, session):
         try:
             rows = export(session, args.format, output, args.table, raw=args.raw)
-            standing = _standing(session, args.table)
+            standing = _standing(session, args.format, args.table)
         except OSError as error:
             why = error.strerror or error
             raise CotenantError(f"cannot write {output}: {why}; name another --output") from error
@@ -80,7 +82,11 @@ def _progress(kind: str, session: Session) -> AbstractContextManager[None]:
     return working(session) if kind == "html" else nullcontext()
 
 
-def _standing(session: Session, tables: list[str] | None) -> Standing:
-    """How complete the exported tables are: by default, all event tables."""
-    named = tables or [name for name in TABLES if name.endswith("_events")]
-    return session.standing(named)
+def _standing(session: Session, kind: str, tables: list[str] | None) -> Standing:
+    """How complete the tables are that were written, or that a report is made from."""
+    if kind == "html":
+        return session.standing(LOOKED_AT)
+    if kind == "perfetto":
+        # Work on a GPU is drawn by spans, wherever they come from.
+        return session.standing({"spans", *(source.table for source in SOURCES)})
+    return session.standing(tables or TABLES)

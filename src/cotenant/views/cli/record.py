@@ -13,12 +13,12 @@ from cotenant.errors import StoreError, UsageError
 from cotenant.printable import printable
 from cotenant.query.missing_spans import complete_in_child
 from cotenant.query.text.shell import option
+from cotenant.query.text.time_syntax import duration_ns, period_ns
 from cotenant.schema.families import FAMILIES
 from cotenant.views.cli import apply_debug, debug_argument, store_argument
 from cotenant.views.cli.amounts import ring_bytes, share, size_bytes
 from cotenant.views.cli.ending import unwatched
 from cotenant.views.cli.stop_signal import StopSignal
-from cotenant.views.window import duration_ns, period_ns
 
 if TYPE_CHECKING:
     from cotenant.agent.config import Config

@@ -8,6 +8,8 @@ from cotenant.query.engine.session import Session
 from cotenant.query.findings.explain import explain
 from cotenant.query.findings.finding import REPORTED
 from cotenant.query.questions.loader import questions
+from cotenant.views import text
+from tests.unit.query.conftest import NOW_NS, SECOND_NS
 from tests.virtual import scenarios
 from tests.virtual.device import START_NS, Gpu
 from tests.virtual.store import VirtualStore
@@ -50,6 +52,29 @@ def test_only_what_a_tenant_suffers_from_is_told_of_it(tmp_path):
     victim = host.victims[0]
     assert [f.kind for f in _explained(host, frozenset({victim})).findings] == ["straggler rank"]
     assert _explained(host, frozenset({"sys/cron"})).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "family", "what"),
+    [
+        ("no room for spans", "cuda", "operations in spans"),
+        ("no room for allocations", "cuda", "GPU memory"),
+        ("no room for waits", "host", "who had the CPU meanwhile"),
+        ("no room for totals", "cuda", "totals"),
+    ],
+)
+def test_what_findings_are_made_from_is_what_they_lack(recorded, reason, family, what):
+    recorded.losses(11, seen=7)
+    recorded.seal()
+    with Session(recorded.root) as session:
+        whole = explain(session)
+        assert whole.standing.complete
+        recorded.hole(11, reason, NOW_NS, NOW_NS + SECOND_NS, family=family)
+        recorded.seal()
+        found = explain(session)
+    (line,) = text.incompleteness(found.standing)
+    assert line.startswith(f"incomplete: {what} of train missing for 1 s")
+    assert found.interval == whole.interval
 
 
 def _served(root):

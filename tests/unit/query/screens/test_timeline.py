@@ -6,13 +6,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotenant.query.engine.session import Session
-from cotenant.query.screens.timeline import tiles
+from cotenant.query.screens.timeline import status, tiles
 from cotenant.query.screens.timeline.busy import CELLS as BUSY_CELLS
 from cotenant.query.screens.timeline.busy import _covered, busy_cells
 from cotenant.query.screens.timeline.details import cell_sql
 from cotenant.query.screens.timeline.lanes import LANES_PER_TENANT, Lanes
 from cotenant.query.screens.timeline.tiles import CELLS, tile
 from cotenant.store.writer import StoreWriter
+from cotenant.views import text
 from tests.serving import COLLECTIVES, LAUNCHES, NOW_NS, TENANTS, three_tenants
 
 
@@ -142,3 +143,23 @@ def test_coverage_is_exact_for_intervals_that_do_not_touch(gaps):
         for cell in range(BUSY_CELLS)
     ]
     assert _covered(starts, ends) == pytest.approx(expected, abs=2e-3)
+
+
+def test_what_lanes_lack_is_also_what_spans_and_memory_lack(tmp_path):
+    root = three_tenants(tmp_path / "store")
+    with Session(root) as session:
+        (before,) = text.incompleteness(status.standing(session))
+        hole = dict.fromkeys(("seen", "stored", "shed", "lost", "queued"), 0)
+        hole |= {"timestamp_ns": NOW_NS, "from_ns": NOW_NS, "to_ns": NOW_NS + 10**9}
+        (row,) = session.ask("SELECT min(cgroup_id) AS cgroup_id FROM cuda_events").rows()
+        hole |= row | {"family": "cuda"}
+        with StoreWriter(root, node="node-a", boot_id="boot-1") as writer:
+            for reason in ("no room for spans", "no room for allocations"):
+                writer.append("losses", pa.Table.from_pylist([hole | {"reason": reason}]))
+            writer.seal(NOW_NS)
+        lines = text.incompleteness(status.standing(session))
+    assert [line.partition(" of ")[0] for line in lines] == [
+        before.partition(" of ")[0],
+        "incomplete: GPU memory",
+        "incomplete: operations in spans",
+    ]

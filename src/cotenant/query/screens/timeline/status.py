@@ -1,11 +1,13 @@
 """The state of a store as the timeline shows it: how new, how complete, and whether it grows."""
 
+from dataclasses import replace
 from typing import Final
 
 from cotenant.query.engine.answer import Standing
 from cotenant.query.engine.session import Session
 from cotenant.query.screens.timeline.newest import EVENT_TABLES, newest_known_ns
 
+_ALSO_SHOWN: Final = ("spans", "gpu_memory")
 _OPEN: Final = "SELECT count(*) AS open FROM sessions WHERE ended_ns IS NULL"
 
 
@@ -28,7 +30,7 @@ def _newest_ns(session: Session, since_ns: int) -> int | None:
 
 def standing(session: Session) -> Standing:
     """How complete the tables are that lanes are made from."""
-    return session.standing(EVENT_TABLES)
+    return replace(session.standing((*EVENT_TABLES, *_ALSO_SHOWN)), underived=0)
 
 
 def has_open_recording(session: Session) -> bool:

@@ -19,11 +19,22 @@ export function refill(parent, ...children) {
   parent.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
 }
 
-/** What an answer lacks: in full, or in a word where the page says above what the recording lacks. */
+// Of a part of the recording, numbers and times are others.
+const NUMBER = /(?<![\w@/.-])\d[\d.,:-]*(?: (?:s|ms|us|ns))?(?![\w@/-])/g;
+const kind = (line) => line.replace(NUMBER, "#");
+
+/** What an answer lacks that the page does not say above of the recording, in full. */
+export function unsaid(answer, recording) {
+  const above = new Set((recording?.lacks ?? []).map(kind));
+  return (answer.lacks ?? []).filter((line) => !above.has(kind(line))).map((line) => el("p", { class: "lacks" }, line));
+}
+
+/** All that an answer lacks: what the page says above of the recording, too, in a word. */
 export function lacking(answer, recording) {
   const lines = answer.lacks ?? [];
-  if (!lines.length || !recording?.lacks.length) return lines.map((line) => el("p", { class: "lacks" }, line));
-  return [el("p", { class: "lacks", title: lines.join("\n") }, "incomplete: see above")];
+  const news = unsaid(answer, recording);
+  if (news.length === lines.length) return news;
+  return [...news, el("p", { class: "lacks", title: lines.join("\n") }, "incomplete: see above")];
 }
 
 /** Calls `run` once things have been quiet for a while. */

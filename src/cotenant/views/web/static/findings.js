@@ -1,7 +1,7 @@
 // What stands out, above everything else: a sentence each; a click shows it in the timeline.
 
 import { get } from "./api.js";
-import { by, el, lacking, refill } from "./dom.js";
+import { by, el, refill, unsaid } from "./dom.js";
 import { duration } from "./format.js";
 
 const FEW = 3; // Shown at once; the rest on request.
@@ -48,7 +48,7 @@ export class Findings {
     const said = found.length
       ? el("ol", {}, ...shown.map((one) => el("li", {}, this.card(one))))
       : el("p", {}, "Nothing stands out: no tenant is slowed by another, as far as the recording tells.");
-    refill(this.parent, head, said, ...this.maybes(), ...(page.status?.lacks?.length ? [] : lacking(got)));
+    refill(this.parent, head, said, ...this.maybes(), ...unsaid(got, page.status));
   }
 
   /** What may be so, if nothing surely is, or if somebody asks for all. */
