@@ -17,7 +17,15 @@ from cotenant.query.questions.loader import find
 from cotenant.store.writer import StoreWriter
 from cotenant.views import metrics
 from tests.lacking import lacking
-from tests.serving import LAUNCHES, NOW_NS, SECOND_NS, TENANTS, serving, three_tenants
+from tests.serving import (
+    CONTAINERS,
+    LAUNCHES,
+    NOW_NS,
+    SECOND_NS,
+    TENANTS,
+    serving,
+    three_tenants,
+)
 from tests.virtual.steady_work import WORKS, begun, work
 
 TOKEN = "a-token-of-the-tests"
@@ -80,6 +88,31 @@ def test_what_went_unseen_is_counted(store):
     labels = '{tenant="slurm/4711",family="nccl",reason="over budget"}'
     assert found[f"cotenant_unseen_seconds_total{labels}"] == 6
     assert found[f"cotenant_unseen_events_total{labels}"] == 7
+
+
+def test_a_tenant_is_told_what_may_be_its_own_and_what_nobody_can_see(store):
+    nobody = CONTAINERS[0] | {"cgroup_id": 97, "tenant": "unknown", "container_id": "unknown"}
+    hole = dict.fromkeys(("seen", "stored", "shed", "lost", "queued"), 0)
+    hole |= {"timestamp_ns": NOW_NS, "family": "nccl", "reason": "facts lost", "unseen": None}
+    seconds = {97: 3, TENANTS["ml/serve"]: 5}
+    about = {"session_id": "1", "boot_id": "b", "node": "n", "kernel": "6", "hierarchy": "v2"}
+    about |= {"started_ns": NOW_NS, "ended_ns": None, "wall_offset_ns": 0, "layers": "auto"}
+    about |= {"attach_method": "multi"}
+    refused = {"hooks_refused": {"net_recv": "bytes received (no such tracepoint)"}}
+    with StoreWriter(store, node="n", boot_id="b") as writer:
+        writer.replace("containers", pa.Table.from_pylist([*CONTAINERS, nobody]))
+        for cgroup_id, count in seconds.items():
+            when = {"from_ns": NOW_NS, "to_ns": NOW_NS + count * SECOND_NS}
+            writer.append("losses", pa.Table.from_pylist([hole | {"cgroup_id": cgroup_id} | when]))
+        row = about | {"notes": json.dumps(refused)}
+        writer.replace("sessions", pa.Table.from_pylist([row]))
+        writer.seal(NOW_NS)
+    blind = 'cotenant_incomplete_seconds{reason="facts lost"}'
+    for options, longest in (((), 5), (("--tenant", "ml/train"), 3)):
+        with serving(store, *options) as served:
+            found = series(served.request("/metrics"))
+        assert found[blind] == longest
+        assert found['cotenant_unrecorded_info{what="bytes received"}'] == 1
 
 
 def test_the_counters_are_the_totals(store):

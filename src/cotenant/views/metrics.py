@@ -24,6 +24,7 @@ from prometheus_client.registry import Collector
 from cotenant.printable import escaped
 from cotenant.query.engine.session import Session
 from cotenant.query.screens import counters
+from cotenant.schema import TABLES
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 MOST_TENANTS: Final = 300
@@ -180,7 +181,27 @@ class Metrics:
                 (),
                 {(): newest / 1e9},
             )
+        yield from self._lacking(session)
         yield from _disk(session.store)
+
+    def _lacking(self, session: Session) -> Iterator[Metric]:
+        """What is missing from all that is kept, also where nobody knows whose it was."""
+        standing = session.standing(TABLES)
+        blind: Counter[Labels] = Counter()
+        for hole in standing.holes:
+            blind[self._shown(hole.reason),] += hole.blind_ns
+        yield _gauge(
+            "cotenant_incomplete_seconds",
+            "How long something went unseen within what is kept, of whomever.",
+            ("reason",),
+            {labels: ns / 1e9 for labels, ns in blind.items()},
+        )
+        yield _gauge(
+            "cotenant_unrecorded_info",
+            "What the kernel does not let us see.",
+            ("what",),
+            {(self._shown(what),): 1 for what in standing.unrecorded},
+        )
 
 
 def _disk(store: Path) -> Iterator[Metric]:
