@@ -3,8 +3,9 @@
 X may be a tenant, a container's name, a pod, ``namespace/pod``, a unit with or without
 its suffix, a job, or the beginning of a container id. The first of these readings that
 matches any row is the one that counts, so that a name never also means an id, and that an id
-which a tenant gave to a cgroup within its own never also means another tenant's. What is none of
-them may be a tenant with its node where names have none, or without it where they do.
+which a tenant gave to a cgroup within its own never also means another tenant's. Only what runtimes
+make up is known by its beginning: one job's name may well be the beginning of another's. What is
+none of them may be a tenant with its node where names have none, or without it where they do.
 """
 
 import difflib
@@ -12,15 +13,19 @@ from typing import Any, Final
 
 from cotenant.errors import QuestionError
 
-_READING_SQL: Final = """case
+_BEGINS_SQL: Final = (
+    "regexp_full_match($tenant, '[0-9a-f]{{4,}}') and regexp_full_match({0}, '[0-9a-f]{{32,}}') "
+    "and starts_with({0}, $tenant)"
+)
+_READING_SQL: Final = f"""case
     when tenant = $tenant then 1
     when name = $tenant or pod = $tenant or unit = $tenant or slurm_job = $tenant
       or "user" = $tenant or namespace || '/' || pod = $tenant then 2
     when unit like '%.%' and regexp_replace(unit, '[.][a-z]+$', '') = $tenant then 3
     when container_id = $tenant then 4
-    when length($tenant) >= 4 and starts_with(container_id, $tenant) then 5
+    when {_BEGINS_SQL.format("container_id")} then 5
     when inner_container_id = $tenant then 6
-    when length($tenant) >= 4 and starts_with(inner_container_id, $tenant) then 7
+    when {_BEGINS_SQL.format("inner_container_id")} then 7
 end"""
 
 TENANT_SQL: Final = f"""cgroup_id in (

@@ -1,18 +1,23 @@
 """``--tenant X`` finds what a user means, in SQL and by a plain reading of the same rule."""
 
+import re
+
 import duckdb
 import pytest
 
 from cotenant.query.engine.tenant_filter import tenant_predicate
 
 A, B = "a" * 64, "b" * 64
-PREFIX_MIN = 4
+BEGINNING = re.compile("[0-9a-f]{4,}")
+ID = re.compile("[0-9a-f]{32,}")
 
 ROWS = [
     {"cgroup_id": 1, "tenant": "host", "container_id": "host"},
     {"cgroup_id": 2, "tenant": "trainer", "container_id": A, "name": "trainer"},
     {"cgroup_id": 3, "tenant": "t/p", "container_id": B, "pod": "p", "namespace": "t"},
     {"cgroup_id": 5, "tenant": "slurm/7", "container_id": "slurm/7", "slurm_job": "7"},
+    {"cgroup_id": 6, "tenant": "slurm/71", "container_id": "slurm/71", "slurm_job": "71"},
+    {"cgroup_id": 29, "tenant": "k", "container_id": "deadbeef", "name": "k"},
     {"cgroup_id": 7, "tenant": "s.service", "container_id": "s.service", "unit": "s.service"},
     {"cgroup_id": 11, "tenant": "aaaa", "container_id": "c" * 64, "name": "aaaa"},
     {"cgroup_id": 13, "tenant": "user/al", "container_id": "user/al", "user": "al"},
@@ -27,6 +32,13 @@ ASKED = {
     "p": [3],
     "7": [5],
     "slurm/7": [5],
+    # Of others that are called alike, nothing is meant.
+    "slurm": [],
+    "slurm/": [],
+    "user/a": [],
+    "s.serv": [],
+    "dead": [],
+    "deadbeef": [29],
     "s": [7],
     "s.service": [7],
     "aaaa": [11],  # A tenant's name, although another id begins so.
@@ -73,7 +85,8 @@ def reading(row, text):
     for rank, container_id in ((4, outer), (6, inner)):
         if text == container_id:
             return rank
-        if len(text) >= PREFIX_MIN and container_id.startswith(text):
+        known = BEGINNING.fullmatch(text) and ID.fullmatch(container_id)
+        if known and container_id.startswith(text):
             return rank + 1
     return None
 
