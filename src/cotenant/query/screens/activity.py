@@ -37,11 +37,13 @@ def _totals() -> dict[str, str]:
     return {name: sql for f in FAMILIES.values() for name, sql in (f.totals or {}).items()}
 
 
+# Less than nothing where a part of it is unknown.
+_KNOWN: Final = "CASE WHEN count(bytes) = count(*) THEN sum(bytes) ELSE -1 END"
 _PARTS: Final = (
     *_events(GPU_FAMILIES),
     Part("totals", _totals()),
     *_events(KERNEL_FAMILIES),
-    Part("gpu_memory", {"gpu_bytes": "sum(bytes)"}, level="cgroup_id, gpu"),
+    Part("gpu_memory", {"gpu_bytes": _KNOWN}, level="cgroup_id, gpu"),
     Part("losses", {"lost": "sum(lost)", "shed": "sum(shed)"}),
 )
 COLUMNS: Final = tuple(column for part in _PARTS for column in part.columns)
@@ -95,7 +97,7 @@ def tenants_sql(start_ns: int, end_ns: int, *, in_flight: bool = False) -> str:
     parts = ",\n".join(f"{part.table}_part AS ({_part(part, start_ns, end_ns)})" for part in _PARTS)
     joins = "\n".join(f"  LEFT JOIN {part.table}_part USING (cgroup_id)" for part in _PARTS)
     rates = ",\n       ".join(
-        f"try_cast(sum({name}) AS BIGINT) AS {name}"
+        f"CASE WHEN min({name}) >= 0 THEN try_cast(sum({name}) AS BIGINT) END AS {name}"
         if name in _LEVELS
         else f"sum({name}) / {seconds:.9f} AS {name}"
         for name in COLUMNS

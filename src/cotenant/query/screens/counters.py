@@ -3,8 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cotenant.query.engine.changelog_tables import recording_at
 from cotenant.query.engine.session import Session
 from cotenant.query.text.sql import quoted
+
+_EVER_NS: Final = (1 << 63) - 1
 
 FATES: Final = {
     "seen": "Events that were to become rows.",
@@ -12,10 +15,14 @@ FATES: Final = {
     "shed": "Events left out on purpose, within the weight of others.",
     "lost": "Events dropped because the ring was full.",
 }
-MEMORY: Final = """
-SELECT tenant, gpu, try_cast(sum(held) AS BIGINT) AS bytes
-  FROM (SELECT cgroup_id, gpu, arg_max_null(bytes, timestamp_ns) AS held
-          FROM gpu_memory GROUP BY ALL)
+# What an earlier recording saw may have changed unseen since it ended. A part that is unknown makes
+# all of it unknown, not less.
+MEMORY: Final = f"""
+SELECT tenant, gpu,
+       CASE WHEN count(held) = count(*) THEN try_cast(sum(held) AS BIGINT) END AS bytes
+  FROM (SELECT m.cgroup_id, m.gpu, arg_max_null(m.bytes, m.timestamp_ns) AS held
+          FROM gpu_memory m LEFT JOIN {recording_at(_EVER_NS)} r USING (node)
+         WHERE m.timestamp_ns >= coalesce(r.started_ns, 0) GROUP BY ALL)
   JOIN containers USING (cgroup_id)
  GROUP BY ALL ORDER BY ALL"""
 INFO: Final = """

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from cotenant.query.engine.session import Session
-from cotenant.query.screens import activity
+from cotenant.query.screens import activity, counters
 
 NOW_NS = 1_790_000_000_000_000_000
 SECOND_NS = 1_000_000_000
@@ -40,3 +40,35 @@ def test_of_a_call_only_what_lies_within_the_window_counts(
     assert row["cuda_ns"] / SECOND_NS == pytest.approx(share, rel=1e-3)
     rate = None if launches is None else pytest.approx(launches / (end_s - start_s))
     assert row["launches"] == rate
+
+
+def held(recorded, *rows):
+    """What the tenants hold, by the screen and by `/metrics`."""
+    memory = [
+        {"timestamp_ns": at_ns, "cgroup_id": cgroup_id, "gpu": gpu, "bytes": size}
+        for at_ns, cgroup_id, gpu, size in rows
+    ]
+    recorded.sessions((NOW_NS - 9 * SECOND_NS, NOW_NS - 5 * SECOND_NS), (NOW_NS - 1, None))
+    recorded.writer.append("gpu_memory", pa.Table.from_pylist(memory))
+    recorded.seal()
+    with Session(recorded.root) as session:
+        shown = session.ask(activity.tenants_sql(NOW_NS, NOW_NS + SECOND_NS)).rows()
+        scraped = session.ask(counters.MEMORY).rows()
+    return (
+        {row["tenant"]: row["gpu_bytes"] for row in shown},
+        {(row["tenant"], row["gpu"]): row["bytes"] for row in scraped},
+    )
+
+
+def test_memory_of_which_a_part_is_unknown_is_unknown_and_not_less(recorded):
+    shown, scraped = held(recorded, (NOW_NS, 11, "GPU-1", 2), (NOW_NS, 11, "GPU-2", None))
+    assert shown["train"] is None
+    assert scraped == {("train", "GPU-1"): 2, ("train", "GPU-2"): None}
+
+
+def test_memory_that_an_earlier_recording_saw_is_not_held_now(recorded):
+    shown, scraped = held(
+        recorded, (NOW_NS - 7 * SECOND_NS, 11, "GPU-1", 5), (NOW_NS, 11, "GPU-2", 3)
+    )
+    assert shown["train"] == 3
+    assert scraped == {("train", "GPU-2"): 3}
