@@ -113,6 +113,11 @@ def test_a_tenant_is_told_what_may_be_its_own_and_what_nobody_can_see(store):
             found = series(served.request("/metrics"))
         assert found[blind] == longest
         assert found['cotenant_unrecorded_info{what="bytes received"}'] == 1
+        assert found["cotenant_missing_segments"] == 0
+    for file in store.glob("nccl_events/*/*/*.parquet"):
+        file.unlink()
+    with serving(store) as served:
+        assert series(served.request("/metrics"))["cotenant_missing_segments"] == 1
 
 
 def test_the_counters_are_the_totals(store):

@@ -202,6 +202,18 @@ class Metrics:
             ("what",),
             {(self._shown(what),): 1 for what in standing.unrecorded},
         )
+        yield _gauge(
+            "cotenant_left_behind_info",
+            "Tables of which a shipper left rows on their node.",
+            ("table",),
+            {(table,): 1 for table in standing.left_behind},
+        )
+        yield _gauge(
+            "cotenant_missing_segments",
+            "Files that a manifest names, and that are not there.",
+            (),
+            {(): standing.missing_segments},
+        )
 
 
 def _disk(store: Path) -> Iterator[Metric]:

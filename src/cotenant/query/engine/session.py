@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -250,9 +250,14 @@ class Session:
     def _new_standing(self, named: frozenset[str]) -> Standing:
         tables = with_sources(named)
         read = stored_behind(tables)
-        if touches_losses(tables):
-            self._make(("losses",))
+        if read and self._tenant is not None:
+            read |= {"containers"}  # It tells which rows are the tenant's.
+        touches = touches_losses(tables)
+        if touches:
             read |= {"losses", "sessions"}  # They tell what is missing.
+        self._with_files(lambda: self._tables.look(read, self._is_replaced))
+        if touches:
+            self._make(("losses",))
         cursor, window = self._connection.cursor(), self._tables.window
         try:
             return Standing(
@@ -262,7 +267,7 @@ class Session:
                 missing_segments=self._tables.missing(read),
                 unrecorded=unrecorded_of(cursor, tables, window),
                 holes=(
-                    *holes_of(cursor, tables, window, self._nodes.written_ns()),
+                    *holes_of(cursor, with_before(tables), window, self._nodes.written_ns()),
                     *forgotten(cursor, self._segments, stored_behind(tables), window),
                 ),
                 left_behind=left_behind(cursor, self._segments, named, window),
@@ -289,10 +294,14 @@ class Session:
 
     def _make(self, names: Iterable[str]) -> None:
         """Create the stored tables behind these names, if they are not made yet."""
+        self._with_files(lambda: self._tables.make(names, self._is_replaced))
+
+    def _with_files(self, work: Callable[[], None]) -> None:
+        """Do what needs the files of the manifest; with the next one where they are gone."""
         with self._lock:
             for _ in range(_TRIES):
                 try:
-                    self._tables.make(names, self._is_replaced)
+                    work()
                 except FileNotFoundError:
                     self._read_manifests()
                 except duckdb.Error as error:

@@ -90,7 +90,7 @@ class StoredTables:
         if wanted <= self._made:
             return
         wanted |= {CONTAINERS.name, SESSIONS.name}
-        self._look(wanted, changed)
+        self.look(wanted, changed)
         self._connection.execute("BEGIN")
         try:
             if CONTAINERS.name not in self._made:
@@ -107,8 +107,12 @@ class StoredTables:
         """What may hold rows of the window; of some tables, also what came before it."""
         return [segment for segment in self._named[name] if needed(segment, self.window)]
 
-    def _look(self, names: Iterable[str], changed: Callable[[], bool]) -> None:
-        """Which of their files are there: others may have been merged into one meanwhile."""
+    def look(self, names: Iterable[str], changed: Callable[[], bool]) -> None:
+        """Find out which files of these tables are there.
+
+        FileNotFoundError if some are not because the manifest ``changed`` meanwhile: they were
+        merged into one.
+        """
         names = {also for name in names for also in (name, *_ALSO.get(name, ()))}
         for name in names - self._there.keys():
             wanted = self._wanted(name)

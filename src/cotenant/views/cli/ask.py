@@ -192,7 +192,7 @@ def _object(question: Question, answer: Answer, tenant: str | None) -> dict[str,
 
 
 def _counted(standing: Standing) -> bool:
-    return bool(standing.losses or standing.missing_segments or standing.holes)
+    return bool(standing.losses) or not standing.complete
 
 
 def _print(

@@ -108,7 +108,7 @@ def _lines(found: Explanation, tenant: str | None, *, empty: bool) -> list[str]:
 
 
 def _counted(found: Explanation) -> bool:
-    return bool(found.standing.losses or found.standing.holes)
+    return bool(found.standing.losses) or not found.standing.complete
 
 
 def _standing(found: Explanation) -> str:

@@ -10,6 +10,7 @@ from cotenant.query.engine.session import Session
 from cotenant.schema import TABLES
 from cotenant.schema.families import FAMILIES
 from cotenant.schema.holes import TOLD_WITHIN_NS
+from cotenant.store.writer import StoreWriter
 from cotenant.views import text
 from tests.unit.query.conftest import NOBODY, NOW_NS, SECOND_NS
 
@@ -209,3 +210,39 @@ def test_an_answer_is_not_complete_if_a_file_that_tells_what_it_lacks_is_missing
         found = session.ask(ROWS).standing
         assert (found.missing_segments, found.complete) == (1, False)
         assert session.ask("FROM containers").standing.missing_segments == 0
+
+
+def test_of_a_tenant_nothing_is_complete_if_a_file_that_tells_its_cgroups_is_missing(recorded):
+    again = {"cgroup_id": 12, "container_id": "a" * 64, "tenant": "train"}
+    again |= {"node": "node-a", "boot_id": "boot-2"}
+    recorded.writer.close()
+    (before,) = recorded.root.glob("containers/*/*/*.parquet")
+    with StoreWriter(recorded.root, node="node-a", boot_id="boot-2") as writer:
+        writer.replace("containers", pa.Table.from_pylist([again]))
+        writer.seal(NOW_NS + SECOND_NS)
+    before.unlink()
+    with Session(recorded.root, tenant="train") as session:
+        found = session.ask(ROWS).standing
+    assert (found.missing_segments, found.complete) == (1, False)
+
+
+def test_files_are_missed_before_their_rows_are_asked_for(recorded):
+    recorded.seal()
+    (file,) = recorded.root.glob("nccl_events/*/*/*.parquet")
+    file.unlink()
+    with Session(recorded.root) as session:
+        assert session.standing(["nccl_events"]).missing_segments == 1
+        assert session.standing(["cuda_events"]).missing_segments == 0
+
+
+def test_holes_of_rollups_are_told_of_what_is_made_of_them(recorded):
+    hour = 3_600 * SECOND_NS
+    recorded.sessions((NOW_NS - SECOND_NS, NOW_NS + 4 * hour))
+    recorded.launches(11, 13, at_ns=NOW_NS + 3 * hour)
+    rollup = {"cgroup_id": 11, "family": "cuda", "op": "launch", "name": "gemm", "count": 7}
+    rollup |= {"timestamp_ns": NOW_NS, "sum_ns": 7, "max_ns": 1}
+    recorded.writer.append("rollups", pa.Table.from_pylist([rollup]))
+    recorded.hole(NOBODY, "samples failed", NOW_NS + hour, NOW_NS + 2 * hour)
+    assert [hole.reason for hole in standing(recorded, "FROM kernel_calls").holes] == [
+        "samples failed"
+    ]
