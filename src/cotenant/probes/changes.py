@@ -29,7 +29,7 @@ _OF_THE_FILE: Final = np.uint64(1 << 61)
 _PAGE: Final = mmap.PAGESIZE
 _PAUSES_S: Final = (0.01, 0.03)
 _PAGES_MAX: Final = 1 << 20  # Of one mapping: 4 GB of code.
-_EACH_MAX: Final = 64  # Mappings of one process.
+_EACH_MAX: Final = 8  # Mappings of one process: it has a file mapped as code once, or twice.
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -87,13 +87,18 @@ class Code:
         low = np.maximum(self._spans[:, 0], begin)
         high = np.minimum(self._spans[:, 1], end)
         inside = low < high
-        written = _written(int(mapping["pid"]), int(mapping["start"]), (end - begin) // _PAGE)
-        first = np.where(inside, (low - begin) // _PAGE, 0)
-        last = np.where(inside, (high - 1 - begin) // _PAGE, 0)
+        if not inside.any():
+            return set()
+        # A mapping may reach far beyond the file, which costs its process nothing.
+        begins = int(low[inside].min()) // _PAGE
+        ends = (int(high[inside].max()) - 1) // _PAGE + 1
+        shift = int(mapping["start"]) - begin
+        written = _written(int(mapping["pid"]), begins * _PAGE + shift, ends - begins)
+        first = np.where(inside, low // _PAGE - begins, 0)
+        last = np.where(inside, (high - 1) // _PAGE - begins, 0)
         inside &= written[first] | written[last]
         if not inside.any():
             return set()
-        shift = int(mapping["start"]) - begin
         spans = zip(low[inside].tolist(), high[inside].tolist(), strict=True)
         with open(f"/proc/{int(mapping['pid'])}/mem", "rb", buffering=0) as memory:
             different = [

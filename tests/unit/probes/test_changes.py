@@ -109,4 +109,20 @@ def test_one_process_with_many_mappings_does_not_use_up_the_time_for_all(
     looked: list[int] = []
     monkeypatch.setattr(mapped.code, "_changed_in", lambda one: looked.append(one["pid"]) or set())
     assert mapped.code.changed(mappings, 60) == frozenset()
-    assert sorted(looked) == [5, *[7] * 64, 11]
+    assert sorted(looked) == [5, *[7] * 8, 11]
+
+
+def test_a_mapping_that_reaches_far_beyond_the_file_costs_no_more(
+    mapped: Mapped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    def pread(fd: int, count: int, offset: int) -> bytes:
+        read.append(count)
+        return real(fd, count, offset)
+
+    real = os.pread
+    monkeypatch.setattr("cotenant.probes.changes.os.pread", pread)
+    mapped.write(STARTS[3], b"\xe9")
+    assert mapped.changed(end=mapped.at + (4 << 30)) == {STARTS[3]}
+    assert max(read) <= PAGE
