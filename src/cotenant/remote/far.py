@@ -12,6 +12,7 @@ from cotenant.errors import StoreError
 from cotenant.remote.objects import FarObject
 from cotenant.remote.pace import Pace
 from cotenant.remote.place import FarPlace, Listed
+from cotenant.store.absence import Absent
 from cotenant.store.layout import MANIFESTS, node_name
 from cotenant.store.manifest import Machine, Manifest, Segment, packed_manifest, parse_manifest
 from cotenant.store.periods import told_by
@@ -60,6 +61,7 @@ class FarNode:
         self._gone: set[str] = set()
         self._folders: dict[str, dict[str, Listed]] = {}
         self._unnamed = 0
+        self.is_new = manifest is None
         self.sent = Sent()
 
     def _check_shipped(self) -> None:
@@ -76,6 +78,11 @@ class FarNode:
     def segments(self, table: str) -> list[Segment]:
         """What is there of a table."""
         return [s for s in self._segments.values() if s.table == table]
+
+    @property
+    def absent(self) -> Absent:
+        """Of which times it was said to have no rows."""
+        return self._manifest.absent
 
     @property
     def changed(self) -> bool:
@@ -143,7 +150,8 @@ class FarNode:
 
     def name(self, near: Manifest) -> None:
         """Put the manifest, if it has changed; then remove what it does not name any more."""
-        if self._unnamed or near.missing != self._manifest.missing:
+        told = (near.missing, near.absent)
+        if self._unnamed or told != (self._manifest.missing, self._manifest.absent):
             segments = tuple(self._segments[path] for path in sorted(self._segments))
             self._manifest = replace(near, next=1, segments=segments)
             content = packed_manifest(self._manifest)

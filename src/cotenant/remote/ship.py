@@ -19,6 +19,7 @@ from cotenant.remote.place import FarPlace
 from cotenant.remote.plan import Closing, Wanted, sent, wanted
 from cotenant.remote.shipped import Shipped
 from cotenant.schema import TABLES
+from cotenant.store.absence import EVER_NS, Absent, Times, both, either, outside
 from cotenant.store.manifest import Machine, Segment
 from cotenant.store.periods import (
     WINDOW_NS,
@@ -41,7 +42,7 @@ class Shipper:
     tables: tuple[Shipped, ...]
     pace: Pace = field(default_factory=Pace)
     takes_over: bool = False  # A node of this name that was another machine's.
-    window_wanted: Callable[[str, int], bool] | None = None  # By table and start; None is all.
+    time_wanted: Callable[[str], tuple[int, int]] | None = None  # By table; None is all.
     _resumes: bool = True
     _nothing: set[str] = field(default_factory=set)  # Paths of objects that would have no rows.
 
@@ -62,7 +63,8 @@ class Shipper:
         far.check()
         far.let_go(closing.kept_from_ns)
         gone = tuple(s for s in self.near.manifest.missing if self._lacks(far, s, closing))
-        self.near.manifest = replace(self.near.manifest, missing=gone)
+        absent = self._absent(far, closing)
+        self.near.manifest = replace(self.near.manifest, missing=gone, absent=absent)
         for shipped in self.tables:
             if not TABLES[shipped.table].snapshot:
                 self._ship_rows(far, shipped, closing)
@@ -83,15 +85,38 @@ class Shipper:
         first_ns = gone.min_ns // WINDOW_NS * WINDOW_NS
         windows = range(first_ns, gone.max_ns + 1, WINDOW_NS)
         counts = self._counts(far, shipped, 0)
-        wants = self.window_wanted or (lambda _, __: True)
         if gone.max_ns < closing.kept_from_ns(gone.table) or not any(
-            wants(gone.table, start_ns) for start_ns in windows
+            self._wants(gone.table, start_ns) for start_ns in windows
         ):
             return False
         told = filter(None, (told_by(s.path) for s in far.segments(shipped.table)))
         sent_then = [t for t in told if any(t.period.holds(around(w, WINDOW_S)) for w in windows)]
         left = sum(counts[w.start_ns] for t in sent_then for w in t.period.windows())
         return sum(t.made_of for t in sent_then) - left < gone.rows
+
+    def _wants(self, table: str, start_ns: int) -> bool:
+        if self.time_wanted is None:
+            return True
+        first_ns, end_ns = self.time_wanted(table)
+        return first_ns <= start_ns < end_ns
+
+    def _absent(self, far: FarNode, closing: Closing) -> Absent:
+        """Of which times the far store will have no rows: neither from before nor now."""
+        found = dict(far.absent)
+        # What the near store has let go of the time after the last row was never sent.
+        after_ns = 0 if far.until_ns is None else far.until_ns + 1
+        unsent: Times = ((after_ns, EVER_NS),) if self.time_wanted is None else ()
+        for shipped in self.tables:
+            table = shipped.table
+            here = either(*(self.near.manifest.absent.get(t, ()) for t in shipped.made_from))
+            if self.time_wanted is not None:
+                here = either(here, outside(*self.time_wanted(table)))
+            before = here if far.is_new else found.pop(table, ())
+            kept_from_ns = closing.kept_from_ns(table)
+            times = either(both(before, here), both(here, unsent), ((0, kept_from_ns),))
+            if times and not TABLES[table].snapshot:
+                found[table] = times
+        return found
 
     def _ship_rows(self, far: FarNode, shipped: Shipped, closing: Closing) -> None:
         table, changed = shipped.table, self.near.changed_periods(shipped.table)
@@ -120,13 +145,14 @@ class Shipper:
         for table in shipped.made_from:
             counts.update(self.near.counts(table))
         told = [(s.min_ns, s.max_ns) for table in shipped.same for s in far.segments(table)]
-        wants = self.window_wanted or (lambda _, __: True)
         table = shipped.table
         return Counter(
             {
                 start_ns: rows
                 for start_ns, rows in counts.items()
-                if start_ns >= from_ns and wants(table, start_ns) and not _within(start_ns, told)
+                if start_ns >= from_ns
+                and self._wants(table, start_ns)
+                and not _within(start_ns, told)
             }
         )
 

@@ -11,7 +11,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from typing import Any, Final
 from cotenant.errors import NewerStore, StoreError
 from cotenant.release import VERSION
 from cotenant.schema import TABLES, Table
+from cotenant.store.absence import Absent, Times, either
 from cotenant.store.durable import replace_file, store_error
 from cotenant.store.layout import FORMAT, MANIFESTS, is_segment, node_name, node_of
 from cotenant.store.plain_file import MOST_BYTES, is_plain, parse_json, read_plain
@@ -77,6 +78,7 @@ class Manifest:
     version: str = VERSION  # Of who wrote it.
     machine: str | None = None  # Whose it is, by a hash of the machine-id; None if not known.
     missing: tuple[Segment, ...] = ()  # What a shipper did not find where it came from.
+    absent: Absent = field(default_factory=dict)  # Of which times it has no rows, by table.
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,8 @@ def manifest_content(manifest: Manifest) -> bytes:
         head += f'"machine": {json.dumps(manifest.machine)}, '
     if manifest.missing:
         head += f'"missing": [{", ".join(segment.text for segment in manifest.missing)}], '
+    if manifest.absent:
+        head += f'"absent": {json.dumps(manifest.absent)}, '
     head += '"segments": [\n'
     return f"{head}{lines}\n]}}\n".encode()
 
@@ -162,6 +166,14 @@ def _segments(entries: Any) -> tuple[Segment, ...]:
     return tuple(_segment(entry) for entry in entries)
 
 
+def _absent(entries: Any) -> Absent:
+    return {_word(table): _times(times) for table, times in entries.items()}
+
+
+def _times(pieces: Any) -> Times:
+    return either(tuple((_number(start), _number(end)) for start, end in pieces))
+
+
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise ValueError("no number that we write")
@@ -195,8 +207,9 @@ def parse_manifest(text: bytes, path: Path | str) -> Manifest:
         version = _word(content.get("version", "0"))
         machine = content.get("machine")
         machine = None if machine is None else _word(machine)
-        return Manifest(following, segments, version, machine, missing)
-    except (ValueError, KeyError, TypeError) as error:
+        absent = _absent(content.get("absent", {}))
+        return Manifest(following, segments, version, machine, missing, absent)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"{path} is damaged; delete it: the segments are found without it"
         ) from error

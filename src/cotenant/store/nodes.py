@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cotenant.errors import QuestionError
 from cotenant.schema import TABLES
+from cotenant.store.absence import Absent
 from cotenant.store.layout import node_of
 from cotenant.store.manifest import (
     Manifest,
@@ -37,6 +38,14 @@ class Nodes:
     def written_ns(self) -> dict[str, int]:
         """When each of them that has a manifest was last written to."""
         return {_node(path.stem): changed_ns for path, (_, _, changed_ns) in self.stamp()}
+
+    def absent(self) -> dict[str, Absent]:
+        """Of which times each of them keeps no rows, where the manifest that was read says so."""
+        return {
+            _node(path.stem): manifest.absent
+            for path, (_, manifest) in self._read.items()
+            if manifest is not None and manifest.absent
+        }
 
     def segments(self) -> list[Segment]:
         """What the manifests name, and what nodes without one left; QuestionError: see `check`."""

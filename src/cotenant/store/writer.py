@@ -17,6 +17,7 @@ import pyarrow as pa
 from cotenant.errors import NewerStore, StoreError
 from cotenant.schema import TABLES, Table
 from cotenant.store import directory
+from cotenant.store.absence import Absent, with_more
 from cotenant.store.adoption import adopt
 from cotenant.store.durable import (
     make_directory,
@@ -281,8 +282,9 @@ class StoreWriter:
         self._commit([*kept, *fresh], self._manifest.next + len(fresh))
         remove_quietly(self.root / path for path in gone if path not in again)
 
-    def _commit(self, segments: list[Segment], number: int) -> None:
-        manifest = Manifest(number, tuple(segments), machine=self._whose)
+    def _commit(self, segments: list[Segment], number: int, absent: Absent | None = None) -> None:
+        absent = self._manifest.absent if absent is None else absent
+        manifest = Manifest(number, tuple(segments), machine=self._whose, absent=absent)
         _write_manifest(manifest_path(self.root, self.node), manifest)
         self._manifest = manifest
 
@@ -300,8 +302,10 @@ class StoreWriter:
             show = merged.path if merged else None
             self._bury([*self._graves, Grave(now_ns + GRACE_NS, tuple(sorted(gone)), show)])
             kept = [segment for segment in self.segments if segment.path not in gone]
+            timed = [] if merged else [(s.table, s.max_ns) for s in old if s.max_ns is not None]
+            absent = with_more(self._manifest.absent, ((t, ((0, ns + 1),)) for t, ns in timed))
             try:
-                self._commit([*kept, *([merged] if merged else [])], self._manifest.next)
+                self._commit([*kept, *([merged] if merged else [])], self._manifest.next, absent)
             except OSError as error:
                 raise store_error("write to", self.root, error) from error
 

@@ -198,8 +198,12 @@ def with_segment(**changed):
         with_segment(schema=[]),
         with_segment(key={}),
         with_segment(level="deep"),
+        *(
+            json.dumps({"format": 1, "next": 1, "segments": [], "absent": absent})
+            for absent in ([], {"t": 7}, {"t": [[1]]}, {"t": [[-1, 2]]})
+        ),
     ],
-    ids=range(29),
+    ids=range(33),
 )
 def test_a_manifest_that_is_none_is_damaged(filled, text):
     (filled / "manifest" / f"{NODE}.json").write_text(text)

@@ -12,6 +12,7 @@ import duckdb
 
 from cotenant.errors import QuestionError, StoreError, TooLarge
 from cotenant.query.derived.registry import DERIVED, with_before, with_sources
+from cotenant.query.engine.absence import not_kept
 from cotenant.query.engine.answer import Answer, Standing
 from cotenant.query.engine.batches import Batches, FileGone
 from cotenant.query.engine.blindness import forgotten, holes_of, touches_losses
@@ -269,6 +270,7 @@ class Session:
                 holes=(
                     *holes_of(cursor, with_before(tables), window, self._nodes.written_ns()),
                     *forgotten(cursor, self._segments, stored_behind(tables), window),
+                    *not_kept(cursor, self._nodes.absent(), named, window),
                 ),
                 left_behind=left_behind(cursor, self._segments, named, window),
                 underived=underived(cursor, self._segments) if "spans" in tables else 0,
@@ -288,7 +290,7 @@ class Session:
     def _read_manifests(self) -> None:
         self._stamp = self._nodes.stamp()
         self._segments = self._nodes.segments()
-        self._tables.renew(self._segments)
+        self._tables.renew(self._segments, self._nodes.absent())
         self._catalog.forget()
         self._standings = {}
 

@@ -4,7 +4,7 @@ So a store of many nodes opens by what is asked of it: no file is looked at, let
 table that nobody names or outside the window.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ from cotenant.query.engine.tenant_filter import cgroups_meant, select_tenant
 from cotenant.query.engine.window import Window
 from cotenant.schema import TABLES
 from cotenant.schema.dimensions import CONTAINERS, LOSSES, SESSIONS
+from cotenant.store.absence import Absent
 from cotenant.store.manifest import Segment
 from cotenant.store.plain_file import is_plain
 
@@ -65,13 +66,17 @@ class StoredTables:
         self._named: dict[str, list[Segment]] = {}
         self._there: dict[str, list[Segment]] = {}
         self._segments: list[Segment] = []
+        self._absent: Mapping[str, Absent] = {}
         self._made: set[str] = set()
         for schema in (STORED, "whole"):
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
 
-    def renew(self, segments: Iterable[Segment]) -> None:
-        """These are current from now on; what was made of others is made again when named."""
-        self._segments = list(segments)
+    def renew(self, segments: Iterable[Segment], absent: Mapping[str, Absent]) -> None:
+        """These are current from now on; what was made of others is made again when named.
+
+        ``absent`` tells, by node, of which times rows are not kept.
+        """
+        self._segments, self._absent = list(segments), absent
         self._named = {name: [] for name in TABLES}
         for segment in self._segments:
             self._named[segment.table].append(segment)
@@ -145,7 +150,7 @@ class StoredTables:
         create_recordings(connection, sessions, self.window)
         create_owners(connection, self.window)
         stored_spans.create_macro(connection, derive=self.window.derive_spans)
-        row_choice.create_macros(connection, self._segments, self.window)
+        row_choice.create_macros(connection, self._segments, self.window, self._absent)
 
     def _make(self, name: str) -> None:
         connection, root, window = self._connection, self._root, self.window

@@ -111,8 +111,9 @@ def _pull(args: argparse.Namespace, near: NearNode) -> None:
         FarDirectory(Path(args.into)),
         ALL_ROWS,
         Pace(args.bandwidth),
-        window_wanted=lambda table, start_ns: (
-            (table in _EARLIER or first_ns <= start_ns) and start_ns < _end_of(table, end_ns)
+        time_wanted=lambda table: (
+            0 if table in _EARLIER else first_ns,
+            _end_of(table, end_ns),
         ),
     )
     sent, _ = shipper.ship(Closing(time.time_ns(), at_rest=True, folds=False))
