@@ -1,6 +1,6 @@
 -- table: Each rank's call of each collective; equal turns of a communicator are one collective.
 -- Turns are counted from the communicator's start; where that was not recorded, the calls nearest
--- in time are one collective. Communicators with shed or lost rows are left out.
+-- in time are one collective. Communicators with shed, lost or unseen rows are left out.
 -- from: nccl_events, containers, sessions, losses
 with told as (
     from whole.nccl_events
@@ -30,17 +30,24 @@ members as (
         comm_hash,
         recording,
         cgroup_id,
+        node,
         min(timestamp_ns)                           as first_ns,
         max(timestamp_ns)                           as last_ns
     from calls
     group by all
 ),
 lacking as (
-    select distinct m.comm_hash, m.recording
+    select m.comm_hash, m.recording
     from members m
     join whole.losses l using (cgroup_id)
     where l.family = 'nccl' and l.lost > 0
       and l.timestamp_ns between m.first_ns and m.last_ns + 2000000000
+    union
+    select m.comm_hash, m.recording
+    from members m
+    join whole.sharing s using (cgroup_id)
+    join whole.blind h using (hole_of, node)
+    where h.family = 'nccl' and h.from_ns <= m.last_ns and h.to_ns > m.first_ns
 ),
 begun as (
     select comm_hash, recording

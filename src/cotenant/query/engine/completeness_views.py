@@ -1,6 +1,8 @@
 """What completeness is told by: views that see more than a session's own tables.
 
 whole.holes        losses that the window touches, also of cgroups that a tenant shares holes with
+whole.blind        holes of all times that hide calls, for what is counted from its beginning
+whole.sharing      by a cgroup, under which names of whole.blind (hole_of) it may have some
 whole.owners       whose they are, as far as the session may tell
 whole.beats        when anything was counted, of whichever tenant
 whole.recordings   when there was a recorder, and which hooks its kernel refused it
@@ -14,8 +16,9 @@ from typing import Any, Final
 
 from cotenant.query.engine.tables import view
 from cotenant.query.engine.window import TIME, Window
+from cotenant.query.text.sql import quoted
 from cotenant.schema.dimensions import LOSSES
-from cotenant.schema.holes import TOLD_WITHIN_NS
+from cotenant.schema.holes import REASONS, TOLD_WITHIN_NS
 from cotenant.store.manifest import Segment
 from cotenant.store.plain_file import parse_json
 
@@ -25,6 +28,28 @@ _NO_RECORDINGS: Final = (
     "CREATE OR REPLACE TABLE whole.recordings "
     "(node VARCHAR, started_ns BIGINT, ended_ns BIGINT, hooks_refused VARCHAR)"
 )
+# Where a reason names tables, something about the calls is missing, not they themselves.
+_CALLS_THERE: Final = ", ".join(
+    quoted(reason.name) for reason in REASONS.values() if reason.tables is not None
+)
+# Names under which a cgroup has holes, and under which others share them. One whose owner nobody
+# knows may be anybody's on its node; that of an outermost cgroup, of any within.
+_PLACE: Final = "node || ' ' || boot_id || ' '"
+_HOLE_OF: Final = f"""
+SELECT cgroup_id, unnest([
+         CASE WHEN tenant IN ('unknown', 'unknown@' || node) THEN node END,
+         {_PLACE} || container_id, {_PLACE} || cgroup_path]) AS hole_of
+  FROM containers"""
+_SHARES: Final = f"""
+SELECT cgroup_id, unnest([node, {_PLACE} || container_id, {_PLACE} || cgroup_path]) AS hole_of
+  FROM containers
+UNION ALL
+SELECT cgroup_id, {_PLACE} || array_to_string(names[:depth], '/')
+  FROM (SELECT *, string_split(cgroup_path, '/') AS names FROM containers),
+       range(2, len(names)) AS d(depth)"""
+# What a tenant's session sees of holes is its own, or may be.
+_OWN_HOLE_OF: Final = "SELECT cgroup_id, 'own' AS hole_of FROM tenant.touched"
+_OWN_SHARES: Final = "SELECT cgroup_id, 'own' AS hole_of FROM tenant.cgroups"
 
 
 def create_loss_views(
@@ -35,6 +60,13 @@ def create_loss_views(
     if window.tenant_only:
         holes = f"FROM ({holes}) WHERE {_NO_COUNTS} OR cgroup_id IN ({_COUNTED})"
     connection.execute(f"CREATE OR REPLACE VIEW whole.holes AS {holes}")
+    always = replace(_wide(connection, window), from_ns=None, to_ns=None)
+    ever = view(connection, LOSSES, root, losses, always)
+    own = _OWN_HOLE_OF if window.tenant_only else _HOLE_OF
+    connection.execute(
+        f"CREATE OR REPLACE VIEW whole.blind AS FROM ({ever}) JOIN ({own}) USING (cgroup_id) "
+        f"WHERE from_ns IS NOT NULL AND lost + shed = 0 AND reason NOT IN ({_CALLS_THERE})"
+    )
     anybody = "whole.losses"
     if window.tenant_only:
         anybody = f"({view(connection, LOSSES, root, losses, Window())})"
@@ -57,6 +89,8 @@ def create_owners(connection: Any, window: Window) -> None:
     connection.execute(
         f"CREATE OR REPLACE VIEW whole.owners AS SELECT cgroup_id, tenant FROM {owners}"
     )
+    sharing = _OWN_SHARES if window.tenant_only else _SHARES
+    connection.execute(f"CREATE OR REPLACE VIEW whole.sharing AS {sharing}")
 
 
 def create_recordings(connection: Any, rows: Any | None, window: Window) -> None:

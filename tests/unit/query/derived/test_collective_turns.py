@@ -2,10 +2,11 @@
 
 import pytest
 
-from cotenant.query.engine.session import Session
+from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.questions.loader import find
+from cotenant.schema.holes import REASONS
 from tests.virtual.device import START_NS
-from tests.virtual.store import VirtualStore
+from tests.virtual.store import BOOT, VirtualStore
 
 MS = 1_000_000
 PERIOD = 100 * MS
@@ -121,3 +122,69 @@ def test_a_session_of_one_tenant_has_no_call_of_another_whenever_it_was(job):
         for table in ("collective_turns", "whole.nccl_events"):
             found = session.ask(f"select distinct rank from {table}").rows()
             assert found == [{"rank": 0}]
+
+
+class Blind:
+    """A job of which a hole, of whomever, may have hidden calls from the tenth turn on."""
+
+    def __init__(self, job):
+        self.job = job
+        pod = {"container_id": "pod", "boot_id": BOOT}
+        for rank in range(2):
+            job.store.tenant(f"job/{rank}", **pod, cgroup_path=f"/pods/pod/{rank}")
+        job.store.tenant("pod", **pod, cgroup_path="/pods/pod")
+        job.store.tenant("other", cgroup_path="/pods/pod-2")
+        job.store.tenant("unknown")
+        for rank in range(2):
+            job.call(rank, rank, op="CommInitRank")
+        job.run()
+
+    def hole(self, whose, *, reason="over budget", family="nccl", from_=10, to=20):
+        row = dict.fromkeys(("seen", "stored", "shed", "lost", "queued"), 0)
+        times = [START_NS + turn * PERIOD for turn in (from_, to)]
+        row |= {"from_ns": times[0], "to_ns": times[1], "timestamp_ns": times[1]}
+        self.job.store.add("losses", whose, row | {"reason": reason, "family": family})
+
+    def late(self):
+        """Long after the hole."""
+        return self.job.late(from_ns=START_NS + 30 * PERIOD)
+
+
+@pytest.fixture
+def blind(job):
+    return Blind(job)
+
+
+@pytest.mark.parametrize("whose", ["job/1", "pod", "unknown"])
+def test_a_communicator_with_a_hole_before_the_window_is_left_out(blind, whose):
+    blind.hole(whose)
+    assert blind.late() == {}
+
+
+@pytest.mark.parametrize(
+    ("whose", "seen"), [("job/0", 0), ("pod", 0), ("unknown", 0), ("other", TURNS - 30)]
+)
+def test_so_it_is_for_a_reader_of_one_tenant(blind, whose, seen):
+    blind.hole(whose)
+    root, window = blind.job.store.write(), {"from_ns": START_NS + 30 * PERIOD, "tenant": "job/0"}
+    for guarded in (False, True):
+        limits = QueryLimits(guarded=guarded)
+        with Session(root, limits=limits, **window) as session:
+            (row,) = session.ask("select count(*) as turns from collective_turns").rows()
+        assert row == {"turns": seen}
+
+
+@pytest.mark.parametrize(
+    "hole",
+    [
+        {"whose": "other"},
+        {"whose": "pod", "family": "cuda"},
+        {"whose": "pod", "from_": -20, "to": -10},
+        {"whose": "pod", "from_": TURNS + 1, "to": TURNS + 2},
+        *({"whose": "pod", "reason": r.name} for r in REASONS.values() if r.tables is not None),
+    ],
+    ids=str,
+)
+def test_a_hole_that_hides_no_call_of_a_communicator_leaves_it_in(blind, hole):
+    blind.hole(**hole)
+    assert blind.late() == {0: (0, TURNS - 30), 1: (TURNS - 30, TURNS - 30)}
