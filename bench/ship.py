@@ -2,10 +2,10 @@
 
     python bench/ship.py [--tenants 3]
 
-The rows are those of ``week.py``: each second each tenant calls five kernels and is busy on a GPU
-that it may share. Besides, ``losses`` of two families each second, ``limits`` and ``gpu_memory``
-each ten minutes, and a row of ``sessions`` that has changed with each window. The far store is a
-directory; a bucket gets the same objects.
+The rows are those of ``week.py``: each second each tenant calls five kernels, is busy on a GPU that
+it may share, uses a CPU and reads from a disk. Besides, ``losses`` of two families each second,
+``limits`` and ``gpu_memory`` each ten minutes, and a row of ``sessions`` that has changed with each
+window. The far store is a directory; a bucket gets the same objects.
 """
 
 import argparse
@@ -107,7 +107,8 @@ def a_day(root: Path, tenants: int) -> dict[str, Any]:
         for hour_ns in range(MIDNIGHT_NS, MIDNIGHT_NS + DAY_NS, HOUR_NS):
             tables = {
                 "rollups": week.rollups(hour_ns), "gpu_seconds": week.gpu_seconds(hour_ns),
-                "gpu_overlaps": week.gpu_overlaps(hour_ns), "losses": losses(hour_ns, tenants),
+                "gpu_overlaps": week.gpu_overlaps(hour_ns), "totals": week.totals(hour_ns),
+                "losses": losses(hour_ns, tenants),
             }  # fmt: skip
             for at in range(hour_ns, hour_ns + HOUR_NS, WINDOW_NS):
                 snapshots(store, tenants, at)

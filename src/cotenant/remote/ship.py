@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pyarrow as pa
-
 from cotenant.remote.far import FarNode, Sent
 from cotenant.remote.near import Changed, NearNode
 from cotenant.remote.objects import pack, pack_snapshot
@@ -163,7 +161,7 @@ class Shipper:
     def _slices(self, far: FarNode, shipped: Shipped, want: Wanted) -> Iterator[Any]:
         for window in want.from_near:
             slices = (p for t in shipped.made_from for p in self.near.slices(t, window))
-            yield from slices if shipped.change is None else [_changed(shipped.change, slices)]
+            yield from slices if shipped.change is None else [shipped.change(slices)]
         for segment in want.from_far:
             yield far.rows(segment)
 
@@ -189,7 +187,3 @@ def _within(start_ns: int, told: Iterable[tuple[int | None, int | None]]) -> boo
     return any(
         (first or 0) < start_ns + WINDOW_NS and (last or 0) >= start_ns for first, last in told
     )
-
-
-def _changed(change: Callable[[Any], Any], slices: Iterator[Any]) -> Any:
-    return change(pa.concat_tables(slices))

@@ -1,6 +1,6 @@
 """Which tables a node ships, and what becomes of their rows on the way."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from cotenant.schema import TABLES
 from cotenant.schema.folding import FOLDS, SHOWN_BY
-from cotenant.store.folding import folded
+from cotenant.store.folding import folded_together
 from cotenant.store.segment import TIME
 
 _MINUTE_NS: Final = 60_000_000_000
 
-Change = Callable[[Any], Any]  # From a table of rows to another one of the same columns.
+Change = Callable[[Iterable[Any]], Any]  # From pieces of the rows of a window to one table.
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,13 @@ def _minutes(rows: Any) -> Any:
     return pa.array(times - times % _MINUTE_NS)
 
 
-def _losses(rows: Any) -> Any:
+def _losses(pieces: Iterable[Any]) -> Any:
     """Rows that tell of nothing lost, by the minute that they end in; all others as they are.
 
     The time stays that of the last of them: a recording that was killed is known to have run till
     then.
     """
+    rows = pa.concat_tables(pieces)
     lost = pc.add(rows.column("lost"), rows.column("shed"))
     whole = pc.and_(pc.equal(lost, 0), pc.is_null(rows.column("from_ns")))
     quiet = rows.filter(whole).append_column("minute", _minutes(rows.filter(whole)))
@@ -62,13 +63,14 @@ def _losses(rows: Any) -> Any:
     return pa.concat_tables([rows.filter(pc.invert(whole)), summed])
 
 
-def _of_several_nodes(rows: Any) -> Any:
+def _of_several_nodes(pieces: Iterable[Any]) -> Any:
     """NCCL calls of communicators that have ranks elsewhere, and the groups that they are part of.
 
     A communicator of one node has all its ranks among the rows. One of which a rank was silent for
     all of the window is taken for one of several nodes: that costs bytes, the reverse would cost
     an answer.
     """
+    rows = pa.concat_tables(pieces)
     ranks = rows.group_by("comm_hash", use_threads=False).aggregate(
         [("rank", "count_distinct"), ("nranks", "max")]
     )
@@ -81,9 +83,13 @@ def _of_several_nodes(rows: Any) -> Any:
 
 BY_MINUTE: Final = (
     *(
-        Shipped(fold.coarser.name, (fold.finer.name, fold.coarser.name), partial(folded, fold))
+        Shipped(
+            fold.coarser.name,
+            (fold.finer.name, fold.coarser.name),
+            partial(folded_together, fold),
+        )
         for fold in FOLDS
-        if fold.length_ns == _MINUTE_NS and not fold.sampled
+        if fold.length_ns == _MINUTE_NS
     ),
     Shipped("losses", ("losses",), _losses),
     _as_it_is("limits"),

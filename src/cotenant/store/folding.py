@@ -5,7 +5,7 @@ Rows of one minute that were in two batches make two rows, which add up like tho
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +41,17 @@ def folded(fold: Fold, rows: Any) -> Any:
     for name, each in places.items():
         found = gathered(found, name, each)
     return found.select([column.name for column in fold.coarser.columns])
+
+
+def folded_together(fold: Fold, pieces: Iterable[Any]) -> Any:
+    """The same of rows that come in pieces, of either table: memory is bounded by a piece."""
+    parts = [
+        folded(fold, rows.slice(start, _ROWS))
+        for rows in pieces
+        for start in range(0, max(rows.num_rows, 1), _ROWS)
+    ]
+    # Folded again: several pieces have rows of the same minutes.
+    return folded(fold, pa.concat_tables(parts))
 
 
 def _aligned(fold: Fold, rows: Any) -> Any:
@@ -85,9 +96,7 @@ class Folding:
 
     def _fold(self, fold: Fold, old: list[Segment], now_ns: int) -> None:
         def write(part: Path) -> Rewritten:
-            # Folded again: each row group has rows of the same minutes.
-            parts = [folded(fold, rows) for rows in self._row_groups(fold, old)]
-            rows = folded(fold, pa.concat_tables(parts)).sort_by(TIME)
+            rows = folded_together(fold, self._row_groups(fold, old)).sort_by(TIME)
             with writer(fold.coarser, str(part)) as parquet:
                 write_rows(parquet, fold.coarser, conform(fold.coarser, rows))
             return Rewritten(rows.num_rows, *span(rows))
@@ -95,16 +104,14 @@ class Folding:
         self._rewriter.rewrite(old, fold.coarser, write, level=0, now_ns=now_ns)
 
     def _row_groups(self, fold: Fold, old: list[Segment]) -> Iterator[Any]:
-        """All rows, at most so many at a time as one row group has: memory is bounded by that."""
+        """All rows, at most so many at a time as one row group has."""
         for segment in old:
             path = self._store.root / segment.path
             try:
                 check_plain(path)
                 file = pq.ParquetFile(path)
                 for group in range(file.num_row_groups):
-                    rows = _plain(conform(fold.finer, file.read_row_group(group)))
-                    for start in range(0, rows.num_rows, _ROWS):
-                        yield rows.slice(start, _ROWS)
+                    yield _plain(conform(fold.finer, file.read_row_group(group)))
             except (OSError, pa.ArrowInvalid, StoreError) as error:
                 raise Unreadable(segment, error) from error
 

@@ -65,10 +65,11 @@ class Recorded:
         row |= {"from_ns": from_ns, "to_ns": to_ns}
         self.writer.append("losses", pa.Table.from_pylist([row]))
 
-    def sessions(self, *times, notes=None):
+    def sessions(self, *times, notes=None, spans_from_ns=None):
         """Recordings of the node, from when to when."""
         about = {"boot_id": "boot-1", "kernel": "6", "wall_offset_ns": 0, "attach_method": "multi"}
         about |= {"layers": "auto", "hierarchy": "v2", "node": "node-a", "notes": notes}
+        about |= {"spans_from_ns": spans_from_ns}
         for number, (start, end) in enumerate(times):
             row = about | {"session_id": str(number), "started_ns": start, "ended_ns": end}
             self.writer.replace("sessions", pa.Table.from_pylist([row]))

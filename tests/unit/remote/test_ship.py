@@ -356,7 +356,7 @@ def test_only_communicators_that_span_nodes_travel():
             "group_id": [None, None, 7, None, 7, 8, None],
         }
     )
-    assert change(rows).column("comm_hash").to_pylist() == [2, 2, None, 3]
+    assert change([rows]).column("comm_hash").to_pylist() == [2, 2, None, 3]
 
 
 def test_a_damaged_segment_is_one_line(fleet):

@@ -9,14 +9,20 @@ with samples as (
 recordings as (
     select
         t.node,
-        (max(t.timestamp_ns) - min(t.first_ns)) + 1_000_000_000 as time_ns
+        min(t.first_ns) - 1_000_000_000             as first_ns,
+        max(t.timestamp_ns)                         as last_ns
     from samples t
     left join (select node, list(started_ns) as starts from sessions group by node) s using (node)
     group by t.node, len(list_filter(s.starts, lambda start: start <= t.timestamp_ns))
 ),
 -- Without totals: as long as there was work.
 worked as (
-    select node, max(last_ns) - min(first_ns) as time_ns
+    select
+        node,
+        min(first_ns)                               as first_ns,
+        min(coalesce(begun_ns, first_ns))           as begun_ns,
+        max(coalesce(until_ns, last_ns))            as until_ns,
+        max(last_ns)                                as last_ns
     from (
         select node, min(timestamp_ns) as first_ns, max(end_ns) as last_ns
         from stored.spans
@@ -24,18 +30,26 @@ worked as (
         union all by name
         select node, start_ns as first_ns, end_ns as last_ns from spans_of_rows
         union all by name
-        select node, first_ns, last_ns from older_busy
+        select node, first_ns, last_ns, begun_ns, until_ns from older_busy
     )
     group by node
 ),
 added as (
-    select node, sum(time_ns) as time_ns
+    select node, sum(last_ns - first_ns) as time_ns, min(first_ns) as first_ns, max(last_ns) as last_ns
     from recordings
     group by node
 )
 select
     node,
-    -- Work at the edge may be seen where the totals begin later.
-    greatest(coalesce(a.time_ns, 0), coalesce(w.time_ns, 0))::bigint as time_ns
+    -- Work at the edge may be seen where the totals begin later. Of work in a minute in which they begin
+    -- or end, they tell the edge.
+    greatest(
+        coalesce(a.time_ns, 0),
+        coalesce(
+            if(a.last_ns > w.until_ns and a.last_ns < w.last_ns, a.last_ns, w.last_ns)
+            - if(a.first_ns > w.first_ns and a.first_ns < w.begun_ns, a.first_ns, w.first_ns),
+            0
+        )
+    )::bigint                                       as time_ns
 from added a
 full join worked w using (node)

@@ -1,5 +1,6 @@
 -- view: For how long each tenant had work on each GPU before the oldest spans that are kept: added up
--- from gpu_seconds, which tell of no single periods.
+-- from gpu_seconds, which tell of no single periods. Work began before `begun_ns`, and ended after
+-- `until_ns`.
 -- from: gpu_seconds, containers
 with sole as (
     select node, min(gpu) as gpu
@@ -15,7 +16,10 @@ select
     sum(g.busy_ns)::bigint                          as busy_ns,
     sum(g.unproven_ns)::bigint                      as unproven_ns,
     min(g.timestamp_ns) filter (g.busy_ns > 0)      as first_ns,
-    max(g.timestamp_ns + g.seconds * 1_000_000_000) filter (g.busy_ns > 0) as last_ns
+    max(g.timestamp_ns + g.seconds * 1_000_000_000) filter (g.busy_ns > 0) as last_ns,
+    -- It may have been in any second of a minute or an hour.
+    min(g.timestamp_ns + g.seconds * 1_000_000_000) filter (g.busy_ns > 0) as begun_ns,
+    max(g.timestamp_ns) filter (g.busy_ns > 0)      as until_ns
 from gpu_seconds g
 join containers c using (cgroup_id)
 left join sole o on o.node = g.node
