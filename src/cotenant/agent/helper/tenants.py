@@ -15,16 +15,29 @@ from typing import Final
 import numpy as np
 
 from cotenant.identity import Names
+from cotenant.identity.ids import NOBODY
 from cotenant.identity.outermost import standing
 from cotenant.identity.rows import above
 from cotenant.identity.walk import Found, Mount, mounts, walk
 from cotenant.probes import syscalls
-from cotenant.schema.constants import MAPS, TENANT_CGROUPS, TENANT_HIERARCHY_SHIFT, TenantFlags
+from cotenant.schema.constants import (
+    MAPS,
+    TENANT_CGROUPS,
+    TENANT_HIERARCHY_SHIFT,
+    TENANT_HOST,
+    TenantFlags,
+)
 from cotenant.schema.layouts import CONTROL, TENANT
 
 # Of a cgroup that is gone: until the recorder has read the last of what its tenant was refused.
 _REMEMBERED_S: Final = 60.0
 _CLAIMED_MAX: Final = 4096
+# What else is kept by tenant. Programs and the recorder may write it again once a tenant is gone.
+_BY_TENANT: Final = ("usage", "freed", "resting")
+# Everybody, the host and the kernel: never told, and never gone.
+_NEVER_TOLD: Final = frozenset(
+    number.to_bytes(MAPS["tenants"][0], "little") for number in (0, TENANT_HOST, NOBODY)
+)
 
 
 def key_of(hierarchy: int, kernel_id: int) -> bytes:
@@ -45,6 +58,8 @@ class Tenants:
         # Directories that look like containers, and whose runtime was not heard yet: their cgroups.
         self._claimed: dict[str, set[tuple[int, int]]] = {}
         self._gone: list[tuple[float, bytes]] = []
+        self._strays: set[tuple[str, bytes]] = set()
+        self._swept_s = time.monotonic()
         self._lock = threading.Lock()
 
     def survey(self) -> None:
@@ -91,8 +106,31 @@ class Tenants:
             now = time.monotonic()
             while self._gone and self._gone[0][0] <= now:
                 _, key = self._gone.pop(0)
-                for name in ("tenants", "usage", "freed", "resting"):
+                for name in ("tenants", *_BY_TENANT):
                     syscalls.map_delete(self._maps[name], key)
+        if now - self._swept_s >= _REMEMBERED_S:
+            self._swept_s = now
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Delete what came back of tenants after they were forgotten, as a late packet may have it.
+
+        It is kept for as long again: until the recorder has read what such a tenant was refused.
+        """
+        strays = {
+            (name, key)
+            for name in _BY_TENANT
+            for key in self._keys(name)
+            if key not in _NEVER_TOLD
+            and syscalls.map_lookup(self._maps["tenants"], "tenants", key) is None
+        }
+        for name, key in strays & self._strays:
+            syscalls.map_delete(self._maps[name], key)
+        self._strays = strays - self._strays
+
+    def _keys(self, name: str) -> Iterable[bytes]:
+        keys, _ = syscalls.map_items(self._maps[name], *syscalls.entry_bytes(name))
+        return (keys[at : at + MAPS[name][0]] for at in range(0, len(keys), MAPS[name][0]))
 
     def _say(self, hierarchy: int, kernel_id: int, path: str, flags: TenantFlags | None) -> None:
         if flags is None:

@@ -1,5 +1,6 @@
 """What tenants were refused of the maps that all share, and what was freed for them."""
 
+import errno
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,6 +19,7 @@ from cotenant.schema.layouts import FREED, TENANT, USAGE
 
 _QUOTAS: Final = {name: number for number, name in ENUMS["quota"].items() if name != "END"}
 _EVERYBODY: Final = 0
+_NO_ROOM: Final = frozenset({errno.E2BIG, errno.ENOMEM})
 _NOTHING: Final = np.zeros(USAGE["refused"].shape, np.uint64)
 
 Cgroup = tuple[int, int]  # Hierarchy and kernel id.
@@ -62,14 +64,25 @@ class Quotas:
         self._refused: dict[str, Counter[str]] = {}
 
     def freed(self, name: str, tenant: int) -> None:
-        """An entry of a map that this tenant had was removed."""
-        for whose in (tenant, _EVERYBODY):
-            if whose not in self._entries:
-                self._entries[whose] = np.zeros(1, FREED)
-            entry = self._entries[whose]
-            entry["entries"][0, _QUOTAS[name]] += 1
-            key = whose.to_bytes(MAPS["freed"][0], "little")
+        """An entry of a map that this tenant had was removed.
+
+        Of a tenant that the helper has let go of nothing is counted any more.
+        """
+        key = tenant.to_bytes(MAPS["usage"][0], "little")
+        if self._maps["usage"].lookup(key) is not None:
+            self._free(name, tenant)
+        self._free(name, _EVERYBODY)
+
+    def _free(self, name: str, whose: int) -> None:
+        entry = self._entries.setdefault(whose, np.zeros(1, FREED))
+        entry["entries"][0, _QUOTAS[name]] += 1
+        key = whose.to_bytes(MAPS["freed"][0], "little")
+        try:
             self._maps["freed"].update(key, entry.tobytes())
+        except OSError as error:
+            # All that was freed so far is told with the next.
+            if error.errno not in _NO_ROOM:
+                raise
 
     def refused(self, path_of: Callable[[int, int], str]) -> dict[str, dict[str, int]]:
         """Entries that were refused since the recording began: by map, and by a cgroup's path.
@@ -93,6 +106,8 @@ class Quotas:
             self._paths[tenant] = path
         self._counted = counted
         self._paths = {tenant: path for tenant, path in self._paths.items() if tenant in counted}
+        for tenant in self._entries.keys() - counted.keys() - {_EVERYBODY}:
+            del self._entries[tenant]
         return {name: dict(mine) for name, mine in self._refused.items()}
 
     def refused_of(self, name: str) -> set[int]:
