@@ -17,15 +17,16 @@ import pyarrow as pa
 from cotenant._native import Spans as NativeSpans
 from cotenant.agent.process import Process
 from cotenant.agent.recorder.ingest.batch import KNOWN, Batch
+from cotenant.agent.recorder.ingest.span_names import SpanNames
 from cotenant.agent.recorder.processes.shares import Shares
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.events import CUDA_RECORD, ENUMS
-from cotenant.schema.mix_numbers import name_number
 
 SPANNED: Final = "cuda"  # The family whose rows these are.
 _SETTLE_NS: Final = 1_000_000_000  # A call that began before another may return so much later.
 _HOLD_NS: Final = 600_000_000_000
 _RENEW_NS: Final = 3_600_000_000_000  # Mixes are written again: retention deletes rows by age.
+_RENEW_CROWDED_NS: Final = 10_000_000_000  # Names that no operation needs any more are dropped.
 
 _GPUS_MAX: Final = 1024
 _NEVER: Final = (1 << 63) - 1
@@ -139,8 +140,8 @@ class SpanMaker:
         self._tenants: dict[str, int] = {}  # By the path of the outermost cgroup.
         self._tenant_numbers = count()
         self._refused: Counter[str] = Counter()
-        self.names: dict[int, str] = {}
-        self._hashes: dict[str, int] = {}
+        self._unnamed = 0  # Operations that there was no room for, because of their names.
+        self._names = SpanNames()
         self._items = np.empty(0, _ITEM)
         self._epoch = 0
         self._renewed_ns = now()
@@ -154,6 +155,11 @@ class SpanMaker:
         """Every GPU, by its number."""
         return list(self._gpus)
 
+    @property
+    def names(self) -> dict[int, str]:
+        """Names of kernels in mixes, by their number."""
+        return self._names.by_number
+
     def gone(self, process: Process) -> None:
         """A process ended."""
         self._native.gone(self._now(), process.pid, process.start_ns)
@@ -161,41 +167,40 @@ class SpanMaker:
     def add(self, batch: Batch, rows: Any, outermost: Outermost) -> None:
         """A batch, the rows that were made of it, and who knows whose they are."""
         signatures = self._signatures(batch, rows, outermost)
+        codes, names = self._named(rows.column("kernel_name").combine_chunks(), batch, signatures)
         self._native.add(
             self._now(),
             signatures,
-            np.ascontiguousarray(batch.codes, np.int32),
+            codes,
             np.ascontiguousarray(rows.column("timestamp_ns").to_numpy(), np.int64),
             _numbers(batch, "duration_ns"),
             _numbers(batch, "bytes"),
-            self._named(rows.column("kernel_name").combine_chunks()),
+            names,
         )
 
     def take(self, *, stopping: bool = False) -> ClosedSpans:
         """Spans that were closed since; all of them if the recording stops."""
         epoch, closed, still_open, items, sizes, counts = self._native.take(self._now(), stopping)
         told = np.frombuffer(items, _ITEM)
+        names = set(told["name"].tolist())
         if epoch != self._epoch:
             self._epoch = epoch
             self._items = told
-            self._forget_names()
-        elif len(told):
-            self._items = np.concatenate([self._items, told])
+            self._names.keep(names)
+        else:
+            self._items = np.concatenate([self._items, told]) if len(told) else self._items
+            self._names.told(names)
         counted = np.frombuffer(counts, _COUNT)
         fresh = Mixes(
             np.frombuffer(sizes, np.uint32), self._items[counted["item"]], counted["count"]
         )
-        if (now := self._now()) - self._renewed_ns >= _RENEW_NS:
+        due_ns = _RENEW_CROWDED_NS if self._names.crowded else _RENEW_NS
+        if (now := self._now()) - self._renewed_ns >= due_ns:
             self._renewed_ns = now
             self._native.renew()
         return ClosedSpans(
             np.frombuffer(closed, SPAN), np.frombuffer(still_open, SPAN), fresh, epoch
         )
-
-    def _forget_names(self) -> None:
-        used = set(self._items["name"].tolist())
-        self.names = {number: name for number, name in self.names.items() if number in used}
-        self._hashes = {name: number for number, name in self.names.items()}
 
     def take_seconds(self) -> npt.NDArray[np.void]:
         """What each tenant did in each second on each GPU, since it was last asked."""
@@ -208,7 +213,8 @@ class SpanMaker:
 
     def counts(self) -> dict[str, int]:
         """What is held, and what there was no room for."""
-        return self._native.counts()
+        counts = self._native.counts()
+        return counts | {"refused": counts["refused"] + self._unnamed}
 
     def refused(self) -> dict[str, int]:
         """Operations that there was no room for so far, by the path of the outermost cgroup."""
@@ -270,17 +276,20 @@ class SpanMaker:
             self._gpu_shares.count(tenant, 1)
             self._gpus[word] = len(self._gpus)
 
-    def _named(self, names: Any) -> npt.NDArray[np.uint64]:
-        hashes = np.array([self._hash(name) for name in names.dictionary.to_pylist()], np.uint64)
-        found: npt.NDArray[np.uint64] = hashes[names.indices.to_numpy(zero_copy_only=False)]
-        return found
-
-    def _hash(self, name: str) -> int:
-        found = self._hashes.get(name)
-        if found is None:
-            found = self._hashes[name] = name_number(name)
-            self.names[found] = name
-        return found
+    def _named(
+        self, names: Any, batch: Batch, signatures: npt.NDArray[np.void]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64]]:
+        """Each row's signature, none where there is no room for its name; and the name's number."""
+        codes = np.ascontiguousarray(batch.codes, np.int32)
+        paths = {number: path for path, number in self._tenants.items()}
+        numbers, lacking = self._names.of_rows(names, signatures, codes, paths, _LAUNCH)
+        if not lacking.any():
+            return codes, numbers
+        refused = signatures[codes[lacking]]
+        for tenant, weight in refused[["tenant", "weight"]].tolist():
+            self._refused[paths[tenant]] += weight
+            self._unnamed += weight
+        return np.where(lacking, np.int32(-1), codes), numbers
 
 
 def _numbers(batch: Batch, name: str) -> npt.NDArray[np.uint64]:
