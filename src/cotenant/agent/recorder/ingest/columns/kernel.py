@@ -1,9 +1,7 @@
 """What an operation is called: its kernel, or in brackets what else it did."""
 
-from bisect import bisect_right
 from functools import cache
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final
 
 from cotenant.agent.process import Nameless, Process
@@ -44,20 +42,31 @@ class KernelColumn:
         first_ns = int(batch.plain("timestamp_ns").min())
         # A tenant may launch another kernel each time: this is done once for each.
         process_of = cache(Process)
+        graph_eras = cache(self._graph_eras)
         words: list[str | None] = []
         changed: dict[int, Eras] = {}
-        for pid, start_ns, handle, stub, op, direction, known in distinct.tolist():
+        keys = distinct.tolist()
+
+        def text(code: int, name: str) -> str:
+            pid, start_ns, handle, stub, op, *_ = keys[code]
+            if op == _GRAPH:
+                return name
+            return self._launched(process_of(pid, start_ns), handle, stub, name)
+
+        for pid, start_ns, handle, stub, op, direction, known in keys:
+            eras: Eras = ()
             if op == _LAUNCH:
-                word, eras = self._launched(process_of(pid, start_ns), handle, stub, first_ns)
+                eras = self._names.eras(process_of(pid, start_ns), handle, stub)
             elif op == _GRAPH:
-                eras = self._graph_eras(process_of(pid, start_ns), handle)
-                word = eras[-1][1]
-            else:
-                word, eras = _plain(op, direction if known >> _KNOWN_DIRECTION & 1 else None), ()
-            if len(eras) > 1:
+                eras = graph_eras(process_of(pid, start_ns), handle)
+            if len(eras) > 1 and eras[-1][0] > first_ns:
                 changed[len(words)] = eras
-            words.append(word)
-        return by_time(batch, codes, words, changed)
+                words.append(None)
+            elif op in (_LAUNCH, _GRAPH):
+                words.append(text(len(words), eras[-1][1] if eras else ""))
+            else:
+                words.append(_plain(op, direction if known >> _KNOWN_DIRECTION & 1 else None))
+        return by_time(batch, codes, words, changed, text)
 
     def nameless(self, batch: Batch) -> list[Nameless]:
         """Kernels of the batch that nobody has named, and that nobody has looked for."""
@@ -70,23 +79,11 @@ class KernelColumn:
                 found.append(one)
         return found
 
-    def _launched(
-        self, process: Process, handle: int, stub: int, first_ns: int
-    ) -> tuple[str, Eras]:
-        """The kernel's name, and its names since a time if the handle was used again."""
-        eras = self._names.eras(process, handle, stub)
-        if not eras:
-            return self._names.unknown(process, handle, stub), ()
-        # Of those that were over before the first row none is asked for.
-        since = max(bisect_right(eras, first_ns, key=itemgetter(0)) - 1, 0)
-        told = [
-            (start, self._names.readable(process, name) if name else None)
-            for start, name in eras[since:]
-        ]
-        if any(name is None for _, name in told):
-            nameless = self._names.unknown(process, handle, stub)
-            told = [(start, name or nameless) for start, name in told]
-        return told[-1][1] or "", told
+    def _launched(self, process: Process, handle: int, stub: int, name: str) -> str:
+        """What rows call a kernel of this name, or one that has none."""
+        if name:
+            return self._names.readable(process, name)
+        return self._names.unknown(process, handle, stub)
 
     def _graph_eras(self, process: Process, handle: int) -> list[tuple[int, str]]:
         """What the handle was called: versions of one graph have one name."""
