@@ -6,14 +6,22 @@ version, and after the graph is destroyed the versions of the next one at the sa
 """
 
 import hashlib
+import sys
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cotenant.agent.process import Departed, Process
 from cotenant.agent.recorder.processes.allowance import Allowances
+from cotenant.agent.recorder.processes.graph_names import GraphNames
 from cotenant.agent.recorder.processes.kernel_names import KernelNames
+from cotenant.agent.recorder.processes.process_graphs import (
+    Exec,
+    Graph,
+    ProcessGraphs,
+    Version,
+    replace_node,
+)
 from cotenant.agent.recorder.processes.shares import Shares
 from cotenant.probes.tables import BY_ID
 
@@ -23,86 +31,20 @@ _MAKING: Final = frozenset({"begin", "create", "clone", "kernel", "child", "inst
 _KEPT_NS: Final = 30_000_000_000
 _SWEEP_NS: Final = 1_000_000_000
 _PAST_MAX: Final = 262_144  # Versions and graphs of all tenants that are past.
-_NODES_MAX: Final = 262_144  # Per process.
-_NODES_OF_KERNEL_MAX: Final = 1 << 32  # More than a driver has room for.
 _HELD_MAX: Final = 1 << 19  # Graphs of one tenant, and kernels in them.
 _LOOKED_THROUGH: Final = 8  # Graphs, for what one kernel of a copy costs.
 _ROW_COST: Final = 16  # Kernels to go through, for what a row costs.
+_ROW_BYTES_MAX: Final = 64 << 20  # Names in rows of all tenants that wait to be written.
 _OF_EXEC: Final = frozenset({"instantiate", "update", "exec_set"})
+# Where a step has the handle of the kernel that it is about.
+_KERNEL_AT: Final = {
+    "launch": "handle", "kernel": "other", "node": "address", "set": "other", "exec_set": "other"
+}  # fmt: skip
 _KEEPING: Final = _MAKING | {"launch", "graph_launch", "update", "node", "set"}
 
 
-@dataclass(slots=True)
-class _Graph:
-    """What a graph holds: kernels by node where the node is known, the rest by count."""
-
-    loose: Counter[str] = field(default_factory=Counter)
-    nodes: dict[int, str] = field(default_factory=dict)
-
-    def kernels(self) -> Counter[str]:
-        return self.loose + Counter(self.nodes.values())
-
-    @property
-    def size(self) -> int:
-        """What it takes to keep or to copy it."""
-        return 1 + len(self.loose) + len(self.nodes)
-
-    def include(self, child: "_Graph") -> None:
-        """All that another graph runs; of one that goes in again and again, some."""
-        for name, nodes in child.kernels().items():
-            self.loose[name] = min(self.loose[name] + nodes, _NODES_OF_KERNEL_MAX)
-
-    def copy(self) -> "_Graph":
-        return _Graph(self.loose.copy(), dict(self.nodes))
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One version of an executable graph, since when, and what rows call it."""
-
-    since_ns: int
-    number: int
-    graph: str  # Joins graph_kernels: one version of one executable graph.
-    name: str
-
-
-@dataclass(slots=True)
-class _Exec:
-    graph: _Graph
-    name: str
-    versions: list[Version]  # Of its handle: those of earlier graphs come first.
-    number: int = 0
-    destroyed_ns: int = 0
-    kernels: Counter[str] = field(default_factory=Counter)  # Of the last version.
-
-
-@dataclass(slots=True)
-class _ProcessGraphs:
-    """One process's graphs."""
-
-    captures: dict[int, _Graph] = field(default_factory=dict)
-    graphs: dict[int, _Graph] = field(default_factory=dict)
-    execs: dict[int, _Exec] = field(default_factory=dict)
-    node_kernels: dict[int, str] = field(default_factory=dict)
-    made: int = 0
-    tenant: str = ""
-
-    @property
-    def size(self) -> int:
-        """What all of them take."""
-        graphs = (*self.captures.values(), *self.graphs.values())
-        of_execs = sum(e.graph.size for e in self.execs.values())
-        return sum(g.size for g in graphs) + of_execs + len(self.node_kernels)
-
-    def call(self, node: int, kernel: str) -> None:
-        """The node runs this kernel."""
-        self.node_kernels[node] = kernel
-        while len(self.node_kernels) > _NODES_MAX:
-            del self.node_kernels[next(iter(self.node_kernels))]
-
-
 # The versions of a handle, of which the first is past; or a graph of a process, by its handle.
-_Bygone = list[Version] | tuple[dict[int, _Exec], int]
+_Bygone = list[Version] | tuple[dict[int, Exec], int]
 
 
 class _Past:
@@ -167,9 +109,11 @@ class Graphs:
         self._seed = seed
         self._whose = whose
         self._allowances = Allowances(_HELD_MAX, self._held)
-        self._processes: dict[Process, _ProcessGraphs] = {}
+        self._processes: dict[Process, ProcessGraphs] = {}
         self._departed = Departed()
+        self._kept = GraphNames(self._names_used, self._drop_ended)
         self._new: list[dict[str, Any]] = []
+        self._new_bytes = Shares(_ROW_BYTES_MAX)
         self._past = _Past(most_past)
 
     def versions(self, process: Process, handle: int) -> list[Version]:
@@ -196,8 +140,10 @@ class Graphs:
             return
         work = self._work(known, name, fact)
         kept = max(work, 1) if name in _KEEPING else 0
-        if self._allowances.spend(known.tenant, work, kept, int(fact["timestamp_ns"])):
-            step(known, process, fact)
+        spent = self._allowances.spend(known.tenant, work, kept, int(fact["timestamp_ns"]))
+        about = self._about(known, process, name, fact) if spent else None
+        if about is not None:
+            step(known, about, fact)
         elif name in _OF_EXEC:
             # What it runs is not known any more.
             known.execs.pop(int(fact["address" if name == "instantiate" else "handle"]), None)
@@ -207,11 +153,37 @@ class Graphs:
         """Steps beyond what a tenant may have us do, by tenant."""
         return self._allowances.refused
 
-    def _of(self, process: Process, fact: Any) -> _ProcessGraphs:
+    def _about(
+        self, known: ProcessGraphs, process: Process, name: str, fact: Any
+    ) -> Process | str | None:
+        """The kernel that a step is about, else the process; None if there is no room for it."""
+        if name not in _KERNEL_AT:
+            return process
+        kernel = self._names.name(process, int(fact[_KERNEL_AT[name]]), 0)
+        found = self._kept.keep(known.tenant, kernel, int(fact["timestamp_ns"]))
+        if found is None:
+            self._allowances.refused[known.tenant] += 1
+        return found
+
+    def _names_used(self) -> dict[str, set[str]]:
+        """Kernels in the graphs of each tenant."""
+        found: dict[str, set[str]] = {}
+        for known in self._processes.values():
+            found.setdefault(known.tenant, set()).update(known.names())
+        return found
+
+    def _drop_ended(self, tenant: str) -> bool:
+        """Forget the graphs of a tenant's ended processes."""
+        ended = list(iter(lambda: self._departed.oldest(tenant), None))
+        for process in ended:
+            self._processes.pop(process, None)
+        return bool(ended)
+
+    def _of(self, process: Process, fact: Any) -> ProcessGraphs:
         known = self._processes.get(process)
         if known is None:
             whose = self._whose(int(fact["cgroup_id"]), int(fact["cgroup_v1_id"]))
-            known = self._processes[process] = _ProcessGraphs(tenant=whose)
+            known = self._processes[process] = ProcessGraphs(tenant=whose)
         return known
 
     def _held(self, tenant: str) -> int:
@@ -221,24 +193,24 @@ class Graphs:
             held -= self._processes.pop(oldest).size
         return held
 
-    def _work(self, known: _ProcessGraphs, name: str, fact: Any) -> int:
+    def _work(self, known: ProcessGraphs, name: str, fact: Any) -> int:
         """About how much there is to copy or to look through."""
         handle, other = int(fact["handle"]), int(fact["other"])
         if name in ("set", "drop"):
             return len(known.graphs) // _LOOKED_THROUGH
-        source: _Graph | _Exec | None = None
+        source: Graph | Exec | None = None
         if name in ("clone", "instantiate"):
             source = known.graphs.get(handle)
         elif name in ("child", "update"):
             source = known.graphs.get(other)
         elif name in ("graph_launch", "exec_set"):
             source = known.execs.get(handle)
-        graph = source.graph if isinstance(source, _Exec) else source
+        graph = source.graph if isinstance(source, Exec) else source
         return graph.size if graph is not None else 0
 
     def take_rows(self) -> list[dict[str, Any]]:
         """Rows of ``graph_kernels`` since the last call, with the fact that they came from."""
-        rows, self._new = self._new, []
+        rows, self._new, self._new_bytes = self._new, [], Shares(_ROW_BYTES_MAX)
         return rows
 
     def gone(self, process: Process) -> None:
@@ -252,106 +224,102 @@ class Graphs:
 
     # Capture.
 
-    def _begin(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
+    def _begin(self, known: ProcessGraphs, process: Process, fact: Any) -> None:
         into = known.graphs.get(int(fact["handle"]))
-        known.captures[int(fact["other"])] = into if into is not None else _Graph()
+        known.captures[int(fact["other"])] = into if into is not None else Graph()
 
-    def _launch(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
+    def _launch(self, known: ProcessGraphs, kernel: str, fact: Any) -> None:
         capture = known.captures.get(int(fact["other"]))
         if capture is not None:
-            capture.loose[self._names.name(process, int(fact["handle"]), 0)] += 1
+            capture.loose[kernel] += 1
 
-    def _graph_launch(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
+    def _graph_launch(self, known: ProcessGraphs, process: Process, fact: Any) -> None:
         capture = known.captures.get(int(fact["other"]))
         child = known.execs.get(int(fact["handle"]))
         if capture is not None and child is not None:
             capture.include(child.graph)
 
-    def _end(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
+    def _end(self, known: ProcessGraphs, process: Process, fact: Any) -> None:
         captured = known.captures.pop(int(fact["other"]), None)
         if captured is not None and int(fact["address"]):
             known.graphs[int(fact["address"])] = captured
 
     # Building.
 
-    def _create(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
-        known.graphs[int(fact["address"])] = _Graph()
+    def _create(self, known: ProcessGraphs, process: Process, fact: Any) -> None:
+        known.graphs[int(fact["address"])] = Graph()
 
-    def _clone(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
-        source = known.graphs.get(int(fact["handle"]), _Graph())
+    def _clone(self, known: ProcessGraphs, process: Process, fact: Any) -> None:
+        source = known.graphs.get(int(fact["handle"]), Graph())
         # The clone's nodes are others, which nobody has named.
-        known.graphs[int(fact["address"])] = _Graph(source.kernels())
+        known.graphs[int(fact["address"])] = Graph(source.kernels())
 
-    def _kernel(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
-        graph = known.graphs.setdefault(int(fact["handle"]), _Graph())
-        name = self._names.name(process, int(fact["other"]), 0)
-        graph.nodes[int(fact["address"])] = name
-        known.call(int(fact["address"]), name)
+    def _kernel(self, known: ProcessGraphs, kernel: str, fact: Any) -> None:
+        graph = known.graphs.setdefault(int(fact["handle"]), Graph())
+        graph.nodes[int(fact["address"])] = kernel
+        known.call(int(fact["address"]), kernel)
 
-    def _child(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
-        graph = known.graphs.setdefault(int(fact["handle"]), _Graph())
+    def _child(self, known: ProcessGraphs, process: Process, fact: Any) -> None:
+        graph = known.graphs.setdefault(int(fact["handle"]), Graph())
         child = known.graphs.get(int(fact["other"]))
         if child is not None:
             graph.include(child)
 
-    def _node(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
-        name = self._names.name(process, int(fact["address"]), 0)
-        known.call(int(fact["handle"]), name)
+    def _node(self, known: ProcessGraphs, kernel: str, fact: Any) -> None:
+        known.call(int(fact["handle"]), kernel)
 
-    def _set(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
-        name = self._names.name(process, int(fact["other"]), 0)
+    def _set(self, known: ProcessGraphs, kernel: str, fact: Any) -> None:
         node = int(fact["handle"])
         before = known.node_kernels.get(node)
         for graph in known.graphs.values():
-            _replace(graph, node, before, name)
-        known.call(node, name)
+            replace_node(graph, node, before, kernel)
+        known.call(node, kernel)
 
-    def _drop(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
+    def _drop(self, known: ProcessGraphs, process: Process, fact: Any) -> None:
         for graph in known.graphs.values():
             graph.nodes.pop(int(fact["handle"]), None)
 
-    def _destroy(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
+    def _destroy(self, known: ProcessGraphs, process: Process, fact: Any) -> None:
         known.graphs.pop(int(fact["handle"]), None)
 
     # Running.
 
-    def _instantiate(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
+    def _instantiate(self, known: ProcessGraphs, process: Process, fact: Any) -> None:
         known.made += 1
         source, handle = known.graphs.get(int(fact["handle"])), int(fact["address"])
         before = known.execs.get(handle)
-        made = _Exec(
-            source.copy() if source else _Graph(),
+        made = Exec(
+            source.copy() if source else Graph(),
             self._name(process, handle, known.made),
             before.versions if before else [],
         )
         known.execs[handle] = made
         self._version(known, made, fact)
 
-    def _update(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
+    def _update(self, known: ProcessGraphs, process: Process, fact: Any) -> None:
         exec_, source = known.execs.get(int(fact["handle"])), known.graphs.get(int(fact["other"]))
         if exec_ is not None and source is not None:
             exec_.graph = source.copy()
             self._version(known, exec_, fact)
 
-    def _exec_set(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
+    def _exec_set(self, known: ProcessGraphs, kernel: str, fact: Any) -> None:
         exec_ = known.execs.get(int(fact["handle"]))
         if exec_ is None:
             return
         node = int(fact["address"])
-        name = self._names.name(process, int(fact["other"]), 0)
         before = known.node_kernels.get(node)
-        if _replace(exec_.graph, node, before, name):
+        if replace_node(exec_.graph, node, before, kernel):
             self._version(known, exec_, fact)
 
-    def _exec_destroy(self, known: _ProcessGraphs, process: Process, fact: Any) -> None:
+    def _exec_destroy(self, known: ProcessGraphs, process: Process, fact: Any) -> None:
         exec_ = known.execs.get(int(fact["handle"]))
         if exec_ is not None and not exec_.destroyed_ns:
-            exec_.graph = _Graph()
+            exec_.graph, exec_.kernels = Graph(), Counter()
             exec_.destroyed_ns = int(fact["timestamp_ns"])
             bygone = known.execs, int(fact["handle"])
             self._past.add(known.tenant, exec_.destroyed_ns, bygone)
 
-    def _version(self, known: _ProcessGraphs, exec_: _Exec, fact: Any) -> None:
+    def _version(self, known: ProcessGraphs, exec_: Exec, fact: Any) -> None:
         """Another version, unless it runs what the last one does."""
         kernels = exec_.graph.kernels()
         if exec_.number and kernels == exec_.kernels:
@@ -365,6 +333,11 @@ class Graphs:
         exec_.versions.append(Version(since, exec_.number, graph, exec_.name))
         if not self._allowances.spend(known.tenant, _ROW_COST * len(kernels), 0, since):
             return  # A version of which nobody knows what it runs.
+        size = sum(map(sys.getsizeof, kernels))
+        if self._new_bytes.over(known.tenant, size):
+            self._allowances.refused[known.tenant] += 1
+            return
+        self._new_bytes.count(known.tenant, size)
         for kernel, nodes in sorted(kernels.items()):
             self._new.append(
                 {
@@ -380,16 +353,3 @@ class Graphs:
     def _name(self, process: Process, handle: int, number: int) -> str:
         text = f"{self._seed}/{process.pid}/{process.start_ns}/{handle}/{number}"
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-
-
-def _replace(graph: _Graph, node: int, before: str | None, after: str) -> bool:
-    """One node runs another kernel; false where nothing changes or the node is not in it."""
-    if node in graph.nodes:
-        changed = graph.nodes[node] != after
-        graph.nodes[node] = after
-        return changed
-    if before is None or before == after or graph.loose[before] < 1:
-        return False
-    graph.loose[before] -= 1
-    graph.nodes[node] = after
-    return True

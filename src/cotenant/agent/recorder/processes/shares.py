@@ -14,9 +14,9 @@ class Shares:
         self._taken = 0
         self._by_tenant: Counter[str] = Counter()
 
-    def over(self, tenant: str) -> bool:
-        """Whether a tenant would have more than is left, if it had one more."""
-        return self._by_tenant[tenant] + 1 > self._most - self._taken
+    def over(self, tenant: str, more: int = 1) -> bool:
+        """Whether a tenant would have more than is left, if it had so many more."""
+        return self._by_tenant[tenant] + more > self._most - self._taken
 
     def make_room(
         self, tenant: str, process: Process, departed: Departed, drop: Callable[[Process], None]
