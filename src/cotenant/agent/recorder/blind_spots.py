@@ -54,6 +54,7 @@ _REFUSED: Final = {
     "identities": (why.FACTS_LOST, GPU_FAMILIES),
     "graphs": (why.FACTS_LOST, GPU_FAMILIES),
     "communicators": (why.FACTS_LOST, GPU_FAMILIES),
+    "communicators_missed": (why.FACTS_LOST, ("nccl",)),
     "contexts": (why.FACTS_LOST, GPU_FAMILIES),
     "mangled": (why.MANGLED, ("cuda",)),
 }

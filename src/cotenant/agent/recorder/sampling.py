@@ -143,6 +143,8 @@ class Sampling:
             found["graphs"] = dict(graphs)
         if communicators := self._gpus.communicators.refused:
             found["communicators"] = dict(communicators)
+        if missed := self._gpus.communicators.missed:
+            found["communicators_missed"] = dict(missed)
         if mangled := self._gpus.names.mangled:
             found["mangled"] = dict(mangled)
         if spans := self._gpus.spans.refused():

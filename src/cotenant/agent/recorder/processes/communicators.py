@@ -38,6 +38,7 @@ class _ProcessCommunicators:
     tenant: str = ""
     at: dict[int, Communicator] = field(default_factory=dict)
     splits: dict[int, int] = field(default_factory=dict)  # Of those that are known.
+    lacks: bool = False  # There was no room for one of them.
 
 
 class Communicators:
@@ -50,11 +51,18 @@ class Communicators:
         self._shares = Shares(most)
         self._departed = Departed()
         self.refused: Counter[str] = Counter()  # Those that there was no room for, by tenant.
+        self.missed: Counter[str] = Counter()  # How often one was looked for that may be of these.
 
     def find(self, process: Process, handle: int) -> Communicator:
         """What is known of the communicator at this address."""
         known = self._processes.get(process)
-        return known.at.get(handle, NOBODY) if known is not None else NOBODY
+        if known is None:
+            return NOBODY
+        found = known.at.get(handle, NOBODY)
+        # It was refused, or made from one that was, however long ago that was.
+        if known.lacks and handle and found.hash is None:
+            self.missed[known.tenant] += 1
+        return found
 
     def made(self, process: Process, handle: int, communicator: Communicator) -> None:
         """A call has made this communicator."""
@@ -62,6 +70,7 @@ class Communicators:
         before = known.at.get(handle)
         if before is None and not self._make_room(process, known):
             self.refused[known.tenant] += 1
+            known.lacks = True
             return
         if before is None:
             self._shares.count(known.tenant, 1)

@@ -150,7 +150,8 @@ class Demangler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask = ask
-        self._found: dict[str, tuple[str, str]] = {}  # The tenant that asked, and the answer.
+        # The tenant that asked, the answer, and whether the name is mangled for what it cost.
+        self._found: dict[str, tuple[str, str, bool]] = {}
         self._kept: dict[str, _Kept] = {}  # By tenant.
         self._bytes = 0
         self._failures: Counter[Process] = Counter()
@@ -167,36 +168,41 @@ class Demangler:
         if not (name.startswith("_Z") and name.isascii() and name.isprintable()):
             return printable(name)
         if name in self._found:
-            return self._use(name)
+            return self._use(name, tenant)
         if self._failures[process] >= _FAILURES_MAX or not self._times.left(tenant):
             self.mangled[tenant] += 1
             return name
-        found = printable(self._find(name, process, tenant) or name)
-        self._keep(name, found, tenant)
-        return found
+        found, gave_up = self._find(name, process, tenant)
+        readable = printable(found or name)
+        self._keep(name, readable, tenant, gave_up=gave_up)
+        return readable
 
     def gone(self, process: Process) -> None:
         """The process ended."""
         self._failures.pop(process, None)
 
-    def _use(self, name: str) -> str:
-        tenant, found = self._found[name]
-        names = self._kept[tenant].names
+    def _use(self, name: str, tenant: str) -> str:
+        owner, found, gave_up = self._found[name]
+        names = self._kept[owner].names
         names[name] = names.pop(name)
+        if gave_up:  # Rows have it mangled now, too, however long ago that was.
+            self.mangled[tenant] += 1
         return found
 
-    def _find(self, name: str, process: Process, tenant: str) -> str | None:
+    def _find(self, name: str, process: Process, tenant: str) -> tuple[str | None, bool]:
+        """The readable form, and whether it took too much."""
         found = self._ask(name)
         took = self._times.spend(tenant)
-        if found is None or (not found and took > _SLOW_S):
+        gave_up = found is None or (not found and took > _SLOW_S)
+        if gave_up:
             self.mangled[tenant] += 1
             self._failures[process] += 1
             while len(self._failures) > _FAILED_MAX:
                 del self._failures[next(iter(self._failures))]
-        return found
+        return found, gave_up
 
-    def _keep(self, name: str, found: str, tenant: str) -> None:
-        self._found[name] = tenant, found
+    def _keep(self, name: str, found: str, tenant: str, *, gave_up: bool) -> None:
+        self._found[name] = tenant, found, gave_up
         mine = self._kept.setdefault(tenant, _Kept())
         mine.names[name] = None
         self._count(mine, len(name) + len(found))

@@ -49,6 +49,30 @@ def test_what_is_known_can_change_where_there_is_no_room() -> None:
     assert found.refused == {"/7": 1}
 
 
+def test_each_row_that_lacks_what_was_refused_is_counted_whenever_it_comes() -> None:
+    found = Communicators(tenant, most=4)
+    for handle in (1, 2, 3):
+        found.made(ONE, handle, Communicator(handle))
+    assert (found.refused, found.missed) == ({"/7": 1}, {})
+    assert found.find(ONE, 2) == Communicator(2)
+    assert found.find(ONE, 0) == NOBODY  # A call without one.
+    assert found.find(TWO, 3) == NOBODY  # Of another process, of which none was refused.
+    assert found.missed == {}
+    for _ in range(2):
+        assert found.find(ONE, 3) == NOBODY
+    assert (found.refused, found.missed) == ({"/7": 1}, {"/7": 2})
+
+
+def test_a_row_that_lacks_what_was_made_from_a_refused_one_is_counted() -> None:
+    found = Communicators(tenant, most=4)
+    for handle in (1, 2, 3):
+        found.made(ONE, handle, Communicator(handle))
+    found.split(ONE, 2, 3, 0, "part")
+    found.missed.clear()
+    assert found.find(ONE, 2) == Communicator(None, name="part")
+    assert found.missed == {"/7": 1}
+
+
 def test_communicators_are_counted_for_the_tenant_that_a_process_turns_out_to_be_of() -> None:
     whose = {ONE: "", TWO: "/two"}
     found = Communicators(lambda process: whose[process], most=100)

@@ -205,3 +205,16 @@ def test_names_that_stay_mangled_for_what_they_cost_are_counted_by_tenant() -> N
     slow.answer = "readable"
     assert slow.demangler.readable("_Z7", TWO, "/calm") == "readable"
     assert slow.demangler.mangled == {"/storm": 7}
+
+
+def test_a_name_that_was_too_much_once_is_counted_each_time_it_is_shown_mangled() -> None:
+    slow = Slow(0.125, None)
+    for _ in range(3):
+        slow.demangler.readable("_Z5bomb", ONE, "/storm")
+    assert slow.demangler.readable("_Z5bomb", TWO, "/calm") == "_Z5bomb"
+    assert slow.asked == ["_Z5bomb"]
+    assert slow.demangler.mangled == {"/storm": 3, "/calm": 1}
+    slow.seconds, slow.answer = 0.0, ""
+    for _ in range(2):
+        slow.demangler.readable("_Znonsense", ONE, "/calm")
+    assert slow.demangler.mangled["/calm"] == 1

@@ -162,6 +162,20 @@ def test_names_that_stay_mangled_and_rows_that_nothing_counts_are_holes_of_their
     assert MANGLED.tables is not None
 
 
+def test_calls_that_lack_a_communicator_that_was_refused_earlier_are_a_hole_of_their_own_time():
+    book = ledger()
+    holes = Holes(book)
+    spots = BlindSpots(holes, WallClock())
+    refused = {"communicators": {WHOSE: 1}}
+    for second, missed in ((1, 0), (100, 0), (101, 5), (102, 5)):
+        spots.counted({}, refused | {"communicators_missed": {WHOSE: missed}}, second * S)
+    owner = book.cgroup_id(0, 7)
+    assert [row[:5] for row in told(holes, 102 * S) if row[1] == "nccl"] == [
+        ("facts lost", "nccl", owner, S, S),
+        ("facts lost", "nccl", owner, 100 * S, 101 * S),
+    ]
+
+
 def test_what_is_told_under_another_or_nobody_is_a_hole_of_whose_it_is():
     book = ledger()
     holes = Holes(book)
