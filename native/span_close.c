@@ -216,9 +216,9 @@ int process_close(struct spans *spans, struct process *process, int at_once)
 
 		span->streams = proofs_closed(&process->proofs, span);
 	}
-	proofs_forget(&process->proofs, limit);
+	proofs_forget(spans, process, &process->proofs, limit);
 	for (struct queue *queue = process->queues; queue; queue = queue->next)
-		proofs_forget(&queue->stream->proofs, limit);
+		proofs_forget(spans, process, &queue->stream->proofs, limit);
 	return 0;
 }
 

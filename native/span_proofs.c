@@ -4,8 +4,31 @@
 
 #include "spans.h"
 
-int proof_add(struct spans *spans, struct buffer *proofs, const struct signature *sig,
-	      int64_t began_ns, int64_t took_ns)
+#define PROOFS_MAX 524288
+/* Whoever waited for so many settle times waits for no call that began before: it took longer. */
+#define LONG_SETTLES 4
+
+static void recount(struct spans *spans, struct process *process, int64_t more)
+{
+	process->nproofs += more;
+	process->tenant->proofs += more;
+	spans->proofs += more;
+}
+
+/*
+ * Where there is no room for more, those that came are taken at once. That looks at all that the
+ * process has, so it waits until there are as many as make up for it.
+ */
+static int make_room(struct spans *spans, struct process *process)
+{
+	if (room_for(process->tenant->proofs, spans->proofs, PROOFS_MAX) ||
+	    process->nproofs <= (process->nqueues + process->nops) / 8)
+		return 0;
+	return process_close(spans, process, 1);
+}
+
+int proof_add(struct spans *spans, struct process *process, struct buffer *proofs,
+	      const struct signature *sig, int64_t began_ns, int64_t took_ns)
 {
 	struct proof proof = {
 		.began_ns = began_ns,
@@ -14,7 +37,10 @@ int proof_add(struct spans *spans, struct buffer *proofs, const struct signature
 		.api = sig->api,
 	};
 
-	return buffer_add(proofs, &proof, sizeof(proof));
+	if (make_room(spans, process) || buffer_add(proofs, &proof, sizeof(proof)))
+		return -1;
+	recount(spans, process, 1);
+	return 0;
 }
 
 int proof_order(const void *one, const void *other)
@@ -49,6 +75,12 @@ static struct proof *proofs_in(const struct buffer *buffer, uint32_t *count)
 	return (struct proof *)buffer->bytes;
 }
 
+static int settled(const struct spans *spans, const struct proof *proof)
+{
+	return spans->now_ns - proof->came_ns >= spans->settle_ns ||
+	       proof->took_ns >= LONG_SETTLES * (int64_t)spans->settle_ns;
+}
+
 /* When the first of these proofs began that has not settled; the limit if all have. */
 int64_t proofs_unsettled(const struct spans *spans, const struct buffer *buffer, int64_t limit)
 {
@@ -56,8 +88,7 @@ int64_t proofs_unsettled(const struct spans *spans, const struct buffer *buffer,
 	struct proof *proofs = proofs_in(buffer, &count);
 
 	for (uint32_t i = 0; i < count; i++)
-		if (spans->now_ns - proofs[i].came_ns < spans->settle_ns &&
-		    proofs[i].began_ns < limit)
+		if (proofs[i].began_ns < limit && !settled(spans, &proofs[i]))
 			limit = proofs[i].began_ns;
 	return limit;
 }
@@ -100,13 +131,27 @@ uint32_t proofs_closed(const struct buffer *buffer, const struct span *span)
 	return 1;
 }
 
-void proofs_forget(struct buffer *buffer, int64_t limit)
+void proofs_forget(struct spans *spans, struct process *process, struct buffer *buffer,
+		   int64_t limit)
 {
 	uint32_t count, gone = 0;
 	struct proof *proofs = proofs_in(buffer, &count);
 
 	while (gone < count && proofs[gone].began_ns < limit)
 		gone++;
+	if (!gone)
+		return;
 	memmove(proofs, proofs + gone, (count - gone) * sizeof(*proofs));
 	buffer->used = (count - gone) * sizeof(*proofs);
+	buffer_shrink(buffer);
+	recount(spans, process, -(int64_t)gone);
+}
+
+void proofs_free(struct spans *spans, struct process *process, struct buffer *buffer)
+{
+	uint32_t count;
+
+	proofs_in(buffer, &count);
+	recount(spans, process, -(int64_t)count);
+	free(buffer->bytes);
 }

@@ -18,15 +18,6 @@
 #define FOLDED_KINDS_MAX 1048576
 #define MERGED_LEAST 1024
 
-/*
- * Whether a tenant that has so many may have one more, as in bpf/common/quota.bpf.h: one that takes
- * all it can gets half, two get a third each, and as much is left for whoever comes later.
- */
-static int room_for(uint64_t mine, uint64_t all, uint64_t most)
-{
-	return all + mine < most;
-}
-
 static uint64_t process_hash(const struct spans *spans, uint32_t pid, uint64_t start_ns,
 			     uint32_t generation)
 {
@@ -104,7 +95,7 @@ static struct stream *stream_of(struct spans *spans, struct process *process, in
 static void stream_free(struct spans *spans, struct stream *stream)
 {
 	table_remove(&spans->streams, &stream->node);
-	free(stream->proofs.bytes);
+	proofs_free(spans, stream->process, &stream->proofs);
 	free(stream);
 }
 
@@ -355,8 +346,8 @@ void process_free(struct spans *spans, struct process *process)
 		process->queues = queue->next;
 		queue_free(spans, queue);
 	}
+	proofs_free(spans, process, &process->proofs);
 	table_remove(&spans->processes, &process->node);
 	process->tenant->processes--;
-	free(process->proofs.bytes);
 	free(process);
 }

@@ -74,7 +74,9 @@ static int add_process_proof(struct spans *spans, const struct signature *sig, s
 {
 	struct process *process = find_process(spans, sig, found, began_ns >= spans->boundary_ns);
 
-	return process ? proof_add(spans, &process->proofs, sig, began_ns, took_ns) : 0;
+	if (!process)
+		return 0;
+	return proof_add(spans, process, &process->proofs, sig, began_ns, took_ns);
 }
 
 static int add_row(struct spans *spans, const struct rows *rows, size_t i, struct found *all)
@@ -119,7 +121,8 @@ static int add_row(struct spans *spans, const struct rows *rows, size_t i, struc
 	}
 	if (sig->flags & SIG_PROVES_STREAM ||
 	    (sig->flags & SIG_PROVES_IF_LARGE && rows->bytes[i] > LARGE_BYTES))
-		return proof_add(spans, &queue->stream->proofs, sig, began_ns, took_ns);
+		return proof_add(spans, queue->process, &queue->stream->proofs, sig, began_ns,
+				 took_ns);
 	return 0;
 }
 

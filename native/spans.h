@@ -136,6 +136,7 @@ struct tenant {
 	uint64_t queues;
 	uint64_t extra;		/* operations beyond the first few of each queue */
 	uint64_t kinds;		/* of operations that are added up */
+	uint64_t proofs;	/* that wait for calls that began before them */
 	uint64_t refused;	/* operations, since the recorder asked */
 };
 
@@ -180,6 +181,7 @@ struct process {
 	uint64_t used_ns;
 	uint32_t nqueues;
 	uint32_t nops;
+	uint32_t nproofs;	/* of its streams, too */
 	uint32_t unproven;
 	uint32_t fresh;		/* operations since proofs were last taken to make room */
 };
@@ -254,6 +256,7 @@ struct spans {
 	uint64_t held;			/* operations that are in no span yet */
 	uint64_t extra;			/* of all tenants */
 	uint64_t kinds;			/* of all tenants */
+	uint64_t proofs;		/* of all tenants */
 };
 
 /* span_rows.c */
@@ -306,14 +309,16 @@ void sum_add(struct spans *spans, struct sum *sum, const struct op *op);
 void sum_join(struct sum *sum, const struct sum *other);
 
 /* span_proofs.c */
-int proof_add(struct spans *spans, struct buffer *proofs, const struct signature *sig,
-	      int64_t began_ns, int64_t took_ns);
+int proof_add(struct spans *spans, struct process *process, struct buffer *proofs,
+	      const struct signature *sig, int64_t began_ns, int64_t took_ns);
 int proof_order(const void *one, const void *other);
 void proofs_sort(struct buffer *buffer);
 int64_t proofs_unsettled(const struct spans *spans, const struct buffer *buffer, int64_t limit);
 struct proof *proofs_first(const struct buffer *buffer, int64_t from_ns, int64_t limit);
 uint32_t proofs_closed(const struct buffer *buffer, const struct span *span);
-void proofs_forget(struct buffer *buffer, int64_t limit);
+void proofs_forget(struct spans *spans, struct process *process, struct buffer *buffer,
+		   int64_t limit);
+void proofs_free(struct spans *spans, struct process *process, struct buffer *buffer);
 /* What is in order already is left as it is. */
 void sort(struct buffer *buffer, size_t size, int (*compare)(const void *, const void *));
 
@@ -322,6 +327,15 @@ int process_close(struct spans *spans, struct process *process, int at_once);
 int spans_close(struct spans *spans, int stopping);
 int spans_crowded(const struct spans *spans);
 void spans_free(struct spans *spans);
+
+/*
+ * Whether a tenant that has so many may have one more, as in bpf/common/quota.bpf.h: one that takes
+ * all it can gets half, two get a third each, and as much is left for whoever comes later.
+ */
+static inline int room_for(uint64_t mine, uint64_t all, uint64_t most)
+{
+	return all + mine < most;
+}
 
 /* Tenants choose sizes: a sum that does not fit is the largest number that does. */
 static inline int64_t bytes_sum(int64_t sum, uint64_t bytes, uint32_t weight)

@@ -22,22 +22,28 @@ class Feed:
 
     def __init__(self):
         self.native = Spans(SECOND, 600 * SECOND)
-        self.at_ns = SECOND
+        self.at_ns = 1000 * SECOND
 
-    def add(self, count, *, pid=7, stream=5, cgroup=100, name=0, work=_LAUNCH, flags=0):
-        """So many rows; what is told as an array differs from row to row."""
+    def add(
+        self, count, *, pid=7, stream=5, cgroup=100, name=0, work=_LAUNCH, flags=0, tenant=0, took=0
+    ):
+        """So many rows; what is told as an array differs from row to row.
+
+        A call that took longer began sooner, and its row comes in its turn.
+        """
         signatures = np.zeros(count, SIGNATURE)
         for field, value in (
             ("pid", pid), ("stream", stream), ("cgroup_id", cgroup), ("work", work),
-            ("flags", flags), ("weight", 1),
+            ("flags", flags), ("weight", 1), ("tenant", tenant),
         ):  # fmt: skip
             signatures[field] = value
         distinct, codes = np.unique(signatures, return_inverse=True)
-        began = self.at_ns + np.arange(count, dtype=np.int64) * 1000
+        took = np.broadcast_to(np.asarray(took, np.int64), count)
+        began = self.at_ns + np.arange(count, dtype=np.int64) * 1000 - took
         self.at_ns += count * 1000
         names = np.broadcast_to(np.asarray(name, np.uint64), count).copy()
         nothing = np.zeros(count, np.uint64)
-        rows = codes.astype(np.int32), began, nothing, nothing, names
+        rows = codes.astype(np.int32), began, took.astype(np.uint64), nothing, names
         before = time.thread_time()
         self.native.add(self.at_ns, distinct, *rows)
         return time.thread_time() - before
@@ -110,3 +116,17 @@ def of_streams_that_are_busy_again(streams):
 )
 def test_a_row_costs_the_same(cost, few, many):
     assert min(cost(many) for _ in range(2)) < DEARER * min(cost(few) for _ in range(3))
+
+
+def test_a_wait_that_lasts_holds_up_no_other_for_longer():
+    """Each second one of many threads returns from a wait that began with the first."""
+    feed, costs = Feed(), []
+    for second in range(40):
+        took = np.zeros(ROWS, np.int64)
+        took[ROWS // 2] = (100 + second) * SECOND
+        cost = feed.add(ROWS, work=0, flags=_PROVES_STREAM, took=took)
+        feed.at_ns += SECOND - ROWS * 1000
+        before = time.thread_time()
+        feed.native.take(feed.at_ns, False)
+        costs.append(cost + time.thread_time() - before)
+    assert min(costs[-5:]) < 4 * min(costs[:5])

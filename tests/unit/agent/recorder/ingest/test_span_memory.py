@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cotenant.agent.recorder.ingest.spans import _PROVES_PROCESS
-from tests.unit.agent.recorder.ingest.test_span_costs import Feed
+from cotenant.agent.recorder.ingest.spans import _PROVES_PROCESS, _PROVES_STREAM
+from tests.unit.agent.recorder.ingest.test_span_costs import SECOND, Feed
 
 STREAMS = 31
 MEGABYTE = 1 << 20
@@ -44,3 +44,40 @@ def test_kinds_of_work_that_is_added_up_have_a_bound_for_all_streams():
     assert own["launches"].tolist() == [60_013] * STREAMS
     # Those for which there was no room have sums, and no mix.
     assert 5 <= (own["mix"] != -1).sum() < STREAMS
+
+
+def test_proofs_that_wait_to_settle_have_a_bound():
+    feed = Feed()
+    feed.add(60_013, work=0, flags=_PROVES_STREAM)
+    before = own_bytes()
+    for stream in range(1, STREAMS):
+        feed.add(60_013, stream=stream % 5, work=0, flags=_PROVES_STREAM)
+    assert own_bytes() - before < 32 * MEGABYTE
+
+
+def test_streams_that_were_waited_for_all_the_time_once_are_small_again():
+    feed = Feed()
+    feed.add(60_013, stream=0, work=0, flags=_PROVES_STREAM)
+    before = own_bytes()
+    for stream in range(1, STREAMS):
+        feed.add(1, stream=stream)
+        feed.add(60_013, stream=stream, work=0, flags=_PROVES_STREAM)
+        feed.close()
+    assert own_bytes() - before < 16 * MEGABYTE
+
+
+def test_who_has_too_many_proofs_has_its_own_settle_at_once():
+    feed = Feed()
+    # The second launch of each began before its wait, and its row comes after.
+    for pid, tenant in ((8, 2), (7, 1)):
+        feed.add(1, pid=pid, tenant=tenant)
+        feed.add(1, pid=pid, tenant=tenant, work=0, flags=_PROVES_STREAM)
+    for _ in range(5):
+        feed.add(60_013, tenant=1, stream=6, work=0, flags=_PROVES_STREAM)
+    for pid, tenant in ((8, 2), (7, 1)):
+        feed.add(1, pid=pid, tenant=tenant, took=SECOND)
+    _, closed = feed.close()
+    assert sorted(closed[["pid", "launches"]].tolist()) == [(7, 1), (8, 2)]
+    _, closed = feed.close(stopping=True)
+    assert closed[["pid", "launches"]].tolist() == [(7, 1)]
+    assert feed.native.counts()["refused"] == 0

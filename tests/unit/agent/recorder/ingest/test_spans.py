@@ -214,6 +214,23 @@ def test_a_span_is_stored_once_its_proof_has_settled(recorder):
     assert spans(recorder, "closed_by, launches") == [("wait", 1)]
 
 
+def test_waits_that_last_hold_back_no_span_of_their_process(recorder):
+    """Each second another thread returns from a wait that began before all work."""
+    for number in range(6, 17):
+        at = number * SECOND
+        launches(recorder, at)
+        wait(recorder, at + MS, MS)
+        took = at - SECOND // 2 + number
+        late = call("cuStreamSynchronize", SECOND // 2, took, cgroup=100, stream=6)
+        recorder.events.add(late)
+        recorder.cycle(at + SECOND // 2)
+        assert recorder.maker.counts()["held"] <= 2
+    recorder.cycle(20 * SECOND)
+    stored, derived = stored_and_derived(recorder.root)
+    assert stored == derived
+    assert spans(recorder, "closed_by, launches") == [("wait", 1)] * 11
+
+
 def test_the_work_of_a_process_that_ended_is_a_span_without_proof(recorder):
     launches(recorder, SECOND, 2 * SECOND)
     recorder.cycle(3 * SECOND)
