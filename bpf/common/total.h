@@ -59,7 +59,7 @@ enum counter {
 	COUNTER_OWNERS_FULL = 18,	/* a request of more tenants than are told apart */
 	COUNTER_MEMORY_FULL = 20,	/* in old recordings: no room to remember an allocation */
 	COUNTER_ORPHAN_SHED = 21,
-	COUNTER_CONTENTION_FULL = 22,	/* no room for another pair of who waits and who runs */
+	COUNTER_CONTENTION_FULL = 22,	/* no room for who waits, or for a pair with who runs */
 	COUNTER_IDENTITY_LOST = 23,	/* of cgroups and processes: told anew by a survey */
 	COUNTER_END,
 };

@@ -19,6 +19,14 @@
 
 #define RUNS 256	/* of each CPU that are remembered */
 #define WAITERS 128	/* tenants whose waits are told apart, on each CPU */
+#define WAYS 8		/* places that a tenant may have, of these */
+#define SETS (WAITERS / WAYS)
+#define SET_BITS 4
+
+_Static_assert(SETS == 1 << SET_BITS, "the hash says which");
+
+/* Who shares places with whom differs from recording to recording. */
+const volatile __u64 waits_secret = 0;
 
 struct run {
 	__u64 start;
@@ -27,12 +35,16 @@ struct run {
 	__u64 v1_id;
 };
 
-/* Up to where a tenant's waits were counted: an interval, and a time before which nothing is. */
+/*
+ * Up to where a tenant's waits were counted: an interval, and a time before which nothing is. What
+ * was counted before it got its place is not known: until `unknown` its waits are nobody's.
+ */
 struct counted {
 	__u64 tenant;
 	__u64 from;
 	__u64 until;
 	__u64 floor;
+	__u64 unknown;
 };
 
 /* Both ids of the peer 0: nobody known. */
@@ -56,8 +68,9 @@ struct wait {
 	__u64 began;
 	__u64 ended;
 	__u64 from;	/* began, or the floor of what is counted */
+	__u64 known;	/* from then on it is somebody's */
 	__u64 reach;	/* runs that ended by then are passed over */
-	__u64 slot;	/* of the tenant in counted */
+	__u64 place;	/* of the tenant in counted */
 	__u64 rest;	/* not counted yet, and nobody's so far */
 	/* Who had most of it, as far as that is seen in passing; never more than it had. */
 	__u64 thief_cgroup_id;
@@ -73,6 +86,7 @@ struct cpu_runs {
 	struct wait wait;
 	struct run runs[RUNS];
 	struct counted counted[WAITERS];
+	__u64 evicted[SETS];	/* up to where waits were counted of those who lost their place */
 };
 
 struct {
@@ -179,23 +193,64 @@ static __noinline int run_ends(struct cpu_runs *cpu, const struct sched_task *ra
 	return 0;
 }
 
-/* The tenant's slot; one that another tenant has to leave takes nothing twice. */
-static __always_inline struct counted *counted_of(struct cpu_runs *cpu,
+/* As in native/table.h: tenants can choose their ids, by making cgroups until one suits them. */
+static __always_inline __u64 set_of(__u64 tenant)
+{
+	__u64 mixed = (waits_secret ^ tenant) * 0xff51afd7ed558ccdULL;
+
+	mixed = (mixed ^ mixed >> 32) * 0xc4ceb9fe1a85ec53ULL;
+	return mixed >> (64 - SET_BITS);
+}
+
+/*
+ * The place of a tenant, or the one of its set that was not used for longest. Global, so that it
+ * is verified once.
+ */
+__noinline int counted_place(__u32 at, __u64 tenant)
+{
+	struct cpu_runs *cpu = runs_of(at);
+	__u64 first = set_of(tenant) * WAYS, oldest = ~0ULL;
+	int place = 0;
+
+	if (!cpu)
+		return 0;
+	for (__u64 i = 0; i < WAYS; i++) {
+		struct counted *counted = &cpu->counted[(first + i) % WAITERS];
+
+		if (counted->tenant == tenant)
+			return first + i;
+		if (counted->until < oldest) {
+			oldest = counted->until;
+			place = first + i;
+		}
+	}
+	return place;
+}
+
+/*
+ * Who takes another's place knows nothing of what was counted for it, should it have lost one: no
+ * more than has been counted of all who did.
+ */
+static __always_inline struct counted *counted_of(struct cpu_runs *cpu, __u32 at,
 						  const struct sched_task *waiter)
 {
 	__u64 tenant = waiter->whose.tenant;
 	struct counted *counted;
+	__u64 *evicted;
 
 	/* What nobody was told about is the host's, cgroup by cgroup. */
 	if (!has_outermost(tenant))
 		tenant = waiter->whose.cgroup_id + waiter->whose.v1_id;
-	cpu->wait.slot = tenant % WAITERS;
-	counted = &cpu->counted[cpu->wait.slot % WAITERS];
+	cpu->wait.place = counted_place(at, tenant);
+	counted = &cpu->counted[cpu->wait.place % WAITERS];
 	if (counted->tenant != tenant) {
-		counted->floor = later(counted->floor, counted->until);
+		evicted = &cpu->evicted[cpu->wait.place / WAYS % SETS];
+		counted->unknown = *evicted;
+		*evicted = later(*evicted, counted->until);
 		counted->tenant = tenant;
 		counted->from = 0;
 		counted->until = 0;
+		counted->floor = 0;
 	}
 	return counted;
 }
@@ -226,10 +281,10 @@ __noinline int share_run(__u32 at, __u64 number)
 	wait = &cpu->wait;
 	if (run->end <= wait->reach)
 		return 0;
-	counted = &cpu->counted[wait->slot % WAITERS];
+	counted = &cpu->counted[wait->place % WAITERS];
 	had = overlap(run->start, run->end, wait->began, wait->ended);
-	uncounted = overlap(run->start, run->end, wait->from, wait->ended) -
-		    overlap(run->start, run->end, later(counted->from, wait->from), counted->until);
+	uncounted = overlap(run->start, run->end, wait->known, wait->ended) -
+		    overlap(run->start, run->end, later(counted->from, wait->known), counted->until);
 	if (run->cgroup_id == wait->thief_cgroup_id && run->v1_id == wait->thief_v1_id) {
 		wait->thief_ns += had;
 	} else if (had > wait->thief_ns) {
@@ -260,10 +315,11 @@ __noinline int wait_ends(__u32 at, struct sched_task *waiter, __u64 began, __u64
 	if (!cpu || !waiter)
 		return 0;
 	wait = &cpu->wait;
-	counted = counted_of(cpu, waiter);
+	counted = counted_of(cpu, at, waiter);
 	wait->began = began;
 	wait->ended = now;
 	wait->from = later(began, counted->floor);
+	wait->known = later(wait->from, counted->unknown);
 	wait->rest = positive(now - wait->from) -
 		     overlap(wait->from, now, counted->from, counted->until);
 	wait->reach = !row && began >= counted->from ? later(began, counted->until) : began;
@@ -277,6 +333,12 @@ __noinline int wait_ends(__u32 at, struct sched_task *waiter, __u64 began, __u64
 		if (!share_run(at, cpu->next - i))
 			break;
 	waiter->nobody_ns += wait->rest;
+	if (wait->known > wait->from &&
+	    wait->known - wait->from >
+	    overlap(wait->from, wait->known, counted->from, counted->until)) {
+		quota_refused(wait->tenant, QUOTA_contention);
+		count(COUNTER_CONTENTION_FULL);
+	}
 	counted_add(counted, wait->from, now);
 	return 0;
 }

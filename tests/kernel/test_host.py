@@ -39,6 +39,19 @@ while time.monotonic() < start + 3:
     pass
 """
 
+# Says how long it waited for the CPU, by the kernel's own count.
+WAIT = """
+import os, sys, time
+def waited():
+    return int(open("/proc/self/schedstat").read().split()[1])
+os.sched_setaffinity(0, {0})
+os.nice(-15)
+before, end = waited(), time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    pass
+print(waited() - before)
+"""
+
 # Reads one byte at a time in a thread of its own, and says which thread that is.
 SLEEPER = """
 import os, sys, threading
@@ -147,6 +160,32 @@ def test_a_wait_is_charged_to_those_who_ran_and_never_with_more_than_that(
     assert had[b, a] > 0.6 * ran[a]
     # Of the three, two wait for the third.
     assert had[a, a] > 0.6 * ran[a]
+
+
+def test_tenants_whose_ids_are_alike_each_keep_their_waits(
+    cgroups: Callable[[], Cgroup], store: Path
+) -> None:
+    """Three tenants take turns on a CPU; the ids of two have the last bits in common."""
+    made = {}
+    while (one := cgroups()).id % 128 not in made:
+        made[one.id % 128] = one
+    crowd = (
+        one,
+        made[one.id % 128],
+        next(other for key, other in made.items() if key != one.id % 128),
+    )
+    with record(store, "--events", "host") as recording:
+        waiting = [python(cgroup, WAIT, 3) for cgroup in crowd]
+        waited = [int(finish(process)) for process in waiting]
+    for cgroup, expected in zip(crowd, waited, strict=True):
+        (row,) = recording.sql(
+            "select sum(waited_ns)::bigint as ns, "
+            "sum(waited_ns) filter (peer_cgroup_id is not null)::bigint as somebodys "
+            "from cpu_contention join containers using (cgroup_id) "
+            f"where cgroup_path = '/{cgroup.name}'"
+        )
+        assert row["ns"] > 0.95 * expected
+        assert row["somebodys"] > 0.9 * expected
 
 
 def test_a_wakeup_belongs_to_the_thread_that_wakes_up(

@@ -1,6 +1,7 @@
 """What a recording is told, in one place."""
 
 import grp
+import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -121,5 +122,6 @@ def for_helper(settings: Settings, hierarchy: Hierarchy) -> HelperSettings:
             "every_call": int(settings.calls == "all"),
             "host_threshold_ns": settings.host_threshold_ns,
             "host_all": int(settings.host_rows == "all"),
+            "waits_secret": secrets.randbits(63),
         },
     )

@@ -69,7 +69,7 @@ MAPS: Final = {
     "contention": (32, 16),
     "controls": (4, 88),
     "counters": (4, 8),
-    "cpu_runs": (4, 12416),
+    "cpu_runs": (4, 13576),
     "dirtied": (8, 80),
     "ended": (4, 4),
     "excluded": (8, 1),
