@@ -18,4 +18,12 @@ struct mapping {
 	__u32 pad;
 };
 
+/* A process whose mappings are locked. */
+struct locked {
+	__u64 owner;	/* Who has locked them, as far as that can be told. */
+	__u64 memory;	/* Its address space. */
+	__u32 pid;
+	__u32 pad;
+};
+
 #endif /* COTENANT_VMA_H */

@@ -4,22 +4,35 @@ Its file system delivers no page, and it reads one of them from its own memory: 
 kernel can neither tell what the process has mapped nor place a probe there.
 """
 
+import mmap
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cotenant.probes.attach import Method
-from cotenant.probes.code_mappings import CodeMappings
+from cotenant.probes.code_mappings import CodeMappings, HeldUp
+from cotenant.probes.mappers import PROGRAMS, Mappers
 from cotenant.probes.programs import Programs, Sizes, load_object
 from tests.kernel.compiler import CLIENTS, build_client
-from tests.kernel.conftest import SIM, Recording, new_cgroup, record
+from tests.kernel.conftest import (
+    SIM,
+    Cgroup,
+    Recording,
+    new_cgroup,
+    record,
+    sim_environment,
+)
 from tests.kernel.script import Script, warm
+from tests.kernel.test_holes import lacks
 from tests.kernel.test_hostile_files import CALLS, NEIGHBOUR
+
+PAGES = 300
 
 TWICE = f"""{NEIGHBOUR}
 wait()
@@ -43,18 +56,20 @@ def names(recording: Recording, pid: int) -> dict[str, int]:
     return {row["kernel_name"]: row["n"] for row in rows}
 
 
-@pytest.fixture
-def locked(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", "subprocess.Popen[str]"]]:
+@contextmanager
+def locked(
+    tmp_path: Path, *options: object, seconds: int = 240
+) -> Iterator[tuple["subprocess.Popen[str]", "subprocess.Popen[str]"]]:
     """A process that keeps its memory locked, and the file system that it waits for."""
     place = tmp_path / "hanging"
     place.mkdir()
     locker = build_client(tmp_path / "locker", "locker")
     with new_cgroup() as storm:
-        served = storm.popen([sys.executable, CLIENTS / "hanging_fs.py", place, 4096])
+        served = storm.popen([sys.executable, CLIENTS / "hanging_fs.py", place, 4096, seconds])
         process = None
         try:
             assert served.stdout.readline() == "mounted\n"
-            process = storm.popen([locker, place / "libcuda.so.1"], stdin=subprocess.PIPE)
+            process = storm.popen([locker, *options, place / "libcuda.so.1"], stdin=subprocess.PIPE)
             assert process.stdout.readline() == "locked\n"
             yield process, served
         finally:
@@ -65,20 +80,52 @@ def locked(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", "subproces
             subprocess.run(["umount", place], check=True)
 
 
-def test_whoever_locks_its_own_memory_is_waited_for_by_nobody_and_what_that_costs_is_told(
-    recording: Recording,
-    locked: tuple["subprocess.Popen[str]", "subprocess.Popen[str]"],
-    tmp_path: Path,
+def own_library(place: Path) -> Path:
+    place.mkdir()
+    return Path(shutil.copy(SIM / "libcuda.so.1", place))
+
+
+def test_whoever_locks_its_own_memory_holds_up_nobody_whose_files_it_does_not_map(
+    recording: Recording, tmp_path: Path
 ) -> None:
-    locker, served = locked
+    with locked(tmp_path), ExitStack() as groups:
+        calm = [groups.enter_context(new_cgroup()) for _ in range(2)]
+        # For the second it is known already that somebody keeps its memory locked.
+        new = [neighbour(recording, group, tmp_path / group.name) for group in calm]
+        recording.stop()
+        for group, pid in zip(calm, new, strict=True):
+            assert names(recording, pid) == {"mine": CALLS}
+            assert lacks(recording, group) == []
+    said = recording.sql("select libraries, notes from sessions")
+    assert "keeps its memory locked" not in str(said)
+
+
+def neighbour(recording: Recording, group: Cgroup, place: Path) -> int:
+    """A job with a library of its own, which calls it when it is probed."""
+    library = own_library(place)
+    search = f"{place}:{SIM}"
+    job = group.popen(["sleep", "300"], env=sim_environment() | {"LD_LIBRARY_PATH": search})
+    recording.wait_probed(library)
+    script = Script(group, NEIGHBOUR, LD_LIBRARY_PATH=search)
+    assert script.heard() == {"ready": 1}
+    script.go_on()
+    assert script.heard() == {"done": 1}
+    script.end()
+    job.kill()
+    job.communicate()
+    return script.pid
+
+
+def test_whoever_locks_its_own_memory_is_waited_for_by_nobody_and_what_that_costs_is_told(
+    recording: Recording, tmp_path: Path
+) -> None:
     mine = tmp_path / "mine"
-    mine.mkdir()
-    with new_cgroup() as calm:
+    library = own_library(mine)
+    with locked(tmp_path, "-m", library) as (locker, served), new_cgroup() as calm:
         known = Script(calm, TWICE)
         assert known.heard() == {"ready": 1}
         known.go_on()
         assert known.heard() == {"done": 1}
-        library = shutil.copy(SIM / "libcuda.so.1", mine)
         new = Script(calm, TWICE, LD_LIBRARY_PATH=f"{mine}:{SIM}")
         assert new.heard() == {"ready": 1}
         new.go_on()
@@ -116,11 +163,62 @@ ctypes.CDLL(None).syscall(60, 0)
 """
 
 
-def test_a_process_whose_first_thread_has_ended_is_still_there_once() -> None:
+@pytest.fixture
+def code() -> Iterator[CodeMappings]:
     loaded = Programs(Method.SESSION)
-    programs = {"code_mappings": -1, "locked_memory": -1}
+    programs = dict.fromkeys(("code_mappings", "locked_memory", *PROGRAMS), -1)
     load_object(loaded, "vma", programs, Sizes(events_bytes=65536, facts_bytes=4096), {})
-    code = CodeMappings(*(loaded.programs[name] for name in programs))
+    mappers = Mappers.loaded(loaded.programs, loaded.maps)
+    assert mappers is not None
+    yield CodeMappings(loaded.programs["code_mappings"], loaded.programs["locked_memory"], mappers)
+    loaded.close()
+
+
+def test_who_keeps_its_memory_locked_matters_for_what_it_has_mapped(
+    code: CodeMappings, tmp_path: Path
+) -> None:
+    paths = [tmp_path / name for name in ("mapped", "other")]
+    for path in paths:
+        path.write_bytes(bytes(4096 * PAGES))
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("rb")) for path in paths]
+        # A tree of some depth: the one that matters is anywhere in it.
+        ours = [
+            mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ, offset=4096 * page)
+            for file in files
+            for page in range(PAGES)
+        ]
+        mapped, other = [file.fileno() for file in files]
+        locker, _ = stack.enter_context(locked(tmp_path, "-m", paths[0]))
+        code.check_unlocked(other)
+        with pytest.raises(HeldUp, match=f"process {locker.pid} keeps its memory locked"):
+            code.check_unlocked(mapped)
+    assert len(ours) == 2 * PAGES
+    with paths[0].open("rb") as file:
+        code.check_unlocked(file.fileno())
+
+
+def test_who_forks_with_its_memory_locked_matters_for_every_file(
+    code: CodeMappings, tmp_path: Path
+) -> None:
+    """Nothing is probed here: that would keep the whole host from forking."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(4096))
+    with path.open("rb") as file, locked(tmp_path, "-f", seconds=20) as (locker, served):
+        held = code.mapping(file.fileno(), code._locked_for(0.1))
+        try:
+            code.check_unlocked(file.fileno())
+            said = ""
+        except HeldUp as error:
+            said = str(error)
+        served.kill()
+        assert locker.stdout.readline() == "free\n"
+        assert held == set()
+        assert said == f"process {locker.pid} keeps its memory locked: end that process"
+        code.check_unlocked(file.fileno())
+
+
+def test_a_process_whose_first_thread_has_ended_is_still_there_once(code: CodeMappings) -> None:
     child = subprocess.Popen([sys.executable, "-c", ENDS], stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None

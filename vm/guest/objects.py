@@ -29,7 +29,9 @@ def _all() -> Iterator[tuple[str, str, int]]:
     for name in TASK_PROGRAMS:
         yield ("flight" if name.startswith("thread_") else "task"), name, -1
     yield from (("flight", "calls_under_way", -1), ("vma", "code_mappings", -1))
-    yield from (("vma", "file_mappings", -1), ("trial", "stack_trial", -1))
+    yield from (("vma", "file_mappings", -1), ("vma", "locked_memory", -1))
+    yield from (("vma", "file_mappers", -1), ("vma", "forking_memory", -1))
+    yield ("trial", "stack_trial", -1)
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ A page of code that was written to is no longer the file's. The kernel tells whi
 only there bytes are compared.
 """
 
-import ctypes
 import mmap
 import os
 import time
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Placed
+from cotenant.probes.mapped import mapped_page
 
 # The longest jump that tools write: an address into r11, and a jump to it.
 PATCH_BYTES: Final = 13
@@ -30,11 +30,6 @@ _PAGE: Final = mmap.PAGESIZE
 _PAUSES_S: Final = (0.01, 0.03)
 _PAGES_MAX: Final = 1 << 20  # Of one mapping: 4 GB of code.
 _EACH_MAX: Final = 8  # Mappings of one process: it has a file mapped as code once, or twice.
-
-_libc: Final = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class TooMany(ProbeError):
@@ -175,14 +170,11 @@ def _as_mapped(fd: int, page: int) -> bytes:
 
     It is read through the kernel: a file that was cut short must not kill its reader.
     """
-    protection = mmap.PROT_READ | mmap.PROT_EXEC
-    address = _libc.mmap(None, _PAGE, protection, mmap.MAP_PRIVATE, fd, page)
-    if address is None or address == ctypes.c_void_p(-1).value:
-        return b""
-    try:
-        with open("/proc/self/mem", "rb", buffering=0) as memory:
-            return os.pread(memory.fileno(), _PAGE, address)
-    except OSError:
-        return b""
-    finally:
-        _libc.munmap(address, _PAGE)
+    with mapped_page(fd, mmap.PROT_READ | mmap.PROT_EXEC, page) as address:
+        if address is None:
+            return b""
+        try:
+            with open("/proc/self/mem", "rb", buffering=0) as memory:
+                return os.pread(memory.fileno(), _PAGE, address)
+        except OSError:
+            return b""

@@ -11,7 +11,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from cotenant.errors import ProbeError
 from cotenant.probes import syscalls
-from cotenant.schema.layouts import MAPPING
+from cotenant.probes.mappers import Mappers
+from cotenant.schema.layouts import LOCKED, MAPPING
 
 _AT_ONCE: Final = 16384
 _AHEAD: Final = 4
@@ -39,19 +40,21 @@ class HeldUp(ProbeError):
 class CodeMappings:
     """Asks the kernel's iterators."""
 
-    def __init__(self, program: int, locked_program: int) -> None:
+    def __init__(self, program: int, locked_program: int, mappers: Mappers | None = None) -> None:
         self._program = program
         self._locked_program = locked_program
+        self._mappers = mappers
         self._behind: list[threading.Thread] = []
 
     def of(self, pid: int) -> Mappings:
         """Every file that a process has mapped as code; whoever asks waits for that process."""
         return mappings_of_process(self._program, pid)
 
-    def everywhere(self, silent: set[int] | None = None) -> Iterator[Mappings]:
+    def everywhere(self, silent: dict[int, int] | None = None) -> Iterator[Mappings]:
         """Those of all processes, part by part: there may be more than we have memory for.
 
-        Some may come twice. Processes that keep theirs locked are added to ``silent``.
+        Some may come twice. Processes that keep theirs locked are added to ``silent``, each with
+        its address space.
         """
         if not self._left_behind():
             try:
@@ -67,30 +70,43 @@ class CodeMappings:
             silent |= locked
         yield from self._in_time(lambda: self._one_by_one(locked))
 
-    def check_unlocked(self) -> None:
-        """HeldUp if a process keeps its mappings locked.
+    def mapping(self, fd: int, locked: Mapping[int, int]) -> set[int]:
+        """Processes that may have an open file mapped, of some with these address spaces."""
+        if self._mappers is None or not locked:
+            return set(locked)
+        spaces = self._mappers.of_file(fd, set(locked.values()))
+        return {pid for pid, space in locked.items() if space in spaces}
 
-        Who places a probe in a file waits for all that have it mapped, as code or not, and the
-        kernel lets nobody on the host fork meanwhile.
+    def check_unlocked(self, fd: int) -> None:
+        """HeldUp if a process keeps its mappings locked that a probe in this file would wait for.
+
+        Who places a probe waits for all that have the file mapped, as code or not, and for all
+        that copy their memory to fork; and the kernel lets nobody on the host fork meanwhile.
         """
-        if locked := self._locked_for(_LONG_S):
-            raise held_up_by(locked)
+        locked = self._locked_for(_LONG_S)
+        held = self.mapping(fd, locked)
+        if self._mappers is not None and locked:
+            forking = self._mappers.forking(set(locked.values()))
+            held |= {pid for pid, space in locked.items() if space in forking}
+        if held:
+            raise held_up_by(held)
 
-    def _locked_for(self, seconds: float) -> set[int]:
-        """Processes whose mappings one and the same keeps locked all the while."""
+    def _locked_for(self, seconds: float) -> dict[int, int]:
+        """Processes whose mappings one and the same keeps locked all the while, and which."""
         until = time.monotonic() + seconds
         held = self._owners()
         held.pop(os.getpid(), None)
         while held and time.monotonic() < until:
             time.sleep(_PAUSE_S)
             now = self._owners()
-            held = {pid: owner for pid, owner in held.items() if now.get(pid) == owner}
-        return set(held)
+            held = {pid: by for pid, by in held.items() if now.get(pid) == by}
+        return {pid: space for pid, (_, space) in held.items()}
 
-    def _owners(self) -> dict[int, int]:
-        """Who has locked the mappings of which process."""
-        found = np.frombuffer(syscalls.run_iterator(self._locked_program), MAPPING)
-        return dict(zip(found["pid"].tolist(), found["start"].tolist(), strict=True))
+    def _owners(self) -> dict[int, tuple[int, int]]:
+        """Who has locked the mappings of which process, and its address space."""
+        found = np.frombuffer(syscalls.run_iterator(self._locked_program), LOCKED)
+        by = zip(found["owner"].tolist(), found["memory"].tolist(), strict=True)
+        return dict(zip(found["pid"].tolist(), by, strict=True))
 
     def _one_by_one(self, besides: Collection[int]) -> Iterator[bytes]:
         for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:

@@ -4,23 +4,16 @@ One library in the image of two containers is one inode below two overlay mounts
 each mount's own device; the kernel's mappings show the file beneath.
 """
 
-import ctypes
-import mmap
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from cotenant.probes.code_mappings import CodeMappings, held_up_by, mappings_of_process
+from cotenant.probes.mapped import mapped_page
 from cotenant.schema.layouts import MAPPING
-
-_libc: Final = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +32,29 @@ def number_of(inode: Inode) -> int:
 
 def real_inode(program: int, fd: int) -> Inode | None:
     """The inode beneath an open file; None if it cannot be mapped."""
-    size = mmap.PAGESIZE
-    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_PRIVATE, fd, 0)
-    if address is None or address == ctypes.c_void_p(-1).value:
-        return None
-    try:
+    with mapped_page(fd) as address:
+        if address is None:
+            return None
         found = mappings_of_process(program, os.getpid())
-    finally:
-        _libc.munmap(address, size)
     for mapping in found[found["start"] == address]:
         return Inode(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
     return None
 
 
-def mappings_of(code: CodeMappings, inode: Inode) -> npt.NDArray[np.void]:
-    """Where processes have this file mapped as code; HeldUp if not all of them can be asked."""
+def mappings_of(code: CodeMappings, inode: Inode, fd: int) -> npt.NDArray[np.void]:
+    """Where processes have this open file mapped as code.
+
+    HeldUp if one that has it mapped cannot be asked where.
+    """
     parts = [np.empty(0, MAPPING)]
-    silent: set[int] = set()
+    silent: dict[int, int] = {}
     for mappings in code.everywhere(silent):
         same = mappings["inode"] == inode.number
         same &= mappings["device"] == inode.device
         same &= mappings["generation"] == inode.generation
         parts.append(mappings[same])
-    if silent:
-        raise held_up_by(silent)
+    if held := code.mapping(fd, silent):
+        raise held_up_by(held)
     return np.concatenate(parts)
 
 

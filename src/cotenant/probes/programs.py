@@ -18,7 +18,7 @@ import numpy as np
 
 from cotenant._native import OBJECTS, load
 from cotenant.errors import Unsupported
-from cotenant.probes import syscalls
+from cotenant.probes import mappers, syscalls
 from cotenant.probes.attach import PROGRAMS, Method
 from cotenant.probes.cpus import possible_cpus
 from cotenant.probes.function import CallFamily, Function, encode
@@ -246,4 +246,6 @@ def _load_all(
             load_family(into, family, programs, sizes, constants)
         for stem, names in _OBJECTS.items():
             load_object(into, stem, dict.fromkeys(names, -1), sizes, constants)
+        with suppress(Unsupported):
+            load_object(into, "vma", dict.fromkeys(mappers.PROGRAMS, -1), sizes, constants)
         done.result()

@@ -62,6 +62,7 @@ TENANT_LEVELS: Final = 12
 MAPS: Final = {
     "allocated": (4, 4),
     "allocations": (16, 48),
+    "asked_memory": (8, 8),
     "bios": (8, 368),
     "captures": (8, 16),
     "captures_open": (4, 8),

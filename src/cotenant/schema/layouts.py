@@ -106,6 +106,15 @@ HOLDING_KEY: Final = np.dtype(
     }
 )
 
+LOCKED: Final = np.dtype(
+    {
+        "names": ['owner', 'memory', 'pid', 'pad'],
+        "formats": ['<u8', '<u8', '<u4', '<u4'],
+        "offsets": [0, 8, 16, 20],
+        "itemsize": 24,
+    }
+)
+
 MAPPING: Final = np.dtype(
     {
         "names": ['pid', 'device', 'inode', 'start', 'end', 'offset', 'process_start_ns', 'generation', 'writable', 'process', 'pad'],

@@ -1,12 +1,13 @@
 """A FUSE file system of libraries that can be opened and mapped, and never be read.
 
-    python hanging_fs.py DIRECTORY SIZE
+    python hanging_fs.py DIRECTORY SIZE [SECONDS]
 
-Says "mounted" on a line of its own, and serves until it is killed.
+Says "mounted" on a line of its own, and serves until it is killed, or for so many seconds.
 """
 
 import ctypes
 import os
+import signal
 import struct
 import sys
 
@@ -47,7 +48,8 @@ def answer(kind: int, node: int, body: bytes, size: int) -> bytes | int | None:
 
 
 def main() -> None:
-    directory, size = sys.argv[1], int(sys.argv[2])
+    directory, size, *seconds = sys.argv[1], *map(int, sys.argv[2:])
+    signal.alarm(*seconds or (0,))
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
     libc = ctypes.CDLL(None, use_errno=True)

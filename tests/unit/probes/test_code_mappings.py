@@ -2,7 +2,7 @@
 
 import errno
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,13 @@ import pytest
 from cotenant.probes import code_mappings as module
 from cotenant.probes.code_mappings import CodeMappings, HeldUp
 from cotenant.probes.inodes import Inode, mappings_of
+from cotenant.schema.layouts import LOCKED as LOCKED_DTYPE
 from cotenant.schema.layouts import MAPPING
 
 CODE, LOCKED = 3, 5
 FILE = Inode(1, 41, 0)
+FD = 8
+MEMORY = 1000  # Of process 1 it is 1001.
 
 
 class Kernel:
@@ -33,8 +36,9 @@ class Kernel:
 
     def run_iterator(self, program: int, pid: int = 0) -> bytes:
         if program == LOCKED:
-            found = np.zeros(len(self.locked), MAPPING)
-            found["pid"], found["start"] = list(self.locked), list(self.locked.values())
+            found = np.zeros(len(self.locked), LOCKED_DTYPE)
+            found["pid"], found["owner"] = list(self.locked), list(self.locked.values())
+            found["memory"] = found["pid"] + MEMORY
             return found.tobytes()
         if not self.one_by_one:
             raise OSError(errno.EINVAL, "no such option")
@@ -47,6 +51,21 @@ class Kernel:
         found["pid"] = found["process"] = pid
         found["device"], found["inode"] = FILE.device, FILE.number
         return found.tobytes()
+
+
+class Mapping:
+    """Address spaces that have a file mapped, and those that a thread copies."""
+
+    def __init__(self, mapped: set[int], copied: Collection[int] = ()) -> None:
+        self.mapped = mapped
+        self.copied = copied
+
+    def of_file(self, fd: int, spaces: Collection[int]) -> set[int]:
+        assert fd == FD
+        return {space for space in spaces if space - MEMORY in self.mapped}
+
+    def forking(self, spaces: Collection[int]) -> set[int]:
+        return {space for space in spaces if space - MEMORY in self.copied}
 
 
 @pytest.fixture
@@ -66,19 +85,19 @@ def pids(parts: Iterator[Any]) -> set[int]:
 
 def test_all_that_let_themselves_be_asked_are_asked(kernel: Kernel) -> None:
     code = CodeMappings(CODE, LOCKED)
-    silent: set[int] = set()
+    silent: dict[int, int] = {}
     assert pids(code.everywhere(silent)) == {7, 11, 13}
     kernel.locked[11] = 99
     for _ in range(3):
         assert pids(code.everywhere(silent)) == {7, 13}
-        assert silent == {11}
+        assert silent == {11: MEMORY + 11}
     kernel.free.set()
     kernel.locked.clear()
     for thread in code._behind:
         thread.join(60)
     silent.clear()
     assert pids(code.everywhere(silent)) == {7, 11, 13}
-    assert silent == set()
+    assert silent == {}
 
 
 def test_who_asks_in_vain_again_and_again_leaves_a_bounded_number_behind(
@@ -88,7 +107,7 @@ def test_who_asks_in_vain_again_and_again_leaves_a_bounded_number_behind(
     code = CodeMappings(CODE, LOCKED)
     kernel.locked[11] = 99
     kernel.one_by_one = False  # As before Linux 6.1.
-    monkeypatch.setattr(code, "_locked_for", lambda _: set())
+    monkeypatch.setattr(code, "_locked_for", lambda _: {})
     for _ in range(23):
         with pytest.raises(HeldUp):
             list(code.everywhere())
@@ -101,13 +120,35 @@ def test_who_asks_in_vain_again_and_again_leaves_a_bounded_number_behind(
 
 def test_no_probe_is_placed_while_somebody_keeps_its_memory_locked(kernel: Kernel) -> None:
     code = CodeMappings(CODE, LOCKED)
-    code.check_unlocked()
-    assert len(mappings_of(code, FILE)) == 3
+    code.check_unlocked(FD)
+    assert len(mappings_of(code, FILE, FD)) == 3
     kernel.locked[13] = 99
     with pytest.raises(HeldUp, match="process 13 keeps its memory locked: end that process"):
-        code.check_unlocked()
+        code.check_unlocked(FD)
     with pytest.raises(HeldUp, match="process 13 keeps its memory locked: end that process"):
-        mappings_of(code, FILE)
+        mappings_of(code, FILE, FD)
+
+
+def test_who_keeps_its_memory_locked_matters_for_the_files_that_it_maps(kernel: Kernel) -> None:
+    mapping = Mapping({7, 11})
+    code = CodeMappings(CODE, LOCKED, mapping)  # type: ignore[arg-type]
+    kernel.locked[13] = 99
+    code.check_unlocked(FD)
+    assert set(mappings_of(code, FILE, FD)["pid"].tolist()) == {7, 11}
+    kernel.locked[11] = 99
+    with pytest.raises(HeldUp, match="process 11 keeps its memory locked: end that process"):
+        code.check_unlocked(FD)
+    with pytest.raises(HeldUp, match="process 11 keeps its memory locked: end that process"):
+        mappings_of(code, FILE, FD)
+
+
+def test_who_forks_while_its_memory_is_locked_matters_for_all_files(kernel: Kernel) -> None:
+    code = CodeMappings(CODE, LOCKED, Mapping({7}, {13}))  # type: ignore[arg-type]
+    code.check_unlocked(FD)
+    kernel.locked[13] = 99
+    with pytest.raises(HeldUp, match="process 13 keeps its memory locked: end that process"):
+        code.check_unlocked(FD)
+    assert set(mappings_of(code, FILE, FD)["pid"].tolist()) == {7, 11}
 
 
 def test_memory_that_is_locked_by_one_after_the_other_is_in_use(
@@ -120,7 +161,7 @@ def test_memory_that_is_locked_by_one_after_the_other_is_in_use(
 
     monkeypatch.setattr(module.time, "sleep", sleep)
     kernel.locked[13] = 99
-    code.check_unlocked()
+    code.check_unlocked(FD)
 
 
 def test_who_stops_asking_leaves_nobody_behind(kernel: Kernel) -> None:

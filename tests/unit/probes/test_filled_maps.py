@@ -49,8 +49,8 @@ FILLED = {
 }
 # Written by the agent, or one entry for each number that there is.
 BY_NOBODY = {
-    "captures_open", "controls", "counters", "cpu_runs", "ended", "freed", "functions",
-    "migrations", "paths", "resting", "rooms", "runs", "tenants", "usage",
+    "asked_memory", "captures_open", "controls", "counters", "cpu_runs", "ended", "freed",
+    "functions", "migrations", "paths", "resting", "rooms", "runs", "tenants", "usage",
     # The operator says who is excluded, and the agent divides the room among them:
     # tests/unit/agent/helper/test_exclusion.py.
     "excluded",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cotenant._native import OBJECTS
+from cotenant.probes import mappers
 from cotenant.probes.attach import Method
 from cotenant.probes.function import CallFamily
 from cotenant.probes.hooks import together
@@ -65,6 +66,11 @@ def test_the_objects_of_a_method_have_its_programs(method: Method, family: CallF
 def test_the_objects_of_every_recording_have_their_programs(stem: str) -> None:
     wanted = _OBJECTS.get(stem) or set(TASK_PROGRAMS) - set(_OBJECTS["flight"])
     assert sections(stem).keys() >= set(wanted)
+
+
+def test_programs_that_a_kernel_may_refuse_are_not_loaded_with_those_that_all_have() -> None:
+    assert sections("vma").keys() >= set(mappers.PROGRAMS)
+    assert set(mappers.PROGRAMS).isdisjoint(_OBJECTS["vma"])
 
 
 def test_a_total_of_the_kernel_is_counted_by_kind_and_operation(tmp_path: Path) -> None:

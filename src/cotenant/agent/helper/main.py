@@ -75,6 +75,7 @@ from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.features import attempt, choose_method, choose_stepping
 from cotenant.probes.function import CallFamily, Function, Library
 from cotenant.probes.hooks import place, together
+from cotenant.probes.mappers import Mappers
 from cotenant.probes.perf import Ticks, open_ticks
 from cotenant.probes.programs import (
     TASK_PROGRAMS,
@@ -200,7 +201,8 @@ class Helper:
     ) -> None:
         """Whatever finds libraries, and places probes in them."""
         programs = self._programs.programs
-        code = CodeMappings(programs["code_mappings"], programs["locked_memory"])
+        mappers = Mappers.loaded(programs, self._programs.maps)
+        code = CodeMappings(programs["code_mappings"], programs["locked_memory"], mappers)
         self._libraries = Libraries(
             Prober(self._attacher, code, ucx=settings.ucx),
             partial(files.plan, functions=self._functions, stepping=stepping),

@@ -340,7 +340,7 @@ class DiscoveryScheduler:
     def _sweep(self) -> None:
         mapped: set[Inode] = set()
         living: set[int] = set()
-        silent: set[int] = set()
+        silent: dict[int, int] = {}
         for mappings in self._code.everywhere(silent):
             found = (inode for inode, _ in inodes_of(mappings))
             mapped.update(inode for inode in found if self._libraries.probed(inode))

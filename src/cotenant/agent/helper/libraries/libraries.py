@@ -136,9 +136,11 @@ class Libraries:
             self._turn_away(inode, file)
             raise
         if found is None or not found.placed:
-            self._turn_away(inode, file)
-            if found is not None:
-                self._tell_of(ProbedLibrary(file, found), inode)
+            try:
+                if found is not None:
+                    self._tell_of(ProbedLibrary(file, found), inode)
+            finally:
+                self._turn_away(inode, file)
             return False
         admitted = self.quota.admits(file.tenant, inode, list(self._probed.values()))
         if not admitted or not self._claims.begin_placing(inode, claim):
@@ -246,7 +248,7 @@ class Libraries:
             return  # That it has none is told already.
         about = library.describe()
         self._tell_library(library.tenant, about)
-        self.unsure.consider(inode, about.refused, library.tenant)
+        self.unsure.consider(inode, library.fd, about.refused, library.tenant)
         self.unprobed.consider(inode, about.refused, about.kinds, library.tenant)
         self.unprobed.unreached(inode, library.probes.unreached, about.kinds, library.attached_ns)
 

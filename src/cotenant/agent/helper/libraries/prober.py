@@ -87,12 +87,12 @@ class Prober:
                 return
 
     def _place(self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]) -> None:
-        mappings = mappings_of(self.code, inode)
+        mappings = mappings_of(self.code, inode, fd)
         left = self._exposed(placed) | probes.left
         left |= self._harmful(probes, fd, placed, mappings)
         fresh = [p for p in placed if p.function.symbol not in left]
         unreached = writable(mappings, [p.offset for p in fresh])
-        self.code.check_unlocked()
+        self.code.check_unlocked(fd)
         path = held_path(fd)
         attachment = self._attacher.attach(path, [p for p in fresh if not p.exposed])
         try:
@@ -145,7 +145,8 @@ class Prober:
         with probes.busy:
             if probes.void:
                 return False
-            changed = Code(fd, wanted).changed(mappings_of(self.code, inode), _LOOK_S)
+            mappings = mappings_of(self.code, inode, fd)
+            changed = Code(fd, wanted).changed(mappings, _LOOK_S)
         sound = {p.function.symbol for p in wanted if p.offset not in changed}
         again, probes.sound = sound & probes.sound, sound
         with self._changing:
@@ -167,7 +168,7 @@ class Prober:
         with probes.busy:
             if probes.void:
                 return {}
-            mappings = mappings_of(self.code, inode)
+            mappings = mappings_of(self.code, inode, fd)
             return self._harmful(probes, fd, placed, mappings)
 
     def _harmful(

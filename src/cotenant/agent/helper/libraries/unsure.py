@@ -39,11 +39,11 @@ class Unsure:
     def __bool__(self) -> bool:
         return bool(len(self._drivers))
 
-    def consider(self, inode: Inode, unprobed: Collection[str], tenant: str) -> None:
-        """These functions of a file are not probed: whoever has it mapped holds what is unseen."""
+    def consider(self, inode: Inode, fd: int, unprobed: Collection[str], tenant: str) -> None:
+        """Functions of an open file that are not probed: whoever maps it holds what is unseen."""
         if inode not in self._drivers and not _OF_DRIVER.isdisjoint(unprobed):
             self._drivers.put(tenant, inode, None)
-            self._say(mappings_of(self._code, inode))
+            self._say(mappings_of(self._code, inode, fd))
 
     def forget(self, inode: Inode) -> None:
         """The file is let go."""
