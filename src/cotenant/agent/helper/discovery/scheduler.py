@@ -26,6 +26,7 @@ from cotenant.agent.helper.discovery.mapped_files import MappedFile, mapped_file
 from cotenant.agent.helper.discovery.mapped_range import MappedRange
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.root_search import RecentlySeen, RootSearch, Steps, surviving
+from cotenant.agent.helper.discovery.second_looks import SecondLooks
 from cotenant.agent.helper.discovery.undecided import Undecided
 from cotenant.agent.helper.fair_queue import (
     ENDED,
@@ -93,6 +94,7 @@ class DiscoveryScheduler:
         self._workers: Workers[_Item] = Workers("discovery", self._handle)
         self._timetable = Timetable()
         self._undecided = Undecided(self._timetable, self._put_again)
+        self._second_looks = SecondLooks(libraries, self._timetable, self._workers.put, passed_over)
         self._order = itertools.count()
         self._sweepers: list[Callable[[set[int]], None]] = []
         self._chains: dict[int, int] = {}
@@ -103,7 +105,6 @@ class DiscoveryScheduler:
         self._lost_since_ns: int | None = None
         self._hanging: set[str] = set()
         self._unserved: set[str] = set()
-        self._to_look_at: set[tuple[str, int, float]] = set()
         self._without_probes: set[Inode] = set()
         self._withdrawing = threading.Lock()
 
@@ -190,7 +191,7 @@ class DiscoveryScheduler:
                 told = functools.partial(self._libraries.unsure.mapped, file.pid)
                 self._put(tenant, told, "mappings")
             for wait_s in self._libraries.changed(file.pid, file.inode, writable=file.writable):
-                self._look_again(tenant, file.inode, wait_s)
+                self._second_looks.add(tenant, file.inode, wait_s)
             if self._libraries.unprobed.knows(file.inode):
                 self._libraries.unprobed.mapped(file.inode, tenant, file.when_ns)
             resting = self._libraries.resting
@@ -234,30 +235,6 @@ class DiscoveryScheduler:
 
     def _put_again(self, tenant: str, look: Callable[[], None]) -> None:
         self._put(tenant, look, "mappings", urgent=False)
-
-    def _look_again(self, tenant: str, number: int, wait_s: float) -> None:
-        """Look whether code was changed; however often a tenant gives cause, once at a time."""
-        key = tenant, number, wait_s
-        if key in self._to_look_at:
-            return
-        self._to_look_at.add(key)
-
-        def begin(look: Callable[[], None]) -> None:
-            self._to_look_at.discard(key)
-            look()
-
-        def put() -> None:
-            looks = self._libraries.second_looks(number)
-            handed = [self._workers.put(who, functools.partial(begin, look)) for who, look in looks]
-            if not any(handed):
-                self._to_look_at.discard(key)
-            if not all(handed):
-                self._passed_over.add("changes", tenant)
-
-        if wait_s:
-            self._timetable.add(wait_s, put)
-        else:
-            put()
 
     def tend(self) -> None:
         """Say whose files do not answer. Nobody but their owner waits, or that is told."""

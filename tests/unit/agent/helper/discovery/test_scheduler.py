@@ -256,10 +256,10 @@ def test_however_often_code_is_made_writable_it_is_looked_at_once_at_a_time() ->
     discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
     for _ in range(1009):
         for wait_s in (0, 0.02):
-            discovery._look_again("tenant", 41, wait_s)
+            discovery._second_looks.add("tenant", 41, wait_s)
     discovery.start()
     assert [looked.get(timeout=WAIT_S) for _ in range(2)] == [41, 41]
-    discovery._look_again("tenant", 41, 0)
+    discovery._second_looks.add("tenant", 41, 0)
     assert looked.get(timeout=WAIT_S) == 41
     assert looked.empty()
     discovery.stop()
