@@ -39,6 +39,7 @@ from cotenant.agent.helper.libraries.libraries import Libraries
 from cotenant.agent.helper.runnable import runnable
 from cotenant.agent.helper.timetable import Timetable
 from cotenant.agent.helper.workers import Workers
+from cotenant.agent.process import Process
 from cotenant.agent.protocol.reports import Report, Trouble
 from cotenant.agent.protocol.requests import Rest
 from cotenant.probes.code_mappings import CodeMappings
@@ -59,6 +60,7 @@ _SCAN_EVERY_S: Final = 1.0
 _SCANNED_MAX: Final = 16384  # Of one tenant.
 _PATIENCE_S: Final = 5.0
 _STOP_S: Final = 2.0
+_PROCESS: Final = ["process", "process_start_ns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class DiscoveryScheduler:
         self._undecided = Undecided(self._timetable, self._put_again)
         self._second_looks = SecondLooks(libraries, self._timetable, self._workers.put, passed_over)
         self._order = itertools.count()
-        self._sweepers: list[Callable[[set[int]], None]] = []
+        self._sweepers: list[Callable[[set[Process]], None]] = []
         self._chains: dict[int, int] = {}
         self._seen = RecentlySeen()
         self._roots = RootSearch(libraries, tell, passed_over)
@@ -225,7 +227,7 @@ class DiscoveryScheduler:
         """Queue other work that may take long."""
         self._put(tenant, work, what)
 
-    def when_swept(self, sweeper: Callable[[set[int]], None]) -> None:
+    def when_swept(self, sweeper: Callable[[set[Process]], None]) -> None:
         """Have this called every few seconds with the running processes."""
         self._sweepers.append(sweeper)
 
@@ -316,12 +318,13 @@ class DiscoveryScheduler:
 
     def _sweep(self) -> None:
         mapped: set[Inode] = set()
-        living: set[int] = set()
+        living: set[Process] = set()
         silent: dict[int, int] = {}
         for mappings in self._code.everywhere(silent):
             found = (inode for inode, _ in inodes_of(mappings))
             mapped.update(inode for inode in found if self._libraries.probed(inode))
-            living.update(np.unique(mappings["process"]).tolist())
+            _, first = np.unique(mappings["process"], return_index=True)
+            living.update(map(Process._make, mappings[first][_PROCESS].tolist()))
         # What is mapped by nobody, and who has ended, is known if everybody was asked.
         if not silent and (gone := self._libraries.sweep(mapped, linger_ns=self._linger_ns)):
             self._look_anew(gone)

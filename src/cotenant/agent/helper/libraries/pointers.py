@@ -16,6 +16,7 @@ import numpy.typing as npt
 from cotenant.agent.helper.files.elf_files import ElfFiles
 from cotenant.agent.helper.libraries.libraries import Libraries
 from cotenant.agent.helper.libraries.probed_library import ProbedLibrary
+from cotenant.agent.process import Process
 from cotenant.agent.protocol.reports import PointerReport, Report
 from cotenant.agent.protocol.requests import HandedOut
 from cotenant.errors import ProbeError
@@ -81,19 +82,19 @@ class Pointers:
                 self._forms.setdefault(base, []).append(function)
         self._code = code
         self._tell = tell
-        self._followed: dict[int, _Followed] = {}
+        self._followed: dict[Process, _Followed] = {}
         # By the file's state, too: it may be written to.
         self._starts: dict[tuple[Inode, tuple[int, ...]], npt.NDArray[np.uint64]] = {}
 
     def consider(self, tenant: str, pid: int, pointers: Iterable[HandedOut]) -> None:
         """Probe each of a process's pointers if it is safe; say why where it is not."""
-        self._followed.setdefault(pid, _Followed(tenant))
         mappings = self._code.of(pid)
         for process, address, name, version, flags in pointers:
             function = self._function(name, version, flags)
             if function is None or not _is_same(mappings, process.start_ns):
                 continue
-            reason = self._probe(pid, mappings, address, function)
+            self._followed.setdefault(process, _Followed(tenant))
+            reason = self._probe(process, mappings, address, function)
             if reason:
                 self._tell(PointerReport(pid, name, reason))
 
@@ -110,7 +111,9 @@ class Pointers:
             wanted = exact or wanted
         return wanted[0]
 
-    def _probe(self, pid: int, mappings: Any, address: int, function: Function) -> str | None:
+    def _probe(
+        self, process: Process, mappings: Any, address: int, function: Function
+    ) -> str | None:
         """Why this pointer is not probed; None if it is, now or already."""
         inside = mappings[(mappings["start"] <= address) & (address < mappings["end"])]
         if not len(inside):
@@ -125,7 +128,7 @@ class Pointers:
             if fd is None:
                 return _REWRITTEN
             found = self._placed(fd, offset, inside, (inode, library), function)
-        return self._attach(pid, inode, library, found) if isinstance(found, Placed) else found
+        return self._attach(process, inode, library, found) if isinstance(found, Placed) else found
 
     def _placed(
         self,
@@ -173,8 +176,10 @@ class Pointers:
             return None
         return int(starts[at + 1]) - address if at + 1 < len(starts) else 0
 
-    def _attach(self, pid: int, inode: Inode, library: ProbedLibrary, placed: Placed) -> str | None:
-        followed = self._followed[pid]
+    def _attach(
+        self, process: Process, inode: Inode, library: ProbedLibrary, placed: Placed
+    ) -> str | None:
+        followed = self._followed[process]
         if (inode, placed.offset) in followed.sites:
             return None
         if len(followed.sites) >= _PER_PROCESS_MAX:
@@ -187,27 +192,27 @@ class Pointers:
                 return _REWRITTEN
             path = held_path(library.fd)
             try:
-                followed.attachment.take(self._attacher.attach(path, [placed], pid=pid))
+                followed.attachment.take(self._attacher.attach(path, [placed], pid=process.pid))
             except ProbeError as error:
                 return str(error)
         followed.sites.add((inode, placed.offset))
-        self._tell(PointerReport(pid, placed.function.symbol))
+        self._tell(PointerReport(process.pid, placed.function.symbol))
         return None
 
-    def sweep(self, living: set[int]) -> Attachment:
+    def sweep(self, living: set[Process]) -> Attachment:
         """Probes of processes that are gone, to be closed by the caller."""
         old = Attachment()
-        for pid, followed in list(self._followed.items()):
-            if pid not in living and followed.missing:
-                old.take(self._followed.pop(pid).attachment)
-            followed.missing = pid not in living
+        for process, followed in list(self._followed.items()):
+            if process not in living and followed.missing:
+                old.take(self._followed.pop(process).attachment)
+            followed.missing = process not in living
         return old
 
     def take_all(self) -> Attachment:
         """Every probe, to be closed by the caller."""
         old = Attachment()
-        for pid in list(self._followed):
-            old.take(self._followed.pop(pid).attachment)
+        for process in list(self._followed):
+            old.take(self._followed.pop(process).attachment)
         return old
 
 

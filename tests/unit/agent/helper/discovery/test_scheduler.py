@@ -19,6 +19,7 @@ from cotenant.agent.helper.fair_queue import OURS, PassedOver, tenant_of
 from cotenant.agent.helper.libraries.by_owner import ByOwner
 from cotenant.agent.helper.libraries.resting import Resting
 from cotenant.agent.helper.libraries.unprobed import UnprobedFunctions
+from cotenant.agent.process import Process
 from cotenant.agent.protocol.reports import Report, Trouble, WorkPassedOver
 from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.inodes import Inode
@@ -222,6 +223,17 @@ def test_a_library_that_is_mapped_while_the_sweep_lets_it_go_is_probed_again(
     discovery._workers.start()
     assert considered.get(timeout=WAIT_S) == 7
     discovery.stop()
+
+
+def test_a_sweep_tells_who_runs_by_more_than_a_number(monkeypatch: Any) -> None:
+    discovery = DiscoveryScheduler(Unused(), CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    now = np.zeros(3, MAPPING)
+    now["process"], now["process_start_ns"] = (7, 7, 11), (1009, 1009, 2003)
+    monkeypatch.setattr(discovery._code, "everywhere", lambda *_: iter([now]))
+    living: set[Process] = set()
+    discovery.when_swept(living.update)
+    discovery._sweep()
+    assert living == {Process(7, 1009), Process(11, 2003)}
 
 
 def test_a_file_that_never_answers_holds_up_its_tenant_and_not_the_host(monkeypatch: Any) -> None:
