@@ -68,16 +68,23 @@ class Claim:
 
     tenant: str
     since: float
+    mapped_ns: int | None = None
     placing: bool = False
     # Who else had it mapped meanwhile, and when.
     others: list[tuple[str, int]] = field(default_factory=list)
+
+    def take_over(self, held: "Claim") -> None:
+        """Whose claim this was has the file mapped no less."""
+        self.others += held.others
+        if held.mapped_ns is not None:
+            self.others.append((held.tenant, held.mapped_ns))
 
 
 class Claims(Generic[_L]):
     """Each file is looked at by one thread, and once, as long as it stays as it is.
 
     A thread may wait long, for what its tenant's files have used up of the time for all: then
-    whoever else has the file mapped goes first.
+    whoever else has the file mapped looks at it, too, and who is done first has it probed.
     """
 
     def __init__(self) -> None:
@@ -126,7 +133,9 @@ class Claims(Generic[_L]):
                 return None, known
             held = self._claims.get(inode)
             if held is None or self._may_take_over(held, tenant, now):
-                mine = self._claims[inode] = Claim(tenant, now, others=held.others if held else [])
+                mine = self._claims[inode] = Claim(tenant, now, mapped_ns)
+                if held is not None:
+                    mine.take_over(held)
                 return mine, None
             if mapped_ns is not None and len(held.others) < _CLAIMED_MAX:
                 held.others.append((tenant, mapped_ns))
@@ -135,11 +144,17 @@ class Claims(Generic[_L]):
     def _may_take_over(self, held: Claim, tenant: str, now: float) -> bool:
         return held.tenant != tenant and not held.placing and now - held.since > _PATIENCE_S
 
-    def begin_placing(self, inode: Inode, claim: Claim) -> bool:
-        """Whether this claim still holds; nobody takes it over from now on."""
+    def begin_placing(self, inode: Inode, claim: Claim, probed: Mapping[Inode, _L]) -> bool:
+        """Whether nobody else does or has done so; nobody takes the claim over from now on."""
         with self._claiming:
-            claim.placing = self._claims.get(inode) is claim
-            return claim.placing
+            held = self._claims.get(inode)
+            if inode in probed or (held is not None and held.placing):
+                return False
+            if held is not None and held is not claim:
+                claim.take_over(held)
+            self._claims[inode] = claim
+            claim.placing = True
+            return True
 
     def give_up(self, inode: Inode, claim: Claim) -> list[tuple[str, int]]:
         """This thread is done with a file; who else had it mapped meanwhile, and when."""

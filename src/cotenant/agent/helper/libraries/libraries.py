@@ -143,8 +143,10 @@ class Libraries:
                 self._turn_away(inode, file)
             return False
         admitted = self.quota.admits(file.tenant, inode, list(self._probed.values()))
-        if not admitted or not self._claims.begin_placing(inode, claim):
+        if not admitted or not self._claims.begin_placing(inode, claim, self._probed):
             os.close(file.fd)
+            if admitted:
+                file.later()  # Who is at it may still fail.
             return None
         return self._attach(ProbedLibrary(file, found), inode)
 

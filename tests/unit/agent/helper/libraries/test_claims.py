@@ -1,15 +1,22 @@
 """Who looks at a file: what keeps one tenant from having it probed keeps no other."""
 
+import os
 import threading
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cotenant.agent.helper.libraries import claims
 from cotenant.agent.helper.libraries.libraries import Libraries
+from cotenant.agent.protocol.reports import AttachGap, Report
 from cotenant.probes.elf import NotRead
 from cotenant.probes.plan import Plan
 from tests.unit.agent.helper.libraries.conftest import consider, unread
+
+WAIT_S = 20
 
 
 def test_what_one_tenant_may_not_have_probed_another_may(
@@ -57,3 +64,96 @@ def test_who_waits_for_his_turn_to_read_a_file_lets_others_go_first(
     assert found == [None]
     (library,) = libraries._probed.values()
     assert library.tenant == "calm"
+
+
+class TwoReaders:
+    """Two tenants that read one file: each goes on when it is told to."""
+
+    def __init__(self, libraries: Libraries, monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+        plan = libraries._plan
+        self._libraries, self._file = libraries, file
+        self._reads = {tenant: threading.Event() for tenant in ("/calm", "/storm")}
+        self._go_on = {tenant: threading.Event() for tenant in ("/calm", "/storm")}
+        self._threads: dict[str, threading.Thread] = {}
+        self.found: dict[str, bool | None] = {}
+        self.later: Counter[str] = Counter()
+        self.gaps: list[AttachGap] = []
+
+        def slow(tenant: str, fd: int) -> Plan | None:
+            self._reads[tenant].set()
+            self._go_on[tenant].wait(WAIT_S)
+            return plan(tenant, fd)
+
+        def tell(report: Report) -> None:
+            if isinstance(report, AttachGap):
+                self.gaps.append(report)
+
+        file.touch()
+        monkeypatch.setattr(claims, "_PATIENCE_S", 0.0)
+        monkeypatch.setattr(libraries, "_plan", slow)
+        monkeypatch.setattr(libraries.gaps, "_tell", tell)
+        libraries.gaps.begin()
+
+    def begin(self, tenant: str, mapped_ns: int) -> None:
+        def read() -> None:
+            fd = os.open(self._file, os.O_RDONLY)
+            later = lambda: self.later.update([tenant])  # noqa: E731
+            self.found[tenant] = self._libraries.consider(
+                fd, str(self._file), tenant, mapped_ns=mapped_ns, later=later
+            )
+
+        self._threads[tenant] = threading.Thread(target=read)
+        self._threads[tenant].start()
+        assert self._reads[tenant].wait(WAIT_S)
+
+    def end(self, tenant: str) -> None:
+        self._go_on[tenant].set()
+        self._threads[tenant].join(WAIT_S)
+
+    def told(self) -> set[tuple[str, int]]:
+        return {(gap.tenant, gap.begin_ns) for gap in self.gaps}
+
+
+def test_whose_claim_was_taken_over_has_the_file_probed_if_it_is_done_first(
+    libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    readers = TwoReaders(libraries, monkeypatch, tmp_path / "shared")
+    readers.begin("/calm", 7)
+    readers.begin("/storm", 11)
+    readers.end("/calm")
+    assert readers.found == {"/calm": True}
+    assert readers.told() == {("/calm", 7), ("/storm", 11)}
+    readers.end("/storm")
+    assert readers.found == {"/calm": True, "/storm": None}
+    assert readers.later == {"/storm": 1}
+
+
+def test_whose_claim_was_taken_over_is_told_of_its_gap_and_comes_again(
+    libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    readers = TwoReaders(libraries, monkeypatch, tmp_path / "shared")
+    readers.begin("/calm", 7)
+    readers.begin("/storm", 11)
+    readers.end("/storm")
+    assert readers.told() == {("/calm", 7), ("/storm", 11)}
+    readers.end("/calm")
+    assert readers.found == {"/calm": None, "/storm": True}
+    assert readers.later == {"/calm": 1}
+
+
+def test_who_fails_after_a_claim_was_taken_over_costs_the_other_nothing(
+    libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    readers = TwoReaders(libraries, monkeypatch, tmp_path / "shared")
+    readers.begin("/calm", 7)
+    readers.begin("/storm", 11)
+    admits: Callable[..., bool] = libraries.quota.admits
+
+    def not_the_storm(tenant: str, *more: Any) -> bool:
+        return tenant != "/storm" and admits(tenant, *more)
+
+    monkeypatch.setattr(libraries.quota, "admits", not_the_storm)
+    readers.end("/storm")
+    readers.end("/calm")
+    assert readers.found == {"/calm": True, "/storm": None}
+    assert readers.told() == {("/calm", 7)}
