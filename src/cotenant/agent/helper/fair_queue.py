@@ -23,6 +23,9 @@ _T = TypeVar("_T")
 OURS: Final = ""  # The helper's own work.
 MOUNTS: Final = "the host's mounts"
 ENDED: Final = "?"  # The owner of processes that ended before they could be asked.
+# The owner of those that run, and of which the kernel does not say whose they are: some kernels
+# name no cgroup whose path has more than 4096 bytes.
+SOMEBODY: Final = "??"
 
 _EACH_MAX: Final = 4096
 _ALL_MAX: Final = 32768
@@ -45,8 +48,10 @@ def tenant_of(pid: int, proc: str = "/proc") -> str:
     try:
         with open(f"{proc}/{pid}/cgroup", "rb") as file:
             raw = file.read(_BYTES_MAX)
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return ENDED
+    except OSError:
+        return SOMEBODY
     return _outermost(raw)
 
 

@@ -127,7 +127,9 @@ class AttachGap:
     Told once for each tenant and library, and again if an earlier mapping becomes known.
     """
 
-    tenant: _Path  # The outermost cgroup that is somebody's; "?" if the process was gone by then.
+    # The outermost cgroup that is somebody's; "?" if the process was gone by then, "??" if its path
+    # is too long for the kernel to tell.
+    tenant: _Path
     library: _Line
     begin_ns: _Count  # When it was mapped, by the monotonic clock.
     end_ns: _Count  # When its probes were placed; if they never were, when that was found out.

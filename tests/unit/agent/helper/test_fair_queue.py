@@ -1,6 +1,8 @@
 """Nobody waits for another tenant's backlog, and nobody's backlog grows without bound."""
 
+import errno
 import io
+import os
 import queue
 
 import pytest
@@ -9,6 +11,7 @@ from cotenant.agent.helper.fair_queue import (
     ENDED,
     MOUNTS,
     OURS,
+    SOMEBODY,
     FairQueue,
     PassedOver,
     QueueClosed,
@@ -120,6 +123,20 @@ def test_on_two_hierarchies_the_one_that_names_somebody_counts(
 
 def test_a_process_that_is_gone_belongs_to_those_that_ended() -> None:
     assert tenant_of(1 << 30) == ENDED
+
+
+@pytest.mark.parametrize(
+    ("number", "owner"),
+    [(errno.ENOENT, ENDED), (errno.ESRCH, ENDED), (errno.ENAMETOOLONG, SOMEBODY)],
+)
+def test_a_process_of_whose_cgroup_nothing_is_told_is_not_one_that_ended(
+    number: int, owner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("builtins.open", fail)
+    assert tenant_of(os.getpid()) == owner
 
 
 def test_what_is_passed_over_is_told_once_and_by_name_for_a_few() -> None:
