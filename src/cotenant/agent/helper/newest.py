@@ -30,6 +30,10 @@ class NewestOfEach(Generic[_K, _V]):
         with self._lock:
             return iter([(key, value) for key, (_, value) in self._entries.items()])
 
+    def get(self, key: _K) -> _V | None:
+        """The value of an entry; None if there is none."""
+        return self._entries.get(key, (None, None))[1]
+
     def shows(self, number: int) -> bool:
         """Whether any key has this number."""
         return number in self._numbers

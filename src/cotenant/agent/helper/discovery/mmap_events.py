@@ -6,8 +6,10 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from cotenant.agent.helper.shown_inodes import shown_inode
 from cotenant.probes import syscalls
 from cotenant.probes.cpus import online_cpus
+from cotenant.probes.inodes import Inode
 
 _PAGES: Final = 64  # Data pages of each CPU's buffer; a power of two.
 _SOFTWARE: Final = 1
@@ -36,9 +38,9 @@ class MmapEvent:
     key: bytes  # Device, inode and generation as this record shows them, and the path's hash.
 
     @property
-    def inode(self) -> int:
-        """The number of the file's inode; on an overlay, that of the file beneath."""
-        return int(struct.unpack_from("Q", self.key, 8)[0])
+    def inode(self) -> Inode:
+        """The file's, as this record shows it; on an overlay perhaps with the overlay's device."""
+        return shown_inode(*struct.unpack_from("IIQQ", self.key))
 
 
 class _Buffer:

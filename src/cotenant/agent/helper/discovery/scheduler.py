@@ -28,6 +28,7 @@ from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.root_search import RecentlySeen, RootSearch, Steps, surviving
 from cotenant.agent.helper.discovery.second_looks import SecondLooks
 from cotenant.agent.helper.discovery.undecided import Undecided
+from cotenant.agent.helper.discovery.unprobed_mappings import UnprobedMappings
 from cotenant.agent.helper.fair_queue import (
     ENDED,
     MOUNTS,
@@ -97,6 +98,7 @@ class DiscoveryScheduler:
         self._timetable = Timetable()
         self._undecided = Undecided(self._timetable, self._put_again)
         self._second_looks = SecondLooks(libraries, self._timetable, self._workers.put, passed_over)
+        self._unprobed = UnprobedMappings(libraries, code, self._put_mapping)
         self._order = itertools.count()
         self._sweepers: list[Callable[[set[Process]], None]] = []
         self._chains: dict[int, int] = {}
@@ -157,7 +159,7 @@ class DiscoveryScheduler:
         for inode, place in files:
             with surviving(self._tell):
                 if self._libraries.knows(inode):  # Another has it mapped, too, and was first.
-                    self._libraries.seen_again(inode.number, tenant, now_ns)
+                    self._libraries.seen_again(inode, tenant, now_ns)
                 else:
                     self._consider_mapping(tenant, place, "", now_ns)
             yield
@@ -186,23 +188,22 @@ class DiscoveryScheduler:
         whose = functools.cache(tenant_of)
         me = os.getpid()  # We map files ourselves to see what is in them.
         for file in (file for file in mapped if file.pid != me):
-            tenant = whose(file.pid)
+            tenant, shown = whose(file.pid), file.inode
             if is_ucx(file.path):
                 self._libraries.ucx_came()
-            if self._libraries.unsure.knows(file.inode):
+            if self._libraries.unsure.knows(shown.number):
                 told = functools.partial(self._libraries.unsure.mapped, file.pid)
-                self._put(tenant, told, "mappings")
-            for wait_s in self._libraries.changed(file.pid, file.inode, writable=file.writable):
-                self._second_looks.add(tenant, file.inode, wait_s)
-            if self._libraries.unprobed.knows(file.inode):
-                self._libraries.unprobed.mapped(file.inode, tenant, file.when_ns)
+                self._put_mapping(tenant, told)
+            for wait_s in self._libraries.changed(file.pid, shown, writable=file.writable):
+                self._second_looks.add(tenant, shown, wait_s)
+            self._unprobed.mapped(tenant, file)
             resting = self._libraries.resting
-            if resting.knows(file.inode) and resting.disturbs(file.inode, tenant):
+            if resting.knows(shown) and resting.disturbs(shown, tenant):
                 self.do(self._libraries.rest_again)
             urgent = looks_like_library(file.path)
             gone = tenant == ENDED and not urgent  # There is nothing to open, nor to be missed.
             if gone or (tenant, file.key) in self._seen:
-                self._libraries.seen_again(file.inode, tenant, file.when_ns)
+                self._libraries.seen_again(shown, tenant, file.when_ns, file.path)
             elif file.path.startswith("/"):
                 self._put(tenant, file, "mappings", urgent=urgent)
 
@@ -234,6 +235,9 @@ class DiscoveryScheduler:
     def _put(self, tenant: str, item: _Item, what: str, *, urgent: bool = True) -> None:
         if not self._workers.put(tenant, item, urgent=urgent):
             self._passed_over.add(what, tenant)
+
+    def _put_mapping(self, tenant: str, look: Callable[[], None]) -> None:
+        self._put(tenant, look, "mappings")
 
     def _put_again(self, tenant: str, look: Callable[[], None]) -> None:
         self._put(tenant, look, "mappings", urgent=False)
@@ -290,7 +294,7 @@ class DiscoveryScheduler:
         like a library of ours but is none may not be whole yet.
         """
         if (tenant, item.key) in self._seen:
-            self._libraries.seen_again(item.inode, tenant, item.when_ns)
+            self._libraries.seen_again(item.inode, tenant, item.when_ns, item.path)
             return
         place = MappedRange(item.pid, item.start, item.end)
         try:

@@ -6,6 +6,7 @@ from functools import partial
 from cotenant.agent.helper.fair_queue import PassedOver
 from cotenant.agent.helper.libraries.libraries import Libraries
 from cotenant.agent.helper.timetable import Timetable
+from cotenant.probes.inodes import Inode
 
 Look = Callable[[], None]
 
@@ -26,11 +27,11 @@ class SecondLooks:
         self._timetable = timetable
         self._put = put
         self._passed_over = passed_over
-        self._waiting: set[tuple[str, int, float]] = set()
+        self._waiting: set[tuple[str, Inode, float]] = set()
 
-    def add(self, tenant: str, number: int, wait_s: float) -> None:
-        """This tenant may have changed a file with this inode number."""
-        key = tenant, number, wait_s
+    def add(self, tenant: str, shown: Inode, wait_s: float) -> None:
+        """This tenant may have changed the file that a record shows."""
+        key = tenant, shown, wait_s
         if key in self._waiting:
             return
         self._waiting.add(key)
@@ -39,13 +40,13 @@ class SecondLooks:
         else:
             self._hand_over(key)
 
-    def _hand_over(self, key: tuple[str, int, float]) -> None:
+    def _hand_over(self, key: tuple[str, Inode, float]) -> None:
         def begin(look: Look) -> None:
             self._waiting.discard(key)
             look()
 
-        tenant, number, _ = key
-        looks = self._libraries.second_looks(number)
+        tenant, shown, _ = key
+        looks = self._libraries.second_looks(shown)
         handed = [self._put(who, partial(begin, look)) for who, look in looks]
         if not any(handed):
             self._waiting.discard(key)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from cotenant.agent.helper.fair_queue import OURS, PassedOver
+from cotenant.agent.helper.fair_queue import ENDED, OURS, PassedOver
 from cotenant.agent.helper.libraries.by_owner import ByOwner, Work
 from cotenant.agent.helper.libraries.claims import (
     REWRITTEN,
@@ -154,16 +154,17 @@ class Libraries:
         self._claims.turn_away(inode, file, why)
         os.close(file.fd)
 
-    def seen_again(self, number: int, tenant: str, mapped_ns: int) -> None:
+    def seen_again(self, shown: Inode, tenant: str, mapped_ns: int, path: str = "") -> None:
         """Somebody mapped what was looked at before; perhaps before its probes came."""
         if mapped_ns < self._attached_last_ns:
-            for _, library in self._probed.numbered(number):
+            for library in self._probed.named(shown, path):
                 self._mapped(library, tenant, mapped_ns)
 
-    def missed(self, number: int, path: str, tenant: str, mapped_ns: int) -> None:
+    def missed(self, shown: Inode, path: str, tenant: str, mapped_ns: int) -> None:
         """Somebody mapped a file that looks like ours, and was gone before it could be opened."""
-        for _, library in self._probed.numbered(number):
-            if os.path.basename(library.path) == os.path.basename(path):
+        for library in self._probed.named(shown, path):
+            # What another tenant has brought may only look the same.
+            if self.probed(shown) or tenant == ENDED or library.tenant in (OURS, tenant):
                 self._mapped(library, tenant, mapped_ns)
                 return
         why = {"*": "its process ended before it could be opened"}
@@ -264,18 +265,18 @@ class Libraries:
         finally:
             self.placing.discard(me)
 
-    def changed(self, pid: int, number: int, *, writable: bool) -> tuple[float, ...]:
-        """When to look whether a process has changed code of a file with this inode number.
+    def changed(self, pid: int, shown: Inode, *, writable: bool) -> tuple[float, ...]:
+        """When to look whether a process has changed code of a file that a record shows.
 
         In so many seconds from now; never if it maps the file for the first time. Who makes code
         writable may leave it so, or take his time.
         """
         soon = (_LATER_S,) if writable else (0, _LATER_S)
-        return soon if self._probed.touched(pid, number, writable=writable) else ()
+        return soon if self._probed.touched(pid, shown, writable=writable) else ()
 
-    def second_looks(self, number: int) -> list[tuple[str, Work]]:
-        """Work that leaves alone what was changed in files with this number, and whose it is."""
-        probed = self._probed.numbered(number)
+    def second_looks(self, shown: Inode) -> list[tuple[str, Work]]:
+        """Work that leaves alone what was changed in such a file, and whose it is."""
+        probed = self._probed.shown(shown)
         return [(one.tenant, partial(self._look_again, one, inode)) for inode, one in probed]
 
     def _look_again(self, library: ProbedLibrary, inode: Inode) -> None:

@@ -1,8 +1,10 @@
-"""Which files are probed: by their inode, and by its number, which is all that mappings tell."""
+"""Which files are probed: by their inode, and by what records of mappings show of it."""
 
+import os
 import time
 
 from cotenant.agent.helper.libraries.probed_library import ProbedLibrary
+from cotenant.agent.helper.shown_inodes import may_be
 from cotenant.probes.inodes import Inode
 
 
@@ -32,9 +34,20 @@ class ProbedFiles(dict[Inode, ProbedLibrary]):
         """Those whose inode has this number, on whatever device."""
         return self._by_number.get(number, ())
 
-    def touched(self, pid: int, number: int, *, writable: bool) -> bool:
+    def shown(self, shown: Inode) -> list[tuple[Inode, ProbedLibrary]]:
+        """Those of which any may be the file that a record shows."""
+        return [one for one in self.numbered(shown.number) if may_be(shown, one[0])]
+
+    def named(self, shown: Inode, path: str) -> list[ProbedLibrary]:
+        """The file that a record shows; where that is not sure, those with this name."""
+        if exact := self.get(shown):
+            return [exact]
+        name = os.path.basename(path)
+        return [one for _, one in self.shown(shown) if os.path.basename(one.path) == name]
+
+    def touched(self, pid: int, shown: Inode, *, writable: bool) -> bool:
         """Whether a process that maps one of them may have changed it."""
-        return any([one.is_touched(pid, writable=writable) for _, one in self.numbered(number)])
+        return any([one.is_touched(pid, writable=writable) for _, one in self.shown(shown)])
 
     def unused(self, mapped: set[Inode], linger_ns: int) -> set[Inode]:
         """Those that nobody has mapped for so long; what the host has is kept."""

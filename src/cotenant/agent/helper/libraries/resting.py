@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from cotenant.agent.helper.fair_queue import ENDED, outermost, tenant_of
+from cotenant.agent.helper.shown_inodes import may_be
 from cotenant.agent.protocol.reports import Blind, Rested
 from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.inodes import Inode, processes_mapping
@@ -83,15 +84,15 @@ class Resting:
         rest = self._files.get(inode)
         return rest.functions if rest else _NONE
 
-    def knows(self, number: int) -> bool:
-        """Whether anything is without probes in a file with this inode number."""
+    def knows(self, shown: Inode) -> bool:
+        """Whether anything is without probes in what may be the file that a record shows."""
         found = (*list(self._files), *list(self._unsettled))
-        return any(inode.number == number for inode in found)
+        return any(may_be(shown, inode) for inode in found)
 
-    def disturbs(self, number: int, tenant: str) -> bool:
+    def disturbs(self, shown: Inode, tenant: str) -> bool:
         """Whether this tenant maps a file in which something of another's is without probes."""
-        resting = [rest for inode, rest in list(self._files.items()) if inode.number == number]
-        owed = [one for inode, one in list(self._unsettled.items()) if inode.number == number]
+        resting = [rest for inode, rest in list(self._files.items()) if may_be(shown, inode)]
+        owed = [one for inode, one in list(self._unsettled.items()) if may_be(shown, inode)]
         return any(rest.tenant != tenant for rest in resting) or any(
             tenant not in one.tenants for one in owed
         )

@@ -13,6 +13,7 @@ from typing import Final
 from cotenant.agent.helper.fair_queue import OURS, tenant_of
 from cotenant.agent.helper.libraries.resting import Mappers
 from cotenant.agent.helper.newest import NewestOfEach
+from cotenant.agent.helper.shown_inodes import may_be
 from cotenant.agent.protocol.reports import Blind, Report, Unprobed
 from cotenant.probes.function import Flag, Library
 from cotenant.probes.inodes import Inode, number_of
@@ -88,15 +89,24 @@ class UnprobedFunctions:
         elif self._unreached.pop(inode, None):
             self._look(time.monotonic_ns())
 
-    def knows(self, number: int) -> bool:
+    def shows(self, number: int) -> bool:
         """Whether a file with this inode number has such functions."""
         return self._files.shows(number)
 
-    def mapped(self, number: int, tenant: str, when_ns: int) -> None:
-        """A tenant has mapped such a file."""
-        for inode, families in self._files:
-            if inode.number == number and self._is_new((tenant, families), when_ns):
-                self._say()
+    def __contains__(self, inode: Inode) -> bool:
+        return inode in self._files
+
+    def mapped(self, inode: Inode, tenant: str, when_ns: int) -> None:
+        """A tenant has mapped a file."""
+        families = self._files.get(inode)
+        if families and self._is_new((tenant, families), when_ns):
+            self._say()
+
+    def may_be_mapped(self, shown: Inode, tenant: str, when_ns: int) -> None:
+        """A tenant has mapped a file of which no more is known than what a record shows."""
+        for inode, _ in self._files:
+            if may_be(shown, inode):
+                self.mapped(inode, tenant, when_ns)
 
     def _is_new(self, whose: _Whose, when_ns: int) -> bool:
         with self._lock:

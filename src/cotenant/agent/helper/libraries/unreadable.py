@@ -69,7 +69,7 @@ class UnreadableFiles:
             blind = str(Library.CUDA) in kinds
             about = LibraryReport(file.path, 0, {"*": str(why)}, kinds, blind=blind)
             self._tell(file.tenant, about)
-        if not told or (kinds and not self._unprobed.knows(inode.number)):
+        if not told or (kinds and inode not in self._unprobed):
             self._unprobed.consider(inode, ("*",), kinds, file.tenant)
         return True
 

@@ -83,7 +83,7 @@ def test_who_maps_what_a_scan_has_found_elsewhere_is_told_of_its_gap(monkeypatch
     again: queue.SimpleQueue[tuple[int, str, int]] = queue.SimpleQueue()
     libraries = no_libraries(
         knows=known.__contains__,
-        seen_again=lambda number, tenant, when_ns: again.put((number, tenant, when_ns)),
+        seen_again=lambda inode, tenant, when_ns: again.put((inode.number, tenant, when_ns)),
     )
     discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
     running = discovery._running()

@@ -264,14 +264,16 @@ def test_a_file_that_never_answers_holds_up_its_tenant_and_not_the_host(monkeypa
 
 def test_however_often_code_is_made_writable_it_is_looked_at_once_at_a_time() -> None:
     looked: queue.SimpleQueue[int] = queue.SimpleQueue()
-    libraries = no_libraries(second_looks=lambda number: [("owner", partial(looked.put, number))])
+    libraries = no_libraries(
+        second_looks=lambda shown: [("owner", partial(looked.put, shown.number))]
+    )
     discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
     for _ in range(1009):
         for wait_s in (0, 0.02):
-            discovery._second_looks.add("tenant", 41, wait_s)
+            discovery._second_looks.add("tenant", Unused.inode, wait_s)
     discovery.start()
     assert [looked.get(timeout=WAIT_S) for _ in range(2)] == [41, 41]
-    discovery._second_looks.add("tenant", 41, 0)
+    discovery._second_looks.add("tenant", Unused.inode, 0)
     assert looked.get(timeout=WAIT_S) == 41
     assert looked.empty()
     discovery.stop()

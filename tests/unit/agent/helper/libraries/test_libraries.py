@@ -226,17 +226,17 @@ def test_code_is_looked_at_when_a_process_maps_it_again_or_makes_it_writable(
     libraries: Libraries, tmp_path: Path
 ) -> None:
     assert consider(libraries, tmp_path / "a", "tenant")
-    number = inode_of(tmp_path / "a").number
+    inode = inode_of(tmp_path / "a")
 
     def when(pid: int, *, writable: bool) -> list[bool]:
-        return [wait_s > 0 for wait_s in libraries.changed(pid, number, writable=writable)]
+        return [wait_s > 0 for wait_s in libraries.changed(pid, inode, writable=writable)]
 
     assert when(7, writable=False) == []
     assert when(7, writable=False) == [False, True]
     # What is writable may be changed later.
     assert when(8, writable=True) == [True]
     assert when(8, writable=False) == [False, True]
-    assert libraries.changed(7, number + 1, writable=True) == ()
+    assert libraries.changed(7, Inode(0, inode.number + 1, 0), writable=True) == ()
 
 
 @pytest.mark.parametrize(
@@ -327,3 +327,22 @@ def test_a_file_of_nobody_makes_no_tenant_incomplete(
     unread(libraries, monkeypatch, NotRead("takes too much to read"))
     assert not consider(libraries, tmp_path / "x", tenant)
     assert passed_over.take_news() is None
+
+
+@pytest.mark.parametrize(
+    ("shown_device", "tenant", "seen"),
+    [(0, "/t", True), (8 << 20, "/t", False), (40, "/t", True), (40, "/other", False)],
+)
+def test_a_file_that_was_missed_is_no_probed_one_that_has_its_number_alone(
+    shown_device: int, tenant: str, seen: bool, libraries: Libraries,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    file = tmp_path / "libcuda.so.1"
+    assert consider(libraries, file, "/t")
+    libraries.gaps.begin()
+    told: list[LibraryReport] = []
+    monkeypatch.setattr(libraries, "_tell", told.append)
+    shown = Inode(shown_device, inode_of(file).number, 0)
+    libraries.missed(shown, "/x/libcuda.so.1", tenant, time.monotonic_ns())
+    assert bool(told) != seen
+    assert bool(libraries.gaps._unprobed) != seen

@@ -49,9 +49,9 @@ def test_a_file_that_others_map_does_not_rest() -> None:
     assert resting.settle(FILE, plan(LAUNCH)) == {STORM}
     assert resting.settled(FILE, resting.of(FILE)) == []
     mapped.add(OTHER)
-    assert resting.knows(FILE.number)
-    assert resting.disturbs(FILE.number, OTHER)
-    assert not resting.disturbs(FILE.number, STORM)
+    assert resting.knows(FILE)
+    assert resting.disturbs(FILE, OTHER)
+    assert not resting.disturbs(FILE, STORM)
     assert resting.settle(FILE, plan(LAUNCH)) == {OTHER}
     assert resting.of(FILE) == frozenset()
     assert [tenant for tenant, _ in resting.settled(FILE, resting.of(FILE))] == [OTHER]
@@ -72,9 +72,9 @@ def test_until_probes_are_back_everybody_who_maps_their_file_is_told_to_be_witho
         blind = resting.report(done=False).blind
         assert sorted(blind) == [rest, Blind(OTHER, ("cuda",), rest.since_ns)]
     # Whoever else comes has the same to do.
-    assert not resting.disturbs(FILE.number, OTHER)
-    assert resting.knows(FILE.number)
-    assert resting.disturbs(FILE.number, THIRD)
+    assert not resting.disturbs(FILE, OTHER)
+    assert resting.knows(FILE)
+    assert resting.disturbs(FILE, THIRD)
     mapped.add(THIRD)
     assert resting.settle(FILE, plan(LAUNCH)) == {OTHER, THIRD}
     # When the rest is over as well.

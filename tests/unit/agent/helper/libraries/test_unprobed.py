@@ -26,12 +26,14 @@ def test_who_maps_a_file_with_refused_functions_is_told_until_it_does_not() -> N
     functions.consider(DRIVER, {"cuMemAlloc_v2": "left to UCX"}, ("cuda",), "/a")
     functions.consider(COLLECTIVES, {"*": "bad ELF"}, ("nccl",), "/b")
     assert blind() == {("/a", ("cuda",)), ("/a", ("nccl",)), ("/b", ("nccl",))}
-    assert functions.knows(7)
-    assert not functions.knows(8)
-    functions.mapped(7, "/c", 5)
+    assert DRIVER in functions
+    assert functions.shows(7)
+    assert not functions.shows(8)
+    functions.mapped(DRIVER, "/c", 5)
     assert ("/c", ("cuda",), 5) in told[-1].blind
     number = len(told)
-    functions.mapped(7, "/c", 9)
+    functions.mapped(DRIVER, "/c", 9)
+    functions.mapped(Inode(2, 7, 0), "/d", 9)  # Another file with the same number.
     assert len(told) == number
     mapped[COLLECTIVES] = set()
     mapped[DRIVER].add("/c")
@@ -57,9 +59,9 @@ def test_a_tenant_that_brings_such_files_without_end_hides_nobody_elses() -> Non
     functions.consider(calm, {"*": "odd"}, ("cuda",), "/b")
     assert isinstance(told[-1], Unprobed)
     assert {one[:2] for one in told[-1].blind} == {("/a", ("cuda",)), ("/b", ("cuda",))}
-    assert functions.knows(5003)
-    assert functions.knows(5009)  # Whoever brought it, others map it.
-    assert not functions.knows(0)  # What is told of its tenant, newer ones tell.
+    assert functions.shows(5003)
+    assert functions.shows(5009)  # Whoever brought it, others map it.
+    assert not functions.shows(0)  # What is told of its tenant, newer ones tell.
 
 
 def test_two_tenants_that_share_such_files_without_end_hide_nobody_elses() -> None:
@@ -76,8 +78,8 @@ def test_two_tenants_that_share_such_files_without_end_hide_nobody_elses() -> No
     functions.consider(shared, {"*": "odd"}, ("cuda",), "/a")
     for inode in storm:
         functions.consider(inode, {"*": "odd"}, ("cuda",), "/a")
-    assert functions.knows(5003)
-    assert functions.knows(5009)
+    assert functions.shows(5003)
+    assert functions.shows(5009)
     assert len(functions._files) == 1024 + 2
 
 
@@ -104,9 +106,9 @@ def test_who_maps_a_file_that_was_found_before_anybody_used_it_is_told_of() -> N
     functions.consider(DRIVER, {"cuLaunchKernel": "odd"}, ("cuda",), "")
     functions.sweep()
     assert told == []
-    assert functions.knows(DRIVER.number)
+    assert DRIVER in functions
     mapped[DRIVER] = {"/a"}
-    functions.mapped(DRIVER.number, "/a", 5)
+    functions.mapped(DRIVER, "/a", 5)
     functions.sweep()
     assert isinstance(told[-1], Unprobed)
     assert told[-1].blind == (Blind("/a", ("cuda",), 5),)
@@ -127,7 +129,7 @@ def test_who_comes_while_others_are_looked_for_is_not_forgotten() -> None:
     )
     looking.start()
     assert begun.wait(20)
-    functions.mapped(DRIVER.number, "/b", 5)
+    functions.mapped(DRIVER, "/b", 5)
     go_on.set()
     looking.join()
     assert isinstance(told[-1], Unprobed)
