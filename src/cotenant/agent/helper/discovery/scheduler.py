@@ -61,6 +61,7 @@ _SCAN_EVERY_S: Final = 1.0
 _SCANNED_MAX: Final = 16384  # Of one tenant.
 _PATIENCE_S: Final = 5.0
 _STOP_S: Final = 2.0
+_REST_EVERY_S: Final = 0.1
 _PROCESS: Final = ["process", "process_start_ns"]
 
 
@@ -111,6 +112,8 @@ class DiscoveryScheduler:
         self._unserved: set[str] = set()
         self._without_probes: set[Inode] = set()
         self._withdrawing = threading.Lock()
+        self._disturbed = False
+        self._rested = -_REST_EVERY_S
 
     def start(self) -> None:
         """Follow what comes, in the background."""
@@ -199,13 +202,24 @@ class DiscoveryScheduler:
             self._unprobed.mapped(tenant, file)
             resting = self._libraries.resting
             if resting.knows(shown) and resting.disturbs(shown, tenant):
-                self.do(self._libraries.rest_again)
+                self._rest_again()
             urgent = looks_like_library(file.path)
             gone = tenant == ENDED and not urgent  # There is nothing to open, nor to be missed.
             if gone or (tenant, file.key) in self._seen:
                 self._libraries.seen_again(shown, tenant, file.when_ns, file.path)
             elif file.path.startswith("/"):
                 self._put(tenant, file, "mappings", urgent=urgent)
+
+    def _rest_again(self) -> None:
+        """However often somebody maps what rests, all mappings are looked at once in a while."""
+        if not self._disturbed:
+            self._disturbed = True
+            wait_s = self._rested + _REST_EVERY_S - time.monotonic()
+            self._timetable.add(max(0.0, wait_s), lambda: self.do(self._begin_rest_again))
+
+    def _begin_rest_again(self) -> None:
+        self._disturbed, self._rested = False, time.monotonic()
+        self._libraries.rest_again()
 
     def entered(self, pid: int) -> None:
         """A process entered a new cgroup, or started a program in a root of its own."""

@@ -90,7 +90,12 @@ class Resting:
         return any(may_be(shown, inode) for inode in found)
 
     def disturbs(self, shown: Inode, tenant: str) -> bool:
-        """Whether this tenant maps a file in which something of another's is without probes."""
+        """Whether this tenant maps a file in which something of another's is without probes.
+
+        Who has ended maps it no more.
+        """
+        if tenant == ENDED:
+            return False
         resting = [rest for inode, rest in list(self._files.items()) if may_be(shown, inode)]
         owed = [one for inode, one in list(self._unsettled.items()) if may_be(shown, inode)]
         return any(rest.tenant != tenant for rest in resting) or any(

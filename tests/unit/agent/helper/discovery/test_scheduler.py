@@ -288,3 +288,23 @@ def test_who_is_not_looked_at_since_all_threads_wait_for_others_is_told_once(
         monkeypatch.setattr(discovery._workers, "tend", lambda waiting=waiting: waiting)
         discovery.tend()
     assert passed_over.take_news() == WorkPassedOver({"waiting": {"calm": 2}})
+
+
+def test_however_often_what_rests_is_mapped_it_is_settled_once_at_a_time(monkeypatch: Any) -> None:
+    settled: queue.SimpleQueue[None] = queue.SimpleQueue()
+    libraries = Unused()
+    libraries.rest_again = lambda: settled.put(None)  # type: ignore[method-assign]
+    always = SimpleNamespace(knows=lambda _: True, disturbs=lambda *_: True)
+    monkeypatch.setattr(Unused, "resting", always)
+    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    event = MmapEvent(1 << 30, 4096, 8192, 0, "/x/a.so", writable=False, key=bytes(40))
+    for _ in range(2):
+        discovery.mapped([event] * 1009)
+    discovery.start()
+    settled.get(timeout=WAIT_S)
+    begin = time.monotonic()
+    discovery.mapped([event] * 1009)
+    settled.get(timeout=WAIT_S)
+    assert time.monotonic() - begin > 0.05
+    discovery.stop()
+    assert settled.empty()

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+from cotenant.agent.helper.fair_queue import ENDED
 from cotenant.agent.helper.libraries.resting import Resting
 from cotenant.agent.protocol.reports import Blind
 from cotenant.probes.inodes import Inode
@@ -51,6 +52,8 @@ def test_a_file_that_others_map_does_not_rest() -> None:
     mapped.add(OTHER)
     assert resting.knows(FILE)
     assert resting.disturbs(FILE, OTHER)
+    assert not resting.disturbs(FILE, ENDED)
+    assert not resting.disturbs(Inode(8 << 20, FILE.number, 0), OTHER)  # Another file.
     assert not resting.disturbs(FILE, STORM)
     assert resting.settle(FILE, plan(LAUNCH)) == {OTHER}
     assert resting.of(FILE) == frozenset()
