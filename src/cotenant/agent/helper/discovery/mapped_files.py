@@ -25,7 +25,7 @@ class MappedFile(NamedTuple):
 
 
 def mapped_files(
-    code: CodeMappings, wanted: Callable[[Inode], bool]
+    code: CodeMappings, wanted: Callable[[Inode, str], bool]
 ) -> Iterator[tuple[str, MappedFile]]:
     """The wanted ones, each once for each tenant that maps it."""
     seen: set[tuple[str, Inode]] = set()
@@ -33,7 +33,7 @@ def mapped_files(
     for mappings in code.everywhere():
         for tenant, mine in _by_tenant(mappings, whose):
             for inode, mapping in inodes_of(mine):
-                if wanted(inode) and (tenant, inode) not in seen:
+                if wanted(inode, tenant) and (tenant, inode) not in seen:
                     seen.add((tenant, inode))
                     yield tenant, MappedFile(inode, MappedRange.of(mapping))
 

@@ -155,13 +155,13 @@ class DiscoveryScheduler:
                 self._passed_over.add("mappings", tenant)
         return found
 
-    def _is_new(self, inode: Inode) -> bool:
-        return not self._libraries.knows(inode)
+    def _is_new(self, inode: Inode, tenant: str) -> bool:
+        return not self._libraries.knows(inode, tenant)
 
     def _scan(self, tenant: str, files: list[MappedFile], now_ns: int) -> Steps:
         for inode, place in files:
             with surviving(self._tell):
-                if self._libraries.knows(inode):  # Another has it mapped, too, and was first.
+                if self._libraries.knows(inode, tenant):  # Another maps it, too, and was first.
                     self._libraries.seen_again(inode, tenant, now_ns)
                 else:
                     self._consider_mapping(tenant, place, "", now_ns)
@@ -387,7 +387,7 @@ class DiscoveryScheduler:
         Nobody queued it: it was probed at that time.
         """
         now = time.monotonic_ns()
-        for tenant, file in mapped_files(self._code, gone.__contains__):
+        for tenant, file in mapped_files(self._code, lambda inode, _: inode in gone):
             # Its file may never answer: that is not for us to wait for.
             look = functools.partial(self._consider_again, tenant, file.place, now)
             self._put(tenant, look, "mappings")

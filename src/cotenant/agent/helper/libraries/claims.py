@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from cotenant.agent.helper.shown_inodes import is_anonymous
 from cotenant.errors import ProbeError
 from cotenant.probes.changes import TooMany
 from cotenant.probes.code_mappings import HeldUp
@@ -42,11 +43,10 @@ def is_final(why: ProbeError) -> bool:
 
 
 class _TurnedAway(NamedTuple):
-    """A file that is not looked at again until then; by this tenant, if it is not for all."""
+    """A file that is not looked at again until then, as long as it has this state."""
 
     state: tuple[int, ...]
     until: float
-    tenant: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,31 +88,36 @@ class Claims(Generic[_L]):
     """
 
     def __init__(self) -> None:
-        # With size and time of change: a file may be looked at while it is being written.
-        self._strangers: OrderedDict[Inode, _TurnedAway] = OrderedDict()
+        # With size and time of change: a file may be looked at while it is being written. By the
+        # tenant for whom that holds, if it does not for all.
+        self._strangers: OrderedDict[tuple[Inode, str | None], _TurnedAway] = OrderedDict()
         self._claims: dict[Inode, Claim] = {}
         self._claiming = threading.Lock()
 
-    def turned_away(self, inode: Inode, tenant: str | None = None) -> bool:
-        """Whether a file need not be looked at for now, by this tenant or by anybody."""
-        stranger = self._strangers.get(inode)
-        return (
-            stranger is not None
-            and time.monotonic() < stranger.until
-            and stranger.tenant in (None, tenant)
-        )
+    def turned_away(self, inode: Inode, tenant: str) -> list[_TurnedAway]:
+        """Why a file need not be looked at for now by this tenant."""
+        now = time.monotonic()
+        return [one for one in self._of(inode, tenant) if now < one.until]
 
-    def is_stranger(self, inode: Inode) -> bool:
+    def is_stranger(self, inode: Inode, tenant: str) -> bool:
         """Whether a file is none of ours, for good; else whoever wants it may come again."""
-        stranger = self._strangers.get(inode)
-        return stranger is not None and stranger.tenant is None and stranger.until == inf
+        return any(one.until == inf for one in self._of(inode, tenant))
 
-    def turn_away(self, inode: Inode, file: "OpenFile", why: ProbeError | None = None) -> None:
-        """It is no library of ours, or not for a while, as long as its state is this."""
+    def _of(self, inode: Inode, tenant: str) -> list[_TurnedAway]:
+        found = (self._strangers.get((inode, whose)) for whose in (None, tenant))
+        return [one for one in found if one is not None]
+
+    def turn_away(
+        self, inode: Inode, file: "OpenFile", why: ProbeError | None = None, *, own: bool = False
+    ) -> None:
+        """It is no library of ours, or not for a while, as long as its state is this.
+
+        For its tenant only, if that is its ``own`` doing: that it has used up its time says nothing
+        of the file. And of what is no disk another may have the same numbers later.
+        """
         until = time.monotonic() + _SECONDS.get(type(why), inf)
-        # That a tenant has used up its time says nothing of the file.
-        tenant = file.tenant if isinstance(why, NotRead) else None
-        self._strangers[inode] = _TurnedAway(file.state, until, tenant)
+        own |= isinstance(why, NotRead) or (until == inf and is_anonymous(inode))
+        self._strangers[inode, file.tenant if own else None] = _TurnedAway(file.state, until)
         while len(self._strangers) > _STRANGERS_MAX:
             self._strangers.popitem(last=False)
 
@@ -128,7 +133,7 @@ class Claims(Generic[_L]):
         now = time.monotonic()
         with self._claiming:
             known = probed.get(inode)
-            away = self.turned_away(inode, tenant) and self._strangers[inode].state == state
+            away = any(one.state == state for one in self.turned_away(inode, tenant))
             if known is not None or away:
                 return None, known
             held = self._claims.get(inode)

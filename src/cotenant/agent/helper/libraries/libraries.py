@@ -77,9 +77,9 @@ class Libraries:
     def __len__(self) -> int:
         return len(self._probed)
 
-    def knows(self, inode: Inode) -> bool:
-        """Whether a file was looked at before, be it ours or not."""
-        return inode in self._probed or self._claims.turned_away(inode)
+    def knows(self, inode: Inode, tenant: str) -> bool:
+        """Whether a file needs no look by this tenant, be it ours or not."""
+        return inode in self._probed or bool(self._claims.turned_away(inode, tenant))
 
     def probed(self, inode: Inode) -> ProbedLibrary | None:
         """The library on this inode, if it is probed."""
@@ -108,7 +108,7 @@ class Libraries:
             os.close(fd)
             if known is not None and mapped_ns is not None:
                 self._mapped(known, tenant, mapped_ns)
-            if known is not None or self._claims.is_stranger(inode):
+            if known is not None or self._claims.is_stranger(inode, tenant):
                 return known is not None
             later()
             return None
@@ -129,11 +129,13 @@ class Libraries:
             found = self._plan(file.tenant, file.fd)
         except BadElf as error:
             os.close(file.fd)
-            if self._unreadable.found(inode, file, error):
-                self._claims.turn_away(inode, file, error)
+            done = self._unreadable.found(inode, file, error)
+            if done is not None:
+                self._claims.turn_away(inode, file, error, own=not done)
             return False if is_final(error) else None
         except Exception:
-            self._turn_away(inode, file)
+            self._claims.turn_away(inode, file, own=True)
+            os.close(file.fd)
             raise
         if found is None or not found.placed:
             try:

@@ -51,8 +51,10 @@ class UnreadableFiles:
         self._told: dict[str, set[Inode]] = {}
         self._counted: NewestOfEach[Inode, None] = NewestOfEach(_COUNTED_MAX, number_of)
 
-    def found(self, inode: Inode, file: OpenFile, why: BadElf) -> bool:
-        """Such a file; whether it need not be looked at again as long as it is the same.
+    def found(self, inode: Inode, file: OpenFile, why: BadElf) -> bool | None:
+        """Such a file: true if nobody need look at it again as long as it is the same.
+
+        False if that holds for its tenant alone, which has had its share, and None for nobody.
 
         Of what only the host's search has found, beyond a few, it is told when a tenant maps it.
         """
@@ -63,7 +65,7 @@ class UnreadableFiles:
         if full or isinstance(why, NotRead):
             self._count(inode, file.tenant)
         if full:
-            return file.tenant != OURS
+            return None if file.tenant == OURS else False
         if not told:
             mine.add(inode)
             blind = str(Library.CUDA) in kinds

@@ -54,7 +54,7 @@ def test_a_file_that_one_tenant_keeps_waiting_is_found_where_another_maps_it(
     monkeypatch: Any,
 ) -> None:
     mapped_by_both(monkeypatch)
-    libraries = no_libraries(knows=lambda _: False)
+    libraries = no_libraries(knows=lambda *_: False)
     discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
     looked, free = looks_that_never_end_for_the_storm(discovery, monkeypatch)
     discovery._workers.start()
@@ -82,7 +82,7 @@ def test_who_maps_what_a_scan_has_found_elsewhere_is_told_of_its_gap(monkeypatch
     known: set[Inode] = set()
     again: queue.SimpleQueue[tuple[int, str, int]] = queue.SimpleQueue()
     libraries = no_libraries(
-        knows=known.__contains__,
+        knows=lambda inode, _: inode in known,
         seen_again=lambda inode, tenant, when_ns: again.put((inode.number, tenant, when_ns)),
     )
     discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def test_a_tenant_with_more_files_than_are_looked_at_keeps_none_from_another(
     monkeypatch.setattr(mapped_files, "tenant_of", {STORM: "storm", CALM: "calm"}.get)
     monkeypatch.setattr(module, "_SCANNED_MAX", 19)
     passed_over = PassedOver()
-    libraries = no_libraries(knows=lambda _: False)
+    libraries = no_libraries(knows=lambda *_: False)
     discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, passed_over)  # type: ignore[arg-type]
     found = discovery._running()
     assert {tenant: len(places) for tenant, places in found.items()} == {"storm": 19, "calm": 1}

@@ -1,5 +1,6 @@
 """Who looks at a file: what keeps one tenant from having it probed keeps no other."""
 
+import errno
 import os
 import threading
 from collections import Counter
@@ -9,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from cotenant.agent.helper.fair_queue import PassedOver
 from cotenant.agent.helper.libraries import claims
+from cotenant.agent.helper.libraries import libraries as module
 from cotenant.agent.helper.libraries.libraries import Libraries
-from cotenant.agent.protocol.reports import AttachGap, Report
-from cotenant.probes.elf import NotRead
+from cotenant.agent.protocol.reports import AttachGap, Report, Unprobed, WorkPassedOver
+from cotenant.probes.elf import BadElf, NotRead
+from cotenant.probes.inodes import Inode
 from cotenant.probes.plan import Plan
 from tests.unit.agent.helper.libraries.conftest import consider, unread
 
@@ -157,3 +161,54 @@ def test_who_fails_after_a_claim_was_taken_over_costs_the_other_nothing(
     readers.end("/calm")
     assert readers.found == {"/calm": True, "/storm": None}
     assert readers.told() == {("/calm", 7)}
+
+
+@pytest.mark.parametrize(("device", "looks"), [(0, 3), (8 << 20, 1)])
+def test_a_file_is_read_once_for_all_or_once_for_each_where_numbers_come_again(
+    device: int, looks: int, libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A device that is no disk may be another tenant's by the next mount."""
+    inode = Inode(device, 4711, 0)
+    monkeypatch.setattr(module, "real_inode", lambda *_: inode)
+    read: list[str] = []
+    monkeypatch.setattr(libraries, "_plan", lambda tenant, _: read.append(tenant))
+    for _ in range(3):
+        for tenant in ("/a", "/b", "/c"):
+            assert consider(libraries, tmp_path / "libc.so.6", tenant) is False
+            assert libraries.knows(inode, tenant)
+    assert read == ["/a", "/b", "/c"][:looks]
+
+
+def test_who_has_had_its_share_of_unreadable_files_hides_none_from_others(
+    libraries: Libraries, passed_over: PassedOver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "real_inode", lambda _, fd: Inode(8 << 20, os.fstat(fd).st_ino, 0))
+    told = unread(libraries, monkeypatch, BadElf("has no section headers"))
+    blind: list[Report] = []
+    monkeypatch.setattr(libraries.unprobed, "_tell", blind.append)
+    monkeypatch.setattr(libraries.unprobed, "_mappers", lambda all_: {i: {"/calm"} for i in all_})
+    for number in range(16):
+        consider(libraries, tmp_path / f"libnccl.so.{number}", "/storm")
+    for tenant in ("/storm", "/storm", "/calm"):
+        assert consider(libraries, tmp_path / "libcuda.so.535", tenant) is False
+    assert len(told) == 17
+    assert isinstance(blind[-1], Unprobed)
+    assert ("/calm", ("cuda",)) in {one[:2] for one in blind[-1].blind}
+    assert passed_over.take_news() == WorkPassedOver({"libraries": {"/storm": 1}})
+
+
+def test_what_goes_wrong_with_one_tenants_look_is_no_verdict_on_the_file(
+    libraries: Libraries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "real_inode", lambda *_: Inode(8 << 20, 4711, 0))
+    plan = libraries._plan
+
+    def fail(*_: Any) -> Plan | None:
+        raise OSError(errno.EIO, "its file system says so")
+
+    monkeypatch.setattr(libraries, "_plan", fail)
+    with pytest.raises(OSError, match="says so"):
+        consider(libraries, tmp_path / "a", "/storm")
+    monkeypatch.setattr(libraries, "_plan", plan)
+    assert consider(libraries, tmp_path / "a", "/storm") is False
+    assert consider(libraries, tmp_path / "a", "/calm")

@@ -272,7 +272,7 @@ def test_a_library_that_cannot_be_read_is_told_by_its_name(
     }
     assert passed_over.take_news() is None
     # It is known as long as it stays as it is.
-    assert libraries.knows(inode_of(tmp_path / name))
+    assert libraries.knows(inode_of(tmp_path / name), "/t")
 
 
 @pytest.mark.parametrize("name", ["libcuda.so.1", "libc.so.6"])
