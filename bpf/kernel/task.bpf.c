@@ -21,6 +21,7 @@ LAYOUT(tenant);
 LAYOUT(usage);
 LAYOUT(freed);
 LAYOUT(room);
+LAYOUT(process);
 NUMBERS(kernel_function);
 LAYOUT(fact);
 LAYOUT(total_key);

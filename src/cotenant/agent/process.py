@@ -1,6 +1,8 @@
 """Processes that are followed, and for how long after their end."""
 
 import os
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -49,13 +51,14 @@ def check(process: Process) -> None:
 
 class Departed:
     """Processes that ended. Their last rows may still be on their way: what is known of one is
-    kept until many others of its tenant have ended after it.
+    kept until many others of its tenant have ended after it, or for a while.
     """
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept
         self._tenant_of: dict[Process, str] = {}
-        self._of: dict[str, dict[Process, None]] = {}
+        self._of: dict[str, dict[Process, int]] = {}  # By tenant: how often was swept before.
+        self._sweeps = 0
 
     def __contains__(self, process: object) -> bool:
         return process in self._tenant_of
@@ -64,7 +67,7 @@ class Departed:
         """This one ended; the one to forget now, if any."""
         tenant = self._tenant_of.setdefault(process, tenant)
         mine = self._of.setdefault(tenant, {})
-        mine[process] = None
+        mine.setdefault(process, self._sweeps)
         if len(mine) > self._kept:
             return self.oldest(tenant)
         if len(self._tenant_of) > self._kept * _TENANTS:
@@ -80,6 +83,27 @@ class Departed:
             if not mine:
                 del self._of[tenant]
         return oldest
+
+    def sweep(
+        self,
+        known: Iterable[Process],
+        followed: AbstractSet[Process],
+        end: Callable[[Process], object],
+        drop: Callable[[Process], object],
+    ) -> None:
+        """Drop those that had ended by the last time but one; the kernel says who is ``followed``.
+
+        Nobody tells the end of some, and rows or answers that come late make others known again
+        that were dropped: they end now.
+        """
+        for process in set(known) - followed:
+            end(process)
+        self._sweeps += 1
+        for tenant, mine in list(self._of.items()):
+            old = [process for process, swept in mine.items() if swept < self._sweeps - 1]
+            for _ in old:
+                if (oldest := self.oldest(tenant)) is not None:
+                    drop(oldest)
 
 
 def environment(pid: int) -> list[bytes]:

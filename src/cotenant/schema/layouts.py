@@ -124,6 +124,15 @@ MAPPING: Final = np.dtype(
     }
 )
 
+PROCESS: Final = np.dtype(
+    {
+        "names": ['start_ns', 'tenant', 'captures'],
+        "formats": ['<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 16],
+        "itemsize": 24,
+    }
+)
+
 ROOM: Final = np.dtype(
     {
         "names": ['most', 'used'],

@@ -93,7 +93,7 @@ from cotenant.schema.layouts import UNREAD
 # Maps that the recorder reads or writes; it gets copies of their descriptors.
 SHARED_MAPS: Final = (
     "events", "identities", "facts", "names", "totals", "spare_totals", "counters", "controls",
-    "holdings", "tenants", "told", "usage", "freed", "resting",
+    "holdings", "tenants", "told", "usage", "freed", "resting", "processes",
 )  # fmt: skip
 # Those of families that may not be recorded.
 FAMILY_MAPS: Final = ("contention",)

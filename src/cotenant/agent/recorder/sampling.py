@@ -34,6 +34,7 @@ from cotenant.probes.kernel_maps import KernelMaps
 
 # Seconds.
 _FORGET_EVERY: Final = 16
+_SWEEP_EVERY: Final = 64
 _COVERAGE_EVERY: Final = 8
 _LATE_NS: Final = 5_000_000_000  # Rows of calls that began before have come.
 _FORGET_AFTER_NS: Final = 60_000_000_000
@@ -118,6 +119,8 @@ class Sampling:
         if self._seconds % _FORGET_EVERY == 0:
             self.losses.forget(self._totals.gone)
             self._ledger.forget(now_ns - _FORGET_AFTER_NS)
+        if self._seconds % _SWEEP_EVERY == 0:
+            self._gpus.sweep()
 
     def _survey_anew(self, lost: int) -> None:
         """Cgroups whose birth or end was lost are found by walking all of them."""

@@ -8,6 +8,7 @@ counted.
 import hashlib
 from collections import Counter
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -114,6 +115,10 @@ class Communicators:
             tenant = known.tenant or self._follow(known, tenant)
         if oldest := self._departed.add(process, tenant):
             self._drop(oldest)
+
+    def sweep(self, followed: AbstractSet[Process]) -> None:
+        """Let go of processes that ended, of all that the kernel has not ``followed`` since."""
+        self._departed.sweep(self._processes, followed, self.gone, self._drop)
 
     def _of(self, process: Process) -> _ProcessCommunicators:
         known = self._processes.get(process)

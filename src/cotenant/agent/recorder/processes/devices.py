@@ -8,6 +8,7 @@ A UUID is the process's own word: where the driver lists the host's GPUs, it mus
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -220,3 +221,7 @@ class Devices:
         tenant = known.tenant or tenant if known is not None else tenant
         if oldest := self._departed.add(process, tenant):
             self._drop(oldest)
+
+    def sweep(self, followed: AbstractSet[Process]) -> None:
+        """Let go of processes that ended, of all that the kernel has not ``followed`` since."""
+        self._departed.sweep(self._processes, followed, self.gone, self._drop)

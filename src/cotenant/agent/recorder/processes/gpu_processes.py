@@ -6,6 +6,8 @@ from functools import cache
 from itertools import islice, zip_longest
 from typing import Any, Final, Protocol
 
+import numpy as np
+
 from cotenant.agent.process import Nameless, Process
 from cotenant.agent.protocol.codec import slices
 from cotenant.agent.protocol.reports import (
@@ -45,8 +47,9 @@ from cotenant.agent.recorder.samplers.in_flight import InFlight
 from cotenant.agent.recorder.samplers.sampler import Sampler
 from cotenant.agent.recorder.samplers.timings import Timings
 from cotenant.identity.ledger import Ledger
-from cotenant.probes.kernel_maps import KernelMaps
+from cotenant.probes.kernel_maps import KernelMap, KernelMaps
 from cotenant.probes.tables import FUNCTIONS
+from cotenant.schema.layouts import PROCESS
 
 FactHandler = Callable[[Any, bytes], None]
 
@@ -95,10 +98,12 @@ class GpuProcesses:
         self._silent = 0
         self._memory: GpuMemory | None = None
         self._in_flight: InFlight | None = None
+        self._followed: KernelMap | None = None
 
     def attach(self, maps: KernelMaps) -> None:
         """The kernel's maps are here; what processes held before is unknown."""
         since = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        self._followed = maps["processes"]
         if "holdings" in maps:
             self._memory = GpuMemory(maps, self._ledger, self.devices, since)
         if "calls_under_way" in maps:
@@ -135,6 +140,16 @@ class GpuProcesses:
         self.spans.gone(process)
         if self._memory is not None:
             self._memory.gone(process)
+
+    def sweep(self) -> None:
+        """Let go of processes that ended a while ago; rows that came so far are to be made."""
+        if self._followed is None:
+            return
+        keys, values = self._followed.items()
+        pids, starts = np.frombuffer(keys, np.uint32), np.frombuffer(values, PROCESS)["start_ns"]
+        followed = set(map(Process, pids.tolist(), starts.tolist()))
+        for each in (self.names, self.graphs, self.devices, self.communicators):
+            each.sweep(followed)
 
     def look_up(self, batches: Iterable[tuple[Columns, Batch]]) -> None:
         """Have names looked for that rows of these batches lack; the rows wait, not for long."""

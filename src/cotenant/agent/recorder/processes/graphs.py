@@ -9,6 +9,7 @@ import hashlib
 import sys
 from collections import Counter, deque
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from cotenant.agent.process import Departed, Process
@@ -215,12 +216,15 @@ class Graphs:
 
     def gone(self, process: Process) -> None:
         """The process ended; its last rows may still be on their way."""
-        known = self._processes.get(process)
-        if known is None:
+        if (known := self._processes.get(process)) is None:
             return
         known.node_kernels.clear()
         if oldest := self._departed.add(process, known.tenant):
             self._processes.pop(oldest, None)
+
+    def sweep(self, followed: AbstractSet[Process]) -> None:
+        """Let go of processes that ended, of all that the kernel has not ``followed`` since."""
+        self._departed.sweep(self._processes, followed, self.gone, self._processes.pop)
 
     # Capture.
 

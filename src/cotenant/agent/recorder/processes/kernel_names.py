@@ -10,6 +10,7 @@ its ended processes are dropped first; then new names are refused, and counted.
 
 import bisect
 from collections import Counter
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -268,6 +269,10 @@ class KernelNames:
         known = self._processes.get(process)
         if oldest := self._departed.add(process, known.tenant if known else ""):
             self._drop(oldest)
+
+    def sweep(self, followed: AbstractSet[Process]) -> None:
+        """Let go of processes that ended, of all that the kernel has not ``followed`` since."""
+        self._departed.sweep(self._processes, followed, self.gone, self._drop)
 
     def _drop(self, process: Process) -> None:
         known = self._processes.pop(process, None)

@@ -1,17 +1,20 @@
 """What the recorder asks the helper about processes: everything, in messages of any helper."""
 
 from itertools import islice
-from typing import get_args
+from typing import Any, get_args
+
+import numpy as np
 
 from cotenant.agent.process import Nameless, Process
 from cotenant.agent.protocol.codec import Decoder, encode
-from cotenant.agent.protocol.reports import Inspected, Report
+from cotenant.agent.protocol.reports import Inspected, KernelsFound, Report
 from cotenant.agent.protocol.requests import FollowPointers, HandedOut, Inspect, Request
 from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.processes.communicators import Communicator
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.processes.shares import Shares
 from cotenant.identity.ledger import Ledger
+from cotenant.schema.layouts import PROCESS
 
 MESSAGE_BYTES = 1 << 18
 DECODER: Decoder[Request] = Decoder(get_args(Request))
@@ -102,3 +105,56 @@ def test_communicators_are_the_tenants_whose_context_or_kernel_names_a_process_h
             gpus.communicators.made(process, handle, Communicator(handle))
     # As long as nobody knows whose a process is, it is nobody's.
     assert gpus.communicators.refused == {"/tenant5": 1, "/tenant6": 2, "": 2}
+
+
+class Followed:
+    """Processes that the kernel follows."""
+
+    def __init__(self) -> None:
+        self.processes: set[Process] = set()
+
+    def items(self) -> tuple[bytes, bytes]:
+        there = sorted(self.processes)
+        values = np.zeros(len(there), PROCESS)
+        values["start_ns"] = [process.start_ns for process in there]
+        return np.array([process.pid for process in there], np.uint32).tobytes(), values.tobytes()
+
+
+def learn(gpus: GpuProcesses, process: Process) -> None:
+    """As a row, a fact of each kind and an answer of the helper do."""
+    fact = {"pid": process.pid, "process_start_ns": process.start_ns, "cgroup_id": 5}
+    fact |= {"cgroup_v1_id": 0, "timestamp_ns": 1, "function": 0, "address": 9}
+    gpus.devices.works(process, (5, 0))
+    gpus.graphs.take(fact, process)
+    gpus.communicators.made(process, 1, Communicator(1))
+    gpus.kernels_found(KernelsFound(process, ((1, 2, "unknown@lib+0x1", False),)))
+
+
+def test_processes_that_come_back_after_their_end_are_let_go_of() -> None:
+    gpus = processes(Asked())
+    followed = Followed()
+    maps: Any = {"processes": followed}
+    gpus.attach(maps)
+    gpus._ledger.born(0, 5, "/tenant5")
+    idle, *ended = (Process(pid, 3) for pid in range(1, 3002))
+    followed.processes = {idle}
+    learn(gpus, idle)
+    for process in ended:
+        gpus.gone(process, "/tenant5")
+        gpus.communicators.gone(process, "/tenant5")
+    # More than are remembered as ended: rows and answers make them known again.
+    for process in ended:
+        learn(gpus, process)
+    kinds = (gpus.names, gpus.graphs, gpus.devices, gpus.communicators)
+    assert all(ended[0] in kind._processes for kind in kinds)
+    gpus.sweep()
+    # Some are kept, for rows that are on their way.
+    assert all(1 < len(kind._processes) < 3000 for kind in kinds)
+    gpus.sweep()
+    assert [list(kind._processes) for kind in kinds] == [[idle]] * 4
+    assert gpus.devices._process_shares._taken == 1
+    assert gpus.names._unknowns._taken == 1
+    assert gpus.communicators._shares._taken == 1
+    for _ in range(3):
+        gpus.sweep()
+    assert [list(kind._processes) for kind in kinds] == [[idle]] * 4
