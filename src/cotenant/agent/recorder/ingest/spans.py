@@ -17,8 +17,8 @@ import pyarrow as pa
 from cotenant._native import Spans as NativeSpans
 from cotenant.agent.process import Process
 from cotenant.agent.recorder.ingest.batch import KNOWN, Batch
+from cotenant.agent.recorder.ingest.gpu_numbers import GpuNumbers
 from cotenant.agent.recorder.ingest.span_names import SpanNames
-from cotenant.agent.recorder.processes.shares import Shares
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.events import CUDA_RECORD, ENUMS
 
@@ -28,7 +28,6 @@ _HOLD_NS: Final = 600_000_000_000
 _RENEW_NS: Final = 3_600_000_000_000  # Mixes are written again: retention deletes rows by age.
 _RENEW_CROWDED_NS: Final = 10_000_000_000  # Names that no operation needs any more are dropped.
 
-_GPUS_MAX: Final = 1024
 _NEVER: Final = (1 << 63) - 1
 
 _OPS: Final = {text: number for number, text in ENUMS["cuda_op"].items()}
@@ -135,8 +134,7 @@ class SpanMaker:
     def __init__(self, now: Callable[[], int] = time.monotonic_ns) -> None:
         self._now = now
         self._native = NativeSpans(_SETTLE_NS, _HOLD_NS)
-        self._gpus: dict[str, int] = {}
-        self._gpu_shares = Shares(_GPUS_MAX)
+        self.gpus = GpuNumbers()
         self._tenants: dict[str, int] = {}  # By the path of the outermost cgroup.
         self._tenant_numbers = count()
         self._refused: Counter[str] = Counter()
@@ -149,11 +147,6 @@ class SpanMaker:
     def begin(self, started_ns: int) -> None:
         """What began before, UTC, is of another recording as far as SQL can tell."""
         self._native.begin(started_ns)
-
-    @property
-    def gpus(self) -> list[str]:
-        """Every GPU, by its number."""
-        return list(self._gpus)
 
     @property
     def names(self) -> dict[int, str]:
@@ -198,9 +191,13 @@ class SpanMaker:
         if (now := self._now()) - self._renewed_ns >= due_ns:
             self._renewed_ns = now
             self._native.renew()
-        return ClosedSpans(
+        taken = ClosedSpans(
             np.frombuffer(closed, SPAN), np.frombuffer(still_open, SPAN), fresh, epoch
         )
+        # Operations are held for so long, and what is left of them once more.
+        used = {*taken.spans["gpu"].tolist(), *taken.open["gpu"].tolist()}
+        self.gpus.give_back(now - 2 * _HOLD_NS, used)
+        return taken
 
     def take_seconds(self) -> npt.NDArray[np.void]:
         """What each tenant did in each second on each GPU, since it was last asked."""
@@ -237,8 +234,11 @@ class SpanMaker:
         example[batch.codes] = np.arange(batch.rows)
         chosen = rows.select(["cgroup_id", "gpu"]).take(pa.array(example))
         found["cgroup_id"] = chosen.column("cgroup_id").to_numpy()
-        found["gpu"] = self._gpu_numbers(
-            chosen.column("gpu").combine_chunks(), lambda signature: tenants[codes[signature]]
+        gpus = chosen.column("gpu").combine_chunks()
+        words = gpus.dictionary.to_pylist()
+        places = gpus.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+        found["gpu"] = self.gpus.find(
+            words, places, lambda signature: tenants[codes[signature]], self._now()
         )
         known = batch.field(KNOWN)
         found["stream"] = _streams(batch, known)
@@ -253,28 +253,22 @@ class SpanMaker:
         flags |= np.where(_has(known, "context"), _CONTEXT, 0)
         flags |= np.where(batch.field("op") == _OPS["sync"], _WAITS, 0)
         found["flags"] = np.where(done, flags | _proves(batch, known), 0)
+        self._refuse(found, (found["gpu"] < 0) & (places < len(words)), batch)
         return found
 
     def _tenant_number(self, tenant: str) -> int:
         return self._tenants.setdefault(tenant, next(self._tenant_numbers))
 
-    def _gpu_numbers(self, gpus: Any, whose: Callable[[int], str]) -> npt.NDArray[np.int32]:
-        """The number of each signature's GPU; of a new one, ``whose`` first signature it is."""
-        words = gpus.dictionary.to_pylist()
-        places = gpus.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
-        if any(word not in self._gpus for word in words):
-            for code, first in zip(*np.unique(places, return_index=True), strict=True):
-                if code < len(words) and words[code] not in self._gpus:
-                    self._add_gpu(words[code], whose(first))
-        numbers = [self._gpus.get(word, -1) for word in words]
-        found: npt.NDArray[np.int32] = np.array([*numbers, -1], np.int32)[places]
-        return found
-
-    def _add_gpu(self, word: str, tenant: str) -> None:
-        """A tenant tells the UUIDs of its GPUs: it may have as many as are still free."""
-        if not self._gpu_shares.over(tenant):
-            self._gpu_shares.count(tenant, 1)
-            self._gpus[word] = len(self._gpus)
+    def _refuse(self, found: Spans, refused: npt.NDArray[np.bool_], batch: Batch) -> None:
+        """Operations of GPUs that there is no number for: their spans have none."""
+        refused = refused & ((found["work"] != 0) | (found["flags"] & _WAITS != 0))
+        if not refused.any():
+            return
+        rows = np.bincount(batch.codes, minlength=batch.signatures)
+        paths = {number: path for path, number in self._tenants.items()}
+        for number in np.unique(found["tenant"][refused]).tolist():
+            mine = refused & (found["tenant"] == number)
+            self._refused[paths[number]] += int(rows[mine].sum())
 
     def _named(
         self, names: Any, batch: Batch, signatures: npt.NDArray[np.void]

@@ -90,9 +90,7 @@ class GpuSeconds:
     def _gpu(self, number: int) -> str | None:
         """The GPU of this number; where it is not known, the only one there is."""
         gpus = self._maker.gpus
-        if number >= 0:
-            return gpus[number]
-        return gpus[0] if len(gpus) == 1 else None
+        return gpus.words[number] if number >= 0 else gpus.only
 
     def _count(self, cells: Cells) -> None:
         counted = self._maker.take_seconds()

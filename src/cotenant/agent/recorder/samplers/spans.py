@@ -62,7 +62,7 @@ class SpanRows:
             | {
                 "timestamp_ns": spans["start_ns"],
                 "pid": spans["pid"].astype(np.int32),
-                "gpu": _words(spans["gpu"], self._maker.gpus),
+                "gpu": _words(spans["gpu"], self._maker.gpus.words),
                 "context": pa.array(
                     spans["context"].view(np.int64), mask=spans["has_context"] == 0
                 ),

@@ -136,8 +136,36 @@ def test_who_invents_gpus_leaves_numbers_for_those_of_its_neighbours(shared):
     shared.events.add(call("cuLaunchKernel", 2 * SECOND, 10, **about))
     shared.events.add(call("cuCtxSynchronize", 2 * SECOND + 100, 10, pid=7000, cgroup=101))
     shared.cycle(3 * SECOND)
-    assert len(shared.maker.gpus) == 512 + 1
-    assert shared.maker.gpus[-1] == "/dev/nvidia7000"
+    assert len(shared.maker.gpus.words) == 512 + 1
+    assert shared.maker.gpus.words[-1] == "/dev/nvidia7000"
+    assert shared.maker.refused() == {HOARDER: 699 - 512}
+
+
+def test_numbers_of_gpus_are_given_back_when_nothing_is_of_them(shared):
+    for tenant in range(12):
+        shared.cgroup(300 + tenant, f"/job-{tenant}")
+        at = (10 + tenant) * SECOND
+        for pid in range(1 + tenant * 600, 601 + tenant * 600):
+            shared.opened(pid, f"GPU-{pid}")
+            about = {"pid": pid, "cgroup": 300 + tenant, "threads": 7}
+            shared.events.add(call("cuLaunchKernel", at + pid, 10, **about))
+        shared.cycle(at + SECOND)
+    assert sum(shared.maker.refused().values()) == 12 * 600 - len(shared.maker.gpus.words)
+    refused = shared.maker.refused()
+    shared.cycle(2000 * SECOND)  # All that was pending is a span by now, of its GPU.
+    shared.cycle(2001 * SECOND)
+    shared.opened(9000, "GPU-9000")
+    shared.events.add(call("cuLaunchKernel", 2001 * SECOND, 10, pid=9000, cgroup=101, threads=7))
+    shared.cycle(2002 * SECOND)
+    shared.cycle(2004 * SECOND)
+    assert shared.maker.refused() == refused
+    assert len(shared.maker.gpus.words) <= 1024
+    shared.finish()
+    with Session(shared.root) as session:
+        rows = session.ask("select pid, gpu from spans where gpu is not null").rows()
+    assert {row["gpu"] for row in rows} == {f"GPU-{row['pid']}" for row in rows}
+    assert any(row["gpu"] == "GPU-9000" for row in rows)
+    assert shared.maker.gpus.only is None  # Whatever is left of them.
 
 
 def test_what_a_tenant_had_no_room_for_makes_answers_from_its_spans_incomplete(shared):

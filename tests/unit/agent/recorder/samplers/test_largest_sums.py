@@ -130,7 +130,9 @@ def test_seconds_of_all_cgroups_of_a_tenant_are_no_more_than_a_column_can_hold(
     summed = ("launches", "waits", "waited_ns", "copied_bytes")
     for name in summed:
         seconds[name] = LARGEST
-    maker: Any = SimpleNamespace(take_seconds=lambda: seconds, gpus=["GPU-0"])
+    maker: Any = SimpleNamespace(
+        take_seconds=lambda: seconds, gpus=SimpleNamespace(words=["GPU-0"])
+    )
     spans: Any = SimpleNamespace(closed=None)
     sampler = GpuSeconds(maker, spans, ledger, lambda: {(0, "GPU-0"): 2 * LARGEST})
     (row,) = (sampler.sample(1) or pa.table({})).to_pylist()
