@@ -1,8 +1,8 @@
 """Inodes as the kernel's records of mappings show them: all of one, or no more than its number.
 
-Up to Linux 6.17 a record shows the file itself. Later kernels show that of the overlay through
-which it was mapped: with the same number, but with the overlay's device, an anonymous one, and
-without a generation.
+Of a file that was mapped through an overlay, some kernels (6.18 is one) show the overlay's inode:
+with the same number, but with the overlay's device, an anonymous one, and without a generation.
+Others show the file itself.
 """
 
 from typing import Final
