@@ -7,6 +7,7 @@ each mount's own device; the kernel's mappings show the file beneath.
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,11 @@ class Inode:
     number: int
     generation: int
 
+    @classmethod
+    def of(cls, mapping: np.void) -> Self:
+        """The file of a mapping, as the kernel's iterators tell it."""
+        return cls(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
+
 
 def number_of(inode: Inode) -> int:
     """What the kernel's records of mappings show of it."""
@@ -37,7 +43,7 @@ def real_inode(program: int, fd: int) -> Inode | None:
             return None
         found = mappings_of_process(program, os.getpid())
     for mapping in found[found["start"] == address]:
-        return Inode(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
+        return Inode.of(mapping)
     return None
 
 
@@ -65,7 +71,7 @@ def processes_mapping(code: CodeMappings, inodes: Collection[Inode]) -> set[tupl
     found = set()
     for mappings in code.everywhere() if len(numbers) else ():
         for each in mappings[np.isin(mappings["inode"], numbers)]:
-            inode = Inode(int(each["device"]), int(each["inode"]), int(each["generation"]))
+            inode = Inode.of(each)
             if inode in wanted:
                 found.add((inode, int(each["pid"])))
     return found
@@ -88,5 +94,4 @@ def inodes_of(mappings: npt.NDArray[np.void]) -> Iterator[tuple[Inode, np.void]]
     if len(mappings):
         new[1:] = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
     for mapping in mappings[order[new]]:
-        numbers = (int(mapping[name]) for name in ("device", "inode", "generation"))
-        yield Inode(*numbers), mapping
+        yield Inode.of(mapping), mapping

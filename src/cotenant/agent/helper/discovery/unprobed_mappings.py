@@ -50,5 +50,5 @@ class UnprobedMappings:
         there = mappings[(mappings["start"] <= file.start) & (file.start < mappings["end"])]
         same = there[there["inode"] == file.inode.number]
         for mapping in same:
-            return Inode(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
+            return Inode.of(mapping)
         return None

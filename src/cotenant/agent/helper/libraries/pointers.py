@@ -119,7 +119,7 @@ class Pointers:
         if not len(inside):
             return "points to no code of a file"
         mapping = inside[0]
-        inode = Inode(int(mapping["device"]), int(mapping["inode"]), int(mapping["generation"]))
+        inode = Inode.of(mapping)
         library = self._libraries.probed(inode)
         if library is None or str(Library.CUDA) not in library.plan.kinds:
             return "points into another file than the driver library"

@@ -56,10 +56,7 @@ class Unsure:
     def mapped(self, pid: int) -> None:
         """A process has mapped what may be such a driver."""
         mappings = self._code.of(pid)
-        mine = [
-            Inode(int(m["device"]), int(m["inode"]), int(m["generation"])) in self._drivers
-            for m in mappings
-        ]
+        mine = [Inode.of(mapping) in self._drivers for mapping in mappings]
         self._say(mappings[np.array(mine, np.bool_)])
 
     def _say(self, mappings: npt.NDArray[np.void]) -> None:
