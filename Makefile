@@ -32,13 +32,9 @@ record: setup ## record this host for 20 s and show what each tenant did
 	@.venv/bin/cotenant demo --if-idle --for 20s --store build/store
 
 .PHONY: test
-test: setup-tests lint ## everything that must hold, on the real kernel
+test: setup-tests ## everything that must hold, on the real kernel
 	@.venv/bin/python -m compileall -q src # Else thousands of processes do, where Python may not write.
-	@.venv/bin/python -m pytest -q -n 2 --dist worksteal tests \
-		--ignore=tests/kernel --ignore=tests/browser --ignore=tests/image --ignore=tests/package \
-		--ignore=tests/spark --ignore=tests/readers
-	@.venv/bin/python -m pytest -q -n 2 --dist worksteal tests/browser # A browser's event loop is its own process's.
-	@COTENANT_REQUIRE_KERNEL=1 .venv/bin/python -m pytest -q tests/kernel
+	@.venv/bin/python tools/suite.py
 
 .PHONY: defences
 defences: setup-tests ## remove each defence against tenants in a copy, and see its tests fail (minutes)

@@ -50,16 +50,25 @@ def _boot(cell: cells.Cell, kernel: packages.Unpacked, image: Path) -> Verdict:
 
 
 def _run(wanted: list[cells.Cell]) -> Iterator[Verdict]:
-    """Cells of one CPU in pairs, the others alone."""
+    """Cells of one CPU in pairs, the others alone; one that failed once more by itself."""
     kernels = _prepared([cell.kernel for cell in wanted])
     image = root.build_image()
+    failed: list[cells.Cell] = []
     wanted = [cell for cell in wanted if cell.kernel.name in kernels]
     for cpus, at_once in ((1, 2), (2, 1)):
+        chosen = [cell for cell in wanted if cell.cpus == cpus]
         with ThreadPoolExecutor(at_once) as pool:
-            yield from pool.map(
-                lambda cell: _boot(cell, kernels[cell.kernel.name], image),
-                [cell for cell in wanted if cell.cpus == cpus],
-            )
+            verdicts = pool.map(lambda cell: _boot(cell, kernels[cell.kernel.name], image), chosen)
+            for cell, verdict in zip(chosen, verdicts, strict=True):
+                if verdict.good:
+                    yield verdict
+                else:
+                    failed.append(cell)
+    for cell in failed:
+        verdict = _boot(cell, kernels[cell.kernel.name], image)
+        if verdict.good:
+            print(f"FLAKY {cell.name}", flush=True)
+        yield verdict
 
 
 def main() -> int:
