@@ -25,6 +25,14 @@ extern bool_t bpf_session_is_return(void *ctx) __ksym;
 #define at_return(ctx) bpf_session_is_return(ctx)
 #endif
 
+/* Whether recording is over: probes may stay for a while until they can be removed safely. */
+static __always_inline bool_t is_off(void)
+{
+	struct control *now = control();
+
+	return now && now->off;
+}
+
 #if SESSION
 #define PROGRAMS(name, enter, leave)                                                               \
 	SEC("?uprobe") int name##_session(struct pt_regs *ctx)                                     \
@@ -32,6 +40,8 @@ extern bool_t bpf_session_is_return(void *ctx) __ksym;
 		__u64 cookie;                                                                      \
                                                                                                    \
 		use_task_stack(ctx);                                                               \
+		if (is_off())                                                                      \
+			return SESSION_SKIP;                                                       \
 		cookie = bpf_get_attach_cookie(ctx);                                               \
 		return at_return(ctx) ? leave(ctx, cookie) : enter(ctx, cookie);                   \
 	}
@@ -40,12 +50,16 @@ extern bool_t bpf_session_is_return(void *ctx) __ksym;
 	SEC("?uprobe") int name##_enter(struct pt_regs *ctx)                                       \
 	{                                                                                          \
 		use_task_stack(ctx);                                                               \
+		if (is_off())                                                                      \
+			return 0;                                                                  \
 		enter(ctx, bpf_get_attach_cookie(ctx));                                            \
 		return 0;                                                                          \
 	}                                                                                          \
 	SEC("?uprobe") int name##_return(struct pt_regs *ctx)                                      \
 	{                                                                                          \
 		use_task_stack(ctx);                                                               \
+		if (is_off())                                                                      \
+			return 0;                                                                  \
 		leave(ctx, bpf_get_attach_cookie(ctx));                                            \
 		return 0;                                                                          \
 	}

@@ -67,7 +67,7 @@ enum counter {
 struct control {
 	__u64 window;
 	__u32 excludes;
-	__u32 paused;
+	__u32 off;		/* set once: from then on programs on functions do nothing */
 	/* Rows are shed above this fill of the ring, by those who use more than their share. */
 	__u64 shed_above;
 	__u64 share_bytes;	/* of the ring above that mark, for each tenant's GPU calls */

@@ -18,12 +18,20 @@ struct mapping {
 	__u32 pad;
 };
 
-/* A process whose mappings are locked. */
-struct locked {
-	__u64 owner;	/* Who has locked them, as far as that can be told. */
+enum lock_state {
+	LOCK_STATE_free = 0,
+	LOCK_STATE_read = 1,
+	LOCK_STATE_write = 2,
+};
+
+/* A process, and the lock of its mappings. */
+struct memory_lock {
 	__u64 memory;	/* Its address space. */
+	__u64 owner;	/* The task that took the lock last, as far as that is known. */
 	__u32 pid;
-	__u32 pad;
+	__u32 holder;	/* The pid of the owner. */
+	__u32 state;
+	__u32 forking;	/* Whether this thread may be about to copy the address space. */
 };
 
 #endif /* COTENANT_VMA_H */

@@ -64,7 +64,7 @@ def test_every_path_exists() -> None:
     assert [path for path in named if not _exists(path)] == []
 
 
-def test_ten_questions_are_answered_by_a_path() -> None:
+def test_each_question_is_answered_by_a_path() -> None:
     rows = re.findall(r"^\| (.+\?) \| (.+) \|$", TEXT, re.M)
-    assert len(rows) == 10
+    assert len(rows) >= 10
     assert [question for question, answer in rows if not _PATH.search(answer)] == []

@@ -5,6 +5,7 @@ kernel can neither tell what the process has mapped nor place a probe there.
 """
 
 import mmap
+import os
 import shutil
 import subprocess
 import sys
@@ -16,9 +17,9 @@ import numpy as np
 import pytest
 
 from cotenant.probes.attach import Method
-from cotenant.probes.code_mappings import CodeMappings, HeldUp
-from cotenant.probes.mappers import PROGRAMS, Mappers
-from cotenant.probes.programs import Programs, Sizes, load_object
+from cotenant.probes.code_mappings import CodeMappings
+from cotenant.probes.memory_locks import HeldUp, MemoryLocks
+from cotenant.probes.programs import Programs, Sizes, load_locks, load_object
 from tests.kernel.compiler import CLIENTS, build_client
 from tests.kernel.conftest import (
     SIM,
@@ -77,7 +78,7 @@ def locked(
             served.communicate()
             if process is not None:
                 process.communicate()
-            subprocess.run(["umount", place], check=True)
+            subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def own_library(place: Path) -> Path:
@@ -164,18 +165,24 @@ ctypes.CDLL(None).syscall(60, 0)
 
 
 @pytest.fixture
-def code() -> Iterator[CodeMappings]:
+def locks() -> Iterator[MemoryLocks]:
+    made = load_locks()
+    assert made.mappers is not None
+    yield made
+    for fd in made.fds:
+        os.close(fd)
+
+
+@pytest.fixture
+def code(locks: MemoryLocks) -> Iterator[CodeMappings]:
     loaded = Programs(Method.SESSION)
-    programs = dict.fromkeys(("code_mappings", "locked_memory", *PROGRAMS), -1)
-    load_object(loaded, "vma", programs, Sizes(events_bytes=65536, facts_bytes=4096), {})
-    mappers = Mappers.loaded(loaded.programs, loaded.maps)
-    assert mappers is not None
-    yield CodeMappings(loaded.programs["code_mappings"], loaded.programs["locked_memory"], mappers)
+    load_object(loaded, "vma", {"code_mappings": -1}, Sizes(65536, 4096), {})
+    yield CodeMappings(loaded.programs["code_mappings"], locks)
     loaded.close()
 
 
-def test_who_keeps_its_memory_locked_matters_for_what_it_has_mapped(
-    code: CodeMappings, tmp_path: Path
+def test_a_lock_matters_for_the_files_that_its_process_maps(
+    locks: MemoryLocks, tmp_path: Path
 ) -> None:
     paths = [tmp_path / name for name in ("mapped", "other")]
     for path in paths:
@@ -190,32 +197,44 @@ def test_who_keeps_its_memory_locked_matters_for_what_it_has_mapped(
         ]
         mapped, other = [file.fileno() for file in files]
         locker, _ = stack.enter_context(locked(tmp_path, "-m", paths[0]))
-        code.check_unlocked(other)
+        locks.wait_until_free(other, 5)
         with pytest.raises(HeldUp, match=f"process {locker.pid} keeps its memory locked"):
-            code.check_unlocked(mapped)
+            locks.wait_until_free(mapped, 1)
     assert len(ours) == 2 * PAGES
     with paths[0].open("rb") as file:
-        code.check_unlocked(file.fileno())
+        locks.wait_until_free(file.fileno(), 5)
 
 
-def test_who_forks_with_its_memory_locked_matters_for_every_file(
-    code: CodeMappings, tmp_path: Path
+def test_a_fork_with_locked_memory_matters_for_every_file(
+    locks: MemoryLocks, tmp_path: Path
 ) -> None:
     """Nothing is probed here: that would keep the whole host from forking."""
     path = tmp_path / "file"
     path.write_bytes(bytes(4096))
     with path.open("rb") as file, locked(tmp_path, "-f", seconds=20) as (locker, served):
-        held = code.mapping(file.fileno(), code._locked_for(0.1))
+        related = locks.of_file(file.fileno(), locks.kept())
         try:
-            code.check_unlocked(file.fileno())
+            locks.wait_until_free(file.fileno(), 1)
             said = ""
         except HeldUp as error:
             said = str(error)
         served.kill()
         assert locker.stdout.readline() == "free\n"
-        assert held == set()
+        assert related == set()
         assert said == f"process {locker.pid} keeps its memory locked: end that process"
-        code.check_unlocked(file.fileno())
+        locks.wait_until_free(file.fileno(), 5)
+
+
+def test_the_fuse_file_system_that_a_locked_process_waits_for_is_found(
+    locks: MemoryLocks, tmp_path: Path
+) -> None:
+    with locked(tmp_path) as (locker, _):
+        (space,) = [space for space, lock in locks.kept().items() if lock.pid == locker.pid]
+        assert locks.mappers is not None
+        device = os.lstat(tmp_path / "hanging").st_dev
+        assert locks.mappers.fuse_devices(space) == {os.minor(device)}
+        ours = [space for space in locks.spaces() if locks.pids([space]) == [os.getpid()]]
+        assert locks.mappers.fuse_devices(ours[0]) == set()
 
 
 def test_a_process_whose_first_thread_has_ended_is_still_there_once(code: CodeMappings) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from cotenant.agent.protocol.reports import HooksRefused, LibraryReport, RunsMissed
+from cotenant.agent.protocol.reports import ForksWaited, HooksRefused, LibraryReport, RunsMissed
 from cotenant.printable import printable
 from cotenant.probes.function import Library
 from cotenant.probes.sites import WOULD_BE_STEPPED
@@ -40,6 +40,17 @@ def stepped(count: int, cost_ns: float, stepped_ns: float) -> str:
     )
 
 
+def waited(report: ForksWaited) -> str:
+    """That no process on the host could fork, for how long, why, and what ended it."""
+    lock = "a memory lock"
+    if report.pid:
+        lock += f" of {printable(report.comm)} ({report.pid})"
+    end = f"; aborted FUSE connection {report.aborted[0]}" if report.aborted else ""
+    return (
+        f"no process could start for {report.waited_s:.1f} s: {lock} was in the way of probes{end}"
+    )
+
+
 class Notices:
     """What a recording says to whoever started it, each line once."""
 
@@ -63,6 +74,10 @@ class Notices:
             f"{program}: the kernel leaves out some of its runs; those events are missing"
             for program in report.programs
         )
+
+    def forks_waited(self, report: ForksWaited) -> None:
+        """How long no process on the host could fork, and for whose lock."""
+        self._add([waited(report)])
 
     def missing(self, lines: list[str]) -> None:
         """What went unseen, as far as it was not said before."""

@@ -29,6 +29,7 @@ class Capability(IntEnum):
     """Those that a process of ours may keep; the numbers are the kernel's."""
 
     DAC_READ_SEARCH = 2  # Files of tenants below /proc/PID/root, whatever their mode.
+    SETUID = 7  # To abort a FUSE connection with the rights of its owner.
     SYS_PTRACE = 19  # To look below /proc/PID/root at all.
     SYS_ADMIN = 21  # Only where the kernel has no other key to what is needed.
     SYS_NICE = 23  # To place probes in time on a busy host.

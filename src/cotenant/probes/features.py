@@ -11,10 +11,10 @@ from typing import Final
 from cotenant._native import OBJECTS, Ring, probe_here, step_here
 from cotenant.errors import Unsupported, UsageError
 from cotenant.probes.attach import Attacher, Method, Placed
+from cotenant.probes.door import Door
 from cotenant.probes.elf import Elf
 from cotenant.probes.filtered import why_deadly
 from cotenant.probes.function import CallFamily, Flag, Function, Library
-from cotenant.probes.plan import held_path
 from cotenant.probes.programs import Sizes, load_function
 from cotenant.probes.sites import Stepping
 from cotenant.probes.stacks import why_unsafe
@@ -52,7 +52,7 @@ class Trial:
 
 
 @cache
-def attempt(method: Method) -> Trial:
+def attempt(method: Method, door: Door | None = None) -> Trial:
     """Attach to ourselves by this method, look for the event, and time some more."""
     try:
         programs = load_function(method, _ITSELF, _SMALL)
@@ -63,15 +63,15 @@ def attempt(method: Method) -> Trial:
         with Elf(fd) as elf:
             offset = elf.find([_SITE])[_SITE]
         here = Placed(_ITSELF, offset)
-        if unsafe := why_unsafe(method, held_path(fd), here):
+        if unsafe := why_unsafe(method, fd, here, door):
             return Trial(unsafe)
-        attacher = Attacher(method, programs.programs)
-        attachment = attacher.attach(held_path(fd), [here])
+        attacher = Attacher(method, programs.programs, door=door)
+        attachment = attacher.attach(fd, [here])
         probe_here()
         seen = Ring(programs.maps["events"], _SMALL.events_bytes, EVENT_KIND).waiting()
         deadly = why_deadly() if seen else None
         probed = _call_ns(probe_here)
-        attachment.close()
+        attacher.remove(attachment)
         if not seen:
             return Trial("attached, but no event came")
         if deadly:
@@ -89,9 +89,9 @@ def _stepped_ns(attacher: Attacher, fd: int) -> float:
     """What a single-stepped call costs, on a function of ours."""
     with Elf(fd) as elf:
         offset = elf.find([_STEPPED_SITE])[_STEPPED_SITE]
-    attachment = attacher.attach(held_path(fd), [Placed(_ITSELF, offset)])
+    attachment = attacher.attach(fd, [Placed(_ITSELF, offset)])
     probed = _call_ns(step_here)
-    attachment.close()
+    attacher.remove(attachment)
     return max(probed - _call_ns(step_here), 1.0)
 
 
@@ -106,23 +106,23 @@ def _call_ns(call: Callable[[], int]) -> float:
     return best
 
 
-def why_not(method: Method) -> str | None:
+def why_not(method: Method, door: Door | None = None) -> str | None:
     """Why this method does not work here; None if it does."""
-    return attempt(method).reason
+    return attempt(method, door).reason
 
 
-def choose_method(asked: str | None) -> Method:
+def choose_method(asked: str | None, door: Door | None = None) -> Method:
     """The method that was asked for, else the best that works here."""
     if asked is not None:
         if asked not in list(Method):
             raise UsageError(f"--attach {asked}: unknown; choose session, multi or pair")
-        reason = why_not(Method(asked))
+        reason = why_not(Method(asked), door)
         if reason:
             raise Unsupported(f"--attach {asked} does not work on this kernel: {reason}")
         return Method(asked)
     reason = ""
     for method in Method:
-        reason = why_not(method) or ""
+        reason = why_not(method, door) or ""
         if not reason:
             return method
     if _version() < _OLDEST:
@@ -137,10 +137,10 @@ def _version() -> tuple[int, ...]:
     return tuple(int(number) for number in numbers[: len(_OLDEST)])
 
 
-def choose_stepping(asked: str, method: Method) -> Stepping:
+def choose_stepping(asked: str, method: Method, door: Door | None = None) -> Stepping:
     """Whose probes may be single-stepped: as asked, else those of rows where that is not dear."""
     if asked == "any":
         return Stepping.ALL
-    trial = attempt(method)
+    trial = attempt(method, door)
     cheap = 0 < trial.stepped_ns <= _DEARER * trial.cost_ns
     return Stepping.ROWS if asked == "auto" and cheap else Stepping.NONE

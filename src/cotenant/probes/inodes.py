@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.probes.code_mappings import CodeMappings, held_up_by, mappings_of_process
+from cotenant.probes.code_mappings import CodeMappings, mappings_of_process
 from cotenant.probes.mapped import mapped_page
 from cotenant.schema.layouts import MAPPING
 
@@ -53,14 +53,11 @@ def mappings_of(code: CodeMappings, inode: Inode, fd: int) -> npt.NDArray[np.voi
     HeldUp if one that has it mapped cannot be asked where.
     """
     parts = [np.empty(0, MAPPING)]
-    silent: dict[int, int] = {}
-    for mappings in code.everywhere(silent):
+    for mappings in code.of_file(fd):
         same = mappings["inode"] == inode.number
         same &= mappings["device"] == inode.device
         same &= mappings["generation"] == inode.generation
         parts.append(mappings[same])
-    if held := code.mapping(fd, silent):
-        raise held_up_by(held)
     return np.concatenate(parts)
 
 

@@ -16,9 +16,15 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 @contextmanager
-def mapped_page(fd: int, protection: int = mmap.PROT_READ, offset: int = 0) -> Iterator[int | None]:
-    """Where it is mapped until the end of the block; None if it cannot be."""
-    address = _libc.mmap(None, mmap.PAGESIZE, protection, mmap.MAP_PRIVATE, fd, offset)
+def mapped_page(
+    fd: int, protection: int = mmap.PROT_READ, offset: int = 0, *, shared: bool = False
+) -> Iterator[int | None]:
+    """Where it is mapped until the end of the block; None if it cannot be.
+
+    The kernel places no probe in a shared mapping, and waits for none of its locks.
+    """
+    flags = mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE
+    address = _libc.mmap(None, mmap.PAGESIZE, protection, flags, fd, offset)
     if address is None or address == ctypes.c_void_p(-1).value:
         yield None
         return

@@ -1,33 +1,34 @@
-"""Which of some address spaces a probe in a file would wait for, without waiting for any of them.
+"""Who has a file mapped, and which file systems' files an address space has, without any lock.
 
-Address spaces are numbers: what the kernel's iterator over locked memory calls them.
+Address spaces are numbers: what the kernel's iterator over memory locks calls them.
 """
 
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from typing import Final, Self
+
+import numpy as np
 
 from cotenant.probes import syscalls
 from cotenant.probes.mapped import mapped_page
 
-PROGRAMS: Final = ("file_mappers", "forking_memory")
-_MAP: Final = "asked_memory"
-_AT_ONCE: Final = 1000  # There is room for 1,024.
-# Nobody keeps the kernel's tree of mappings from changing while it is walked: what one walk misses
-# another finds, and one that notices it is made again.
+PROGRAMS: Final = ("file_mappers", "fuse_mapped")
+ANSWERS: Final = "answers"
+# The kernel's tree of mappings may change while it is walked: what one walk misses another finds,
+# and one that notices it is made again.
 _WALKS: Final = 2
 _ATTEMPTS: Final = 8
-_ADDRESS: Final = 0  # The key of the address where we have mapped the file.
+_ASKED: Final = bytes(8)  # The key of what is asked about.
+_MINOR_BITS: Final = 20
 
 
 class Mappers:
-    """Asks the kernel's iterators."""
+    """Asks the kernel's iterators, one question at a time."""
 
-    def __init__(self, file_program: int, fork_program: int, asked: int) -> None:
-        self._file_program = file_program
-        self._fork_program = fork_program
-        self._asked = asked
+    def __init__(self, file_program: int, fuse_program: int, answers: int) -> None:
+        self.fds = (file_program, fuse_program, answers)
+        self._file_program, self._fuse_program, self._answers = self.fds
         self._asking = threading.Lock()
 
     @classmethod
@@ -35,65 +36,46 @@ class Mappers:
         """None if this kernel has not taken the programs."""
         if not programs.keys() >= {*PROGRAMS}:
             return None
-        return cls(programs["file_mappers"], programs["forking_memory"], maps[_MAP])
+        file_program, fuse_program = (programs[name] for name in PROGRAMS)
+        return cls(file_program, fuse_program, maps[ANSWERS])
 
-    def of_file(self, fd: int, spaces: Collection[int]) -> set[int]:
-        """Which of these have a file mapped, as code or not; all of them if nobody can tell."""
-        with mapped_page(fd) as address:
+    def of_file(self, fd: int) -> set[int] | None:
+        """Address spaces that have a file mapped, as code or not; None if that cannot be told."""
+        with mapped_page(fd, shared=True) as address, self._asking:
             if address is None:
-                return set(spaces)
-            return self._in_parts(spaces, lambda: self._walk(address))
-
-    def forking(self, spaces: Collection[int]) -> set[int]:
-        """Which of these a thread may be about to copy; all of them if nobody can tell."""
-        return self._in_parts(spaces, self._find_forking)
-
-    def _in_parts(self, spaces: Collection[int], ask: Callable[[], bool]) -> set[int]:
-        """Those of which the answer is yes."""
-        found: set[int] = set()
-        listed = list(spaces)
-        for first in range(0, len(listed), _AT_ONCE):
-            part = listed[first : first + _AT_ONCE]
+                return None
             try:
-                with self._asking:
-                    found |= self._answered(part, ask)
+                self._ask(address)
+                whole = self._walk(address)
+                found = self._take()
             except OSError:
-                found.update(part)
-        return found
+                return None
+        return found if whole else None
 
-    def _answered(self, spaces: Collection[int], ask: Callable[[], bool]) -> set[int]:
-        try:
-            for space in spaces:
-                self._put(space, 0)
-            if not ask():
-                return set(spaces)
-            return {space for space in spaces if self._is_yes(space)}
-        finally:
-            for key in (_ADDRESS, *spaces):
-                syscalls.map_delete(self._asked, _bytes(key))
+    def fuse_devices(self, space: int) -> set[int]:
+        """Minor numbers of FUSE file systems of which an address space has files mapped."""
+        with self._asking:
+            try:
+                self._ask(space)
+                syscalls.run_iterator(self._fuse_program)
+                devices = self._take()
+            except OSError:
+                return set()
+        return {device & ((1 << _MINOR_BITS) - 1) for device in devices}
 
     def _walk(self, address: int) -> bool:
         """Whether everything that has the file mapped was seen."""
-        self._put(_ADDRESS, address)
         whole = 0
         for _ in range(_ATTEMPTS):
-            told = syscalls.run_iterator(self._file_program, pid=os.getpid())
-            whole += told == _bytes(address)
+            written = syscalls.run_iterator(self._file_program, pid=os.getpid())
+            whole += written == address.to_bytes(8, "little")
             if whole == _WALKS:
                 return True
         return False
 
-    def _find_forking(self) -> bool:
-        syscalls.run_iterator(self._fork_program)
-        return True
+    def _ask(self, about: int) -> None:
+        syscalls.map_update(self._answers, _ASKED, about.to_bytes(8, "little"))
 
-    def _put(self, key: int, value: int) -> None:
-        syscalls.map_update(self._asked, _bytes(key), _bytes(value))
-
-    def _is_yes(self, space: int) -> bool:
-        answer = syscalls.map_lookup(self._asked, _MAP, _bytes(space))
-        return answer != _bytes(0)
-
-
-def _bytes(number: int) -> bytes:
-    return number.to_bytes(8, "little")
+    def _take(self) -> set[int]:
+        keys, _ = syscalls.map_items(self._answers, 8, 8, take=True)
+        return set(np.frombuffer(keys, np.uint64).tolist()) - {0}

@@ -1,6 +1,5 @@
 """Plans the probes of a file: which functions it defines, which get probes, which are refused."""
 
-import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -143,8 +142,3 @@ class _Sites:
         # An address has eight bytes at most.
         low, high = np.searchsorted(self._written, (site.start - 7, end))
         return "is written to when loaded" if low < high else None
-
-
-def held_path(fd: int) -> str:
-    """A path to an open file that no rename or unmount can change."""
-    return f"/proc/{os.getpid()}/fd/{fd}"

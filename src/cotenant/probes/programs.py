@@ -18,10 +18,11 @@ import numpy as np
 
 from cotenant._native import OBJECTS, load
 from cotenant.errors import Unsupported
-from cotenant.probes import mappers, syscalls
+from cotenant.probes import mappers, memory_locks, syscalls
 from cotenant.probes.attach import PROGRAMS, Method
 from cotenant.probes.cpus import possible_cpus
 from cotenant.probes.function import CallFamily, Function, encode
+from cotenant.probes.memory_locks import MemoryLocks
 from cotenant.probes.rejection import read_rejection
 from cotenant.schema.constants import MAPS
 from cotenant.schema.events import ENUMS
@@ -144,6 +145,15 @@ def load_object(
     _tell_rooms(into, maps.keys() - shared.keys())
 
 
+def load_locks() -> MemoryLocks:
+    """The programs that look at memory locks: needed before anything is attached."""
+    loaded = Programs(Method.SESSION)  # No program of theirs is for one method.
+    load_object(loaded, memory_locks.OBJECT, {memory_locks.PROGRAM: -1}, Sizes(), {})
+    with suppress(Unsupported):
+        load_object(loaded, memory_locks.OBJECT, dict.fromkeys(mappers.PROGRAMS, -1), Sizes(), {})
+    return MemoryLocks.loaded(loaded.programs, loaded.maps)
+
+
 def load_family(
     into: Programs, family: str, programs: dict[str, int], sizes: Sizes, constants: Constants
 ) -> None:
@@ -217,7 +227,7 @@ def _of_family(method: Method, family: CallFamily) -> dict[str, int]:
 # Objects that every recording has, and their programs.
 _OBJECTS: Final = {
     "flight": ("calls_under_way", "thread_exit", "thread_exec"),
-    "vma": ("code_mappings", "file_mappings", "locked_memory"),
+    "vma": ("code_mappings", "file_mappings"),
 }
 
 
@@ -246,6 +256,4 @@ def _load_all(
             load_family(into, family, programs, sizes, constants)
         for stem, names in _OBJECTS.items():
             load_object(into, stem, dict.fromkeys(names, -1), sizes, constants)
-        with suppress(Unsupported):
-            load_object(into, "vma", dict.fromkeys(mappers.PROGRAMS, -1), sizes, constants)
         done.result()

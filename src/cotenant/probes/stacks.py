@@ -12,6 +12,7 @@ from cotenant._native import probe_here
 from cotenant.errors import Unsupported
 from cotenant.probes import syscalls
 from cotenant.probes.attach import PROGRAMS, Attacher, Method, Placed
+from cotenant.probes.door import Door
 from cotenant.probes.programs import Programs, Sizes, load_object
 from cotenant.schema.layouts import STACK_PLACE
 
@@ -19,10 +20,10 @@ _STACK_BYTES: Final = 32 << 10  # Of a task: 16 KiB, twice that where the kernel
 _SMALL: Final = Sizes(events_bytes=4096, facts_bytes=4096)
 
 
-def why_unsafe(method: Method, path: str, here: Placed) -> str | None:
+def why_unsafe(method: Method, fd: int, here: Placed, door: Door | None = None) -> str | None:
     """Why programs attached by this method could be harmed by preemption; None if they cannot.
 
-    ``here`` is where ``probe_here`` lies in the file at ``path``.
+    ``here`` is where ``probe_here`` lies in the open file.
     """
     programs = Programs(method)
     try:
@@ -30,11 +31,12 @@ def why_unsafe(method: Method, path: str, here: Placed) -> str | None:
         load_object(programs, "trial", {"stack_trial": next(iter(kinds.values()))}, _SMALL, {})
         family = here.function.family
         same = {f"{family}_{name}": programs.programs["stack_trial"] for name in kinds}
-        attachment = Attacher(method, same).attach(path, [here])
+        attacher = Attacher(method, same, door=door)
+        attachment = attacher.attach(fd, [here])
         try:
             probe_here()
         finally:
-            attachment.close()
+            attacher.remove(attachment)
         return _judge(syscalls.map_lookup(programs.maps["stack_places"], "stack_places", bytes(4)))
     except Unsupported as error:
         return str(error)

@@ -24,6 +24,7 @@ _MAP_DELETE: Final = 3
 _RAW_TRACEPOINT_OPEN: Final = 17
 _OBJ_GET_INFO_BY_FD: Final = 15
 _MAP_LOOKUP_BATCH: Final = 24
+_MAP_TAKE_BATCH: Final = 25
 _LINK_CREATE: Final = 28
 _ITER_CREATE: Final = 33
 
@@ -198,8 +199,11 @@ def map_lookup(fd: int, name: str, key: bytes) -> bytes | None:
     return values.raw
 
 
-def map_items(fd: int, key_size: int, value_size: int) -> tuple[bytes, bytes]:
-    """Every entry of a hash map, keys and values end to end, by batches."""
+def map_items(
+    fd: int, key_size: int, value_size: int, *, take: bool = False
+) -> tuple[bytes, bytes]:
+    """Every entry of a hash map, keys and values end to end, by batches; ``take`` empties it."""
+    command = _MAP_TAKE_BATCH if take else _MAP_LOOKUP_BATCH
     keys: list[bytes] = []
     values: list[bytes] = []
     room = 1024
@@ -223,7 +227,7 @@ def map_items(fd: int, key_size: int, value_size: int) -> tuple[bytes, bytes]:
             ).ljust(128, b"\0"),
             128,
         )
-        result = _libc.syscall(_SYS_BPF, _MAP_LOOKUP_BATCH, attributes, 128)
+        result = _libc.syscall(_SYS_BPF, command, attributes, 128)
         number = ctypes.get_errno()
         if result < 0 and number == errno.ENOSPC:
             # One bucket holds more than a batch.

@@ -62,7 +62,7 @@ TENANT_LEVELS: Final = 12
 MAPS: Final = {
     "allocated": (4, 4),
     "allocations": (16, 48),
-    "asked_memory": (8, 8),
+    "answers": (8, 8),
     "bios": (8, 368),
     "captures": (8, 16),
     "captures_open": (4, 8),
@@ -102,6 +102,7 @@ MAPS: Final = {
     "timings": (4, 2056),
     "told": (8, 1),
     "totals": (24, 272),
+    "trees": (4, 32776),
     "usage": (8, 912),
 }
 

@@ -54,7 +54,7 @@ CONTENTION_KEY: Final = np.dtype(
 
 CONTROL: Final = np.dtype(
     {
-        "names": ['window', 'excludes', 'paused', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes', 'tenants', 'delegations'],
+        "names": ['window', 'excludes', 'off', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes', 'tenants', 'delegations'],
         "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
         "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80],
         "itemsize": 88,
@@ -106,21 +106,21 @@ HOLDING_KEY: Final = np.dtype(
     }
 )
 
-LOCKED: Final = np.dtype(
-    {
-        "names": ['owner', 'memory', 'pid', 'pad'],
-        "formats": ['<u8', '<u8', '<u4', '<u4'],
-        "offsets": [0, 8, 16, 20],
-        "itemsize": 24,
-    }
-)
-
 MAPPING: Final = np.dtype(
     {
         "names": ['pid', 'device', 'inode', 'start', 'end', 'offset', 'process_start_ns', 'generation', 'writable', 'process', 'pad'],
         "formats": ['<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u4', '<u4', '<u4', '<u4'],
         "offsets": [0, 4, 8, 16, 24, 32, 40, 48, 52, 56, 60],
         "itemsize": 64,
+    }
+)
+
+MEMORY_LOCK: Final = np.dtype(
+    {
+        "names": ['memory', 'owner', 'pid', 'holder', 'state', 'forking'],
+        "formats": ['<u8', '<u8', '<u4', '<u4', '<u4', '<u4'],
+        "offsets": [0, 8, 16, 20, 24, 28],
+        "itemsize": 32,
     }
 )
 

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,47 +73,66 @@ def test_a_session_is_one_link_a_family_with_what_records_events_last(kernel: Ke
     functions = [
         placed(1, step="EVENT_RECORD"), placed(2), placed(3, family=CallFamily.NCCL), placed(4),
     ]  # fmt: skip
-    done = Attacher(Method.SESSION, NAMES).attach("/lib", functions)
+    done = Attacher(Method.SESSION, NAMES).attach(0, functions)
     assert kernel.asked == [([2, 4, 1], False), ([3], False)]
     assert done.links == kernel.links
 
 
 def test_what_is_known_at_entry_has_no_return_probe(kernel: Kernel) -> None:
     functions = [placed(1, flags=Flag.AT_ENTRY), placed(2)]
-    Attacher(Method.MULTI, NAMES).attach("/lib", functions)
-    Attacher(Method.MULTI, NAMES).attach("/lib", functions[:1])
+    Attacher(Method.MULTI, NAMES).attach(0, functions)
+    Attacher(Method.MULTI, NAMES).attach(0, functions[:1])
     assert kernel.asked == [([2], True), ([1, 2], False), ([1], False)]
 
 
 def test_each_attachment_has_a_number_of_its_own(kernel: Kernel) -> None:
     attacher = Attacher(Method.SESSION, NAMES)
-    assert [attacher.attach("/lib", [placed(1)]).number for _ in range(3)] == [1, 2, 3]
+    assert [attacher.attach(0, [placed(1)]).number for _ in range(3)] == [1, 2, 3]
 
 
 def test_a_link_that_is_refused_takes_the_others_of_its_file_with_it(kernel: Kernel) -> None:
     kernel._refuses = 2
     functions = [placed(1), placed(2, family=CallFamily.NCCL)]
-    with pytest.raises(ProbeError, match="cannot attach to /lib: Invalid argument"):
-        Attacher(Method.MULTI, NAMES).attach("/lib", functions)
+    with pytest.raises(ProbeError, match=r"cannot attach to /proc/.*/fd/0: Invalid argument"):
+        Attacher(Method.MULTI, NAMES).attach(0, functions)
     assert len(kernel.links) == 2
     assert not any(is_open(fd) for fd in kernel.links)
 
 
-def test_descriptors_that_were_taken_over_are_closed_once() -> None:
-    first, second = Attachment([os.dup(0)], [os.dup(0)]), Attachment([os.dup(0)])
-    held = [*first.links, *first.events, *second.links]
-    first.take(second)
-    second.close()
-    assert all(is_open(fd) for fd in held)
-    first.close()
-    assert not any(is_open(fd) for fd in held)
-    first.close()
+class Kept:
+    """A keeper that notes what it holds."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, list[int]] = {}
+        self.released: list[tuple[int, bool]] = []
+        self.links: list[int] = []
+
+    def hold(self, number: int, file: int, fds: Sequence[int]) -> None:
+        assert is_open(file)
+        self.held.setdefault(number, []).extend(fds)
+
+    def release(self, number: int) -> None:
+        # They are still open here: else this process's close would not be the last.
+        self.released.append((number, all(is_open(fd) for fd in self.held[number])))
+
+
+def test_the_keeper_has_every_link_until_it_is_closed(kernel: Kernel) -> None:
+    kept = Kept()
+    attacher = Attacher(Method.MULTI, NAMES, keeper=kept)
+    done = attacher.attach(0, [placed(1), placed(2, family=CallFamily.NCCL)])
+    assert kept.held == {done.number: done.links}
+    file = done.file
+    attacher.remove(done)
+    assert kept.released == [(done.number, True)]
+    assert not any(is_open(fd) for fd in [*kernel.links, file])
+    attacher.remove(done)
+    assert len(kept.released) == 1
 
 
 def test_probes_go_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     held = [os.dup(0) for _ in range(37)]
     monkeypatch.setattr(threading.Thread, "start", no_start)
-    Attachment(held[:31], held[31:]).close()
+    Attachment(1, -1, held[:31], held[31:]).close()
     assert not any(is_open(fd) for fd in held)
 
 

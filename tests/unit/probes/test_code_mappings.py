@@ -1,50 +1,49 @@
-"""Processes that keep their mappings locked hold up nobody who asks about all."""
+"""A process that keeps its mappings locked holds up no other that is asked about."""
 
 import errno
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from cotenant.probes import code_mappings as module
-from cotenant.probes.code_mappings import CodeMappings, HeldUp
+from cotenant.probes import memory_locks
+from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.inodes import Inode, mappings_of
-from cotenant.schema.layouts import LOCKED as LOCKED_DTYPE
+from cotenant.probes.memory_locks import HeldUp, MemoryLock
 from cotenant.schema.layouts import MAPPING
+from tests.unit.probes.memory import FD, MEMORY, READ, Looks, locks_of
 
-CODE, LOCKED = 3, 5
+CODE = 3
 FILE = Inode(1, 41, 0)
-FD = 8
-MEMORY = 1000  # Of process 1 it is 1001.
+HELD = (READ, 99)
 
 
-class Kernel:
+class Kernel(Looks):
     """Processes with one mapping each; some of them locked."""
 
-    def __init__(self, *pids: int) -> None:
-        self.pids = pids
-        self.locked: dict[int, int] = {}
+    def __init__(self) -> None:
+        super().__init__()
         self.free = threading.Event()
         self.one_by_one = True
+        self.asked: list[int] = []
 
     def iterate(self, program: int, _: int) -> Iterator[bytes]:
         assert program == CODE
         for pid in self.pids:
-            yield self._told(pid)
+            yield self._mappings(pid)
 
     def run_iterator(self, program: int, pid: int = 0) -> bytes:
-        if program == LOCKED:
-            found = np.zeros(len(self.locked), LOCKED_DTYPE)
-            found["pid"], found["owner"] = list(self.locked), list(self.locked.values())
-            found["memory"] = found["pid"] + MEMORY
-            return found.tobytes()
+        if program != CODE:
+            return super().run_iterator(program)
         if not self.one_by_one:
             raise OSError(errno.EINVAL, "no such option")
-        return self._told(pid) if pid in self.pids else b""
+        return self._mappings(pid) if pid in self.pids else b""
 
-    def _told(self, pid: int) -> bytes:
+    def _mappings(self, pid: int) -> bytes:
+        self.asked.append(pid)
         if pid in self.locked:
             self.free.wait(60)
         found = np.zeros(1, MAPPING)
@@ -53,28 +52,13 @@ class Kernel:
         return found.tobytes()
 
 
-class Mapping:
-    """Address spaces that have a file mapped, and those that a thread copies."""
-
-    def __init__(self, mapped: set[int], copied: Collection[int] = ()) -> None:
-        self.mapped = mapped
-        self.copied = copied
-
-    def of_file(self, fd: int, spaces: Collection[int]) -> set[int]:
-        assert fd == FD
-        return {space for space in spaces if space - MEMORY in self.mapped}
-
-    def forking(self, spaces: Collection[int]) -> set[int]:
-        return {space for space in spaces if space - MEMORY in self.copied}
-
-
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    made = Kernel(7, 11, 13)
+    made = Kernel()
     monkeypatch.setattr(module, "syscalls", made)
+    monkeypatch.setattr(memory_locks, "syscalls", made)
     monkeypatch.setattr(module, "_LOOK_S", 0.3)
-    monkeypatch.setattr(module, "_LONG_S", 0.1)
-    monkeypatch.setattr(module.os, "listdir", lambda _: ["7", "11", "self", "13", "17"])
+    monkeypatch.setattr(module, "_WAIT_S", 0.1)
     yield made
     made.free.set()
 
@@ -83,31 +67,29 @@ def pids(parts: Iterator[Any]) -> set[int]:
     return {pid for part in parts for pid in part["pid"].tolist()}
 
 
-def test_all_that_let_themselves_be_asked_are_asked(kernel: Kernel) -> None:
-    code = CodeMappings(CODE, LOCKED)
-    silent: dict[int, int] = {}
+def test_all_processes_are_asked_but_those_that_are_locked(kernel: Kernel) -> None:
+    code = CodeMappings(CODE, locks_of())
+    silent: dict[int, MemoryLock] = {}
     assert pids(code.everywhere(silent)) == {7, 11, 13}
-    kernel.locked[11] = 99
+    kernel.locked[11] = HELD
     for _ in range(3):
         assert pids(code.everywhere(silent)) == {7, 13}
-        assert silent == {11: MEMORY + 11}
-    kernel.free.set()
+        assert silent.keys() == {MEMORY + 11}
     kernel.locked.clear()
-    for thread in code._behind:
-        thread.join(60)
     silent.clear()
     assert pids(code.everywhere(silent)) == {7, 11, 13}
     assert silent == {}
 
 
-def test_who_asks_in_vain_again_and_again_leaves_a_bounded_number_behind(
+def test_a_bounded_number_of_threads_waits_for_locks(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LOOK_S", 0.01)
-    code = CodeMappings(CODE, LOCKED)
-    kernel.locked[11] = 99
+    locks = locks_of()
+    code = CodeMappings(CODE, locks)
+    kernel.locked[11] = HELD
     kernel.one_by_one = False  # As before Linux 6.1.
-    monkeypatch.setattr(code, "_locked_for", lambda _: {})
+    monkeypatch.setattr(locks, "kept", dict)
     for _ in range(23):
         with pytest.raises(HeldUp):
             list(code.everywhere())
@@ -118,55 +100,26 @@ def test_who_asks_in_vain_again_and_again_leaves_a_bounded_number_behind(
     assert len(code._behind) == 8
 
 
-def test_no_probe_is_placed_while_somebody_keeps_its_memory_locked(kernel: Kernel) -> None:
-    code = CodeMappings(CODE, LOCKED)
-    code.check_unlocked(FD)
-    assert len(mappings_of(code, FILE, FD)) == 3
-    kernel.locked[13] = 99
-    with pytest.raises(HeldUp, match="process 13 keeps its memory locked: end that process"):
-        code.check_unlocked(FD)
-    with pytest.raises(HeldUp, match="process 13 keeps its memory locked: end that process"):
-        mappings_of(code, FILE, FD)
+@pytest.mark.parametrize("one_by_one", [True, False])
+def test_a_file_is_asked_about_where_it_is_mapped(kernel: Kernel, one_by_one: bool) -> None:
+    kernel.one_by_one = one_by_one
+    code = CodeMappings(CODE, locks_of(7, 11))
+    assert {7, 11} <= set(mappings_of(code, FILE, FD)["pid"].tolist())
+    assert set(kernel.asked) >= {7, 11}
 
 
-def test_who_keeps_its_memory_locked_matters_for_the_files_that_it_maps(kernel: Kernel) -> None:
-    mapping = Mapping({7, 11})
-    code = CodeMappings(CODE, LOCKED, mapping)  # type: ignore[arg-type]
-    kernel.locked[13] = 99
-    code.check_unlocked(FD)
+def test_a_lock_matters_for_the_files_that_its_process_maps(kernel: Kernel) -> None:
+    code = CodeMappings(CODE, locks_of(7, 11))
+    kernel.locked[13] = HELD
     assert set(mappings_of(code, FILE, FD)["pid"].tolist()) == {7, 11}
-    kernel.locked[11] = 99
-    with pytest.raises(HeldUp, match="process 11 keeps its memory locked: end that process"):
-        code.check_unlocked(FD)
+    kernel.locked[11] = HELD
     with pytest.raises(HeldUp, match="process 11 keeps its memory locked: end that process"):
         mappings_of(code, FILE, FD)
 
 
-def test_who_forks_while_its_memory_is_locked_matters_for_all_files(kernel: Kernel) -> None:
-    code = CodeMappings(CODE, LOCKED, Mapping({7}, {13}))  # type: ignore[arg-type]
-    code.check_unlocked(FD)
-    kernel.locked[13] = 99
-    with pytest.raises(HeldUp, match="process 13 keeps its memory locked: end that process"):
-        code.check_unlocked(FD)
-    assert set(mappings_of(code, FILE, FD)["pid"].tolist()) == {7, 11}
-
-
-def test_memory_that_is_locked_by_one_after_the_other_is_in_use(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = CodeMappings(CODE, LOCKED)
-
-    def sleep(_: float) -> None:
-        kernel.locked[13] += 1
-
-    monkeypatch.setattr(module.time, "sleep", sleep)
-    kernel.locked[13] = 99
-    code.check_unlocked(FD)
-
-
-def test_who_stops_asking_leaves_nobody_behind(kernel: Kernel) -> None:
-    code = CodeMappings(CODE, LOCKED)
-    kernel.pids = tuple(range(1, 101))
+def test_a_question_that_is_given_up_leaves_no_thread(kernel: Kernel) -> None:
+    code = CodeMappings(CODE, locks_of())
+    kernel.pids = set(range(1, 101))
     asked = code.everywhere()
     next(asked)
     asked.close()
@@ -177,10 +130,10 @@ def test_who_stops_asking_leaves_nobody_behind(kernel: Kernel) -> None:
     assert code._behind == []
 
 
-def test_an_error_of_the_kernel_is_the_askers(kernel: Kernel, monkeypatch: Any) -> None:
+def test_an_error_of_the_kernel_reaches_the_caller(kernel: Kernel, monkeypatch: Any) -> None:
     def refuse(*_: object) -> Iterator[bytes]:
         raise PermissionError("no")
 
     monkeypatch.setattr(kernel, "iterate", refuse)
     with pytest.raises(PermissionError, match="no"):
-        list(CodeMappings(CODE, LOCKED).everywhere())
+        list(CodeMappings(CODE, locks_of()).everywhere())

@@ -49,13 +49,13 @@ FILLED = {
 }
 # Written by the agent, or one entry for each number that there is.
 BY_NOBODY = {
-    "asked_memory", "captures_open", "controls", "counters", "cpu_runs", "ended", "freed",
+    "answers", "captures_open", "controls", "counters", "cpu_runs", "ended", "freed",
     "functions", "migrations", "paths", "resting", "rooms", "runs", "tenants", "usage",
     # The operator says who is excluded, and the agent divides the room among them:
     # tests/unit/agent/helper/test_exclusion.py.
     "excluded",
     # Of programs that only try what a kernel can do.
-    "allocated", "stack_places",
+    "allocated", "stack_places", "trees",
 }  # fmt: skip
 # A part of each thread or socket, and gone with it.
 OF_OBJECTS = {"sched_tasks", "socket_users", "texts", "threads", "timings"}

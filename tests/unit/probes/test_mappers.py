@@ -1,8 +1,8 @@
-"""Which address spaces have a file mapped: yes, no, or all of them if nobody can tell."""
+"""Which address spaces have a file mapped: those that do, or that it cannot be told."""
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,50 +10,43 @@ import pytest
 from cotenant.probes import mappers as module
 from cotenant.probes.mappers import Mappers
 
-FILE, FORK, ASKED = 3, 5, 6
-ADDRESS = bytes(8)
+FILE, FUSE, ANSWERS = 3, 5, 6
+ASKED = bytes(8)
 
 
 class Kernel:
     """A map, and programs that answer in it."""
 
     def __init__(self) -> None:
-        self.asked: dict[bytes, bytes] = {}
-        self.most = 0
+        self.answers: dict[bytes, bytes] = {}
         self.mapped: set[int] = set()
-        self.copied: set[int] = set()
+        self.devices: dict[int, set[int]] = {}
         self.missed: Iterator[set[int] | None] = iter(())  # By each walk; None if it is cut off.
         self.fails = 0
 
     def map_update(self, fd: int, key: bytes, value: bytes) -> None:
-        assert fd == ASKED
-        self.asked[key] = value
-        self.most = max(self.most, len(self.asked))
+        assert fd == ANSWERS
+        self.answers[key] = value
 
-    def map_lookup(self, fd: int, name: str, key: bytes) -> bytes | None:
-        assert (fd, name) == (ASKED, "asked_memory")
-        return self.asked.get(key)
-
-    def map_delete(self, fd: int, key: bytes) -> None:
-        assert fd == ASKED
-        self.asked.pop(key, None)
+    def map_items(self, fd: int, _: int, __: int, *, take: bool) -> tuple[bytes, bytes]:
+        assert (fd, take) == (ANSWERS, True)
+        taken, self.answers = self.answers, {}
+        return b"".join(taken), b"".join(taken.values())
 
     def run_iterator(self, program: int, pid: int = 0) -> bytes:
         if self.fails:
             raise OSError(self.fails, os.strerror(self.fails))
-        if program == FORK:
-            self._answer(self.copied)
+        asked = self.answers[ASKED]
+        if program == FUSE:
+            self._answer(self.devices.get(int.from_bytes(asked, "little"), set()))
             return b""
         assert (program, pid) == (FILE, os.getpid())
         missed = next(self.missed, set())
         self._answer(self.mapped - (missed or set()))
-        return b"" if missed is None else self.asked[ADDRESS]
+        return b"" if missed is None else asked
 
-    def _answer(self, spaces: set[int]) -> None:
-        for space in spaces:
-            key = space.to_bytes(8, "little")
-            if key in self.asked:
-                self.asked[key] = (1).to_bytes(8, "little")
+    def _answer(self, numbers: set[int]) -> None:
+        self.answers |= {number.to_bytes(8, "little"): bytes(8) for number in numbers}
 
 
 @pytest.fixture
@@ -64,72 +57,72 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 
 @pytest.fixture
-def of_file(tmp_path: Path) -> Iterator[Callable[[set[int]], set[int]]]:
+def mappers(kernel: Kernel) -> Mappers:
+    return Mappers(FILE, FUSE, ANSWERS)
+
+
+@pytest.fixture
+def fd(tmp_path: Path) -> Iterator[int]:
     path = tmp_path / "file"
     path.write_bytes(b"x")
-    fd = os.open(path, os.O_RDONLY)
-    yield lambda spaces: Mappers(FILE, FORK, ASKED).of_file(fd, spaces)
-    os.close(fd)
+    opened = os.open(path, os.O_RDONLY)
+    yield opened
+    os.close(opened)
 
 
-OfFile = Callable[[set[int]], set[int]]
-
-
-def test_those_that_have_it_mapped_and_no_others(kernel: Kernel, of_file: OfFile) -> None:
+def test_those_that_have_it_mapped(kernel: Kernel, mappers: Mappers, fd: int) -> None:
     kernel.mapped = {7, 11, 17}
-    assert of_file({7, 11, 13}) == {7, 11}
-    assert of_file({13}) == set()
-    assert of_file(set()) == set()
-    assert kernel.asked == {}
+    assert mappers.of_file(fd) == {7, 11, 17}
+    kernel.mapped = set()
+    assert mappers.of_file(fd) == set()
+    assert kernel.answers == {}
 
 
-def test_what_one_walk_misses_another_finds(kernel: Kernel, of_file: OfFile) -> None:
+def test_what_one_walk_misses_another_finds(kernel: Kernel, mappers: Mappers, fd: int) -> None:
     kernel.mapped = {7, 11}
     kernel.missed = iter([{7}, {11}])
-    assert of_file({7, 11, 13}) == {7, 11}
+    assert mappers.of_file(fd) == {7, 11}
 
 
-def test_a_walk_that_is_cut_off_is_made_again(kernel: Kernel, of_file: OfFile) -> None:
+def test_a_walk_that_is_cut_off_is_made_again(kernel: Kernel, mappers: Mappers, fd: int) -> None:
     kernel.mapped = {7}
     kernel.missed = iter([None, set(), None])
-    assert of_file({7, 13}) == {7}
+    assert mappers.of_file(fd) == {7}
 
 
-def test_if_walks_are_cut_off_again_and_again_all_count(kernel: Kernel, of_file: OfFile) -> None:
+def test_walks_that_are_always_cut_off_tell_nothing(
+    kernel: Kernel, mappers: Mappers, fd: int
+) -> None:
     kernel.missed = iter([None] * 100)
-    assert of_file({7, 13}) == {7, 13}
-    assert kernel.asked == {}
+    assert mappers.of_file(fd) is None
+    assert kernel.answers == {}
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.E2BIG])
-def test_if_one_process_cannot_be_asked_about_all_count(
-    kernel: Kernel, of_file: OfFile, number: int
+def test_a_kernel_that_refuses_tells_nothing(
+    kernel: Kernel, mappers: Mappers, fd: int, number: int
 ) -> None:
     kernel.fails = number
-    assert of_file({7, 13}) == {7, 13}
-    assert Mappers(FILE, FORK, ASKED).forking({7, 13}) == {7, 13}
-    assert kernel.asked == {}
+    assert mappers.of_file(fd) is None
+    assert mappers.fuse_devices(7) == set()
 
 
-def test_if_the_file_cannot_be_mapped_all_count(kernel: Kernel, tmp_path: Path) -> None:
-    fd = os.open(tmp_path, os.O_RDONLY)
-    assert Mappers(FILE, FORK, ASKED).of_file(fd, {7, 13}) == {7, 13}
-    os.close(fd)
+def test_a_file_that_cannot_be_mapped_tells_nothing(
+    kernel: Kernel, mappers: Mappers, tmp_path: Path
+) -> None:
+    directory = os.open(tmp_path, os.O_RDONLY)
+    assert mappers.of_file(directory) is None
+    os.close(directory)
 
 
-def test_however_many_they_are(kernel: Kernel, of_file: OfFile) -> None:
-    kernel.mapped = {7, 5000}
-    assert of_file(set(range(1, 5001))) == {7, 5000}
-    assert kernel.most <= 1024
-
-
-def test_those_that_a_thread_copies(kernel: Kernel) -> None:
-    kernel.copied = {11, 17}
-    assert Mappers(FILE, FORK, ASKED).forking({7, 11}) == {11}
+def test_fuse_devices_go_by_their_minor_number(kernel: Kernel, mappers: Mappers) -> None:
+    kernel.devices = {7: {39, 5 << 20 | 41}, 11: {3}}
+    assert mappers.fuse_devices(7) == {39, 41}
+    assert mappers.fuse_devices(13) == set()
 
 
 def test_without_its_programs_there_is_none() -> None:
-    programs = {"file_mappers": FILE, "forking_memory": FORK}
-    assert Mappers.loaded(programs, {"asked_memory": ASKED}) is not None
-    assert Mappers.loaded({"file_mappers": FILE}, {"asked_memory": ASKED}) is None
-    assert Mappers.loaded({}, {"asked_memory": ASKED}) is None
+    programs = {"file_mappers": FILE, "fuse_mapped": FUSE}
+    assert Mappers.loaded(programs, {"answers": ANSWERS}) is not None
+    assert Mappers.loaded({"file_mappers": FILE}, {"answers": ANSWERS}) is None
+    assert Mappers.loaded({}, {"answers": ANSWERS}) is None

@@ -1,7 +1,7 @@
 """The privileged half: loads programs, finds libraries, places probes, asks runtimes.
 
-It holds every link. When its socket closes, because the recorder stopped or died, it exits, and
-with its descriptors the probes go. It stores nothing and decides nothing about rows.
+When its socket closes, because the recorder stopped or died, it exits, and the keeper removes its
+probes. It stores nothing and decides nothing about rows.
 """
 
 import os
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from cotenant._native import Ring
 from cotenant.agent.channel import Closed, MessageTooLarge
+from cotenant.agent.helper.attachments import Attachments
 from cotenant.agent.helper.births import Births
 from cotenant.agent.helper.discovery.mmap_events import MmapEvents
 from cotenant.agent.helper.discovery.mounts import MountWatch
@@ -29,6 +30,7 @@ from cotenant.agent.helper.fair_queue import PassedOver, tenant_of
 from cotenant.agent.helper.files.elf_files import ElfFiles, answer
 from cotenant.agent.helper.files.readers import Readers
 from cotenant.agent.helper.hang_up import leave_with_recorder
+from cotenant.agent.helper.keeper import Keeper
 from cotenant.agent.helper.libraries.libraries import Libraries
 from cotenant.agent.helper.libraries.pointers import Pointers
 from cotenant.agent.helper.libraries.prober import Prober
@@ -50,7 +52,6 @@ from cotenant.agent.protocol.reports import (
     MapsShared,
     Ready,
     Report,
-    Stopped,
     TrialReady,
     Trouble,
 )
@@ -70,12 +71,11 @@ from cotenant.confine.seccomp import Role, refuse_calls
 from cotenant.errors import CotenantError
 from cotenant.identity import Names
 from cotenant.probes import syscalls
-from cotenant.probes.attach import Attacher, Method
+from cotenant.probes.attach import Method
 from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.features import attempt, choose_method, choose_stepping
 from cotenant.probes.function import CallFamily, Function, Library
 from cotenant.probes.hooks import place, together
-from cotenant.probes.mappers import Mappers
 from cotenant.probes.perf import Ticks, open_ticks
 from cotenant.probes.programs import (
     TASK_PROGRAMS,
@@ -98,7 +98,6 @@ SHARED_MAPS: Final = (
 # Those of families that may not be recorded.
 FAMILY_MAPS: Final = ("contention",)
 
-# Names are learned for both.
 NCCL: Final = "nccl"
 
 _RUNTIME: Final = frozenset(
@@ -111,9 +110,10 @@ _DESCRIPTORS: Final = 65536
 
 def kept_capabilities(method: str) -> set[Capability]:
     """What placing probes takes; perf events on functions of others take everything."""
-    if method == Method.PAIR:
-        return set(Capability)
-    return set(Capability) - {Capability.SYS_ADMIN}
+    needless = {Capability.SETUID}
+    return set(Capability) - (
+        needless if method == Method.PAIR else needless | {Capability.SYS_ADMIN}
+    )
 
 
 def _pid_of(pointer: HandedOut) -> int:
@@ -143,12 +143,15 @@ def by_process(records: npt.NDArray[np.void]) -> Iterator[tuple[Process, npt.NDA
 class Helper:
     """Serves one recorder until it hangs up."""
 
-    def __init__(self, link: HelperLink, settings: HelperSettings, files: ElfFiles) -> None:
+    def __init__(
+        self, link: HelperLink, settings: HelperSettings, files: ElfFiles, keeper: Keeper
+    ) -> None:
         self._link = link
+        self._attachments = Attachments(keeper, self._tell)
         self._trial = settings.trial
         self._sizes = Sizes(events_bytes=settings.events_bytes)
-        self._method = choose_method(settings.attach)
-        stepping = choose_stepping(settings.probes, self._method)
+        self._method = choose_method(settings.attach, self._attachments.door)
+        stepping = choose_stepping(settings.probes, self._method, self._attachments.door)
         allow_descriptors(_DESCRIPTORS)
         # Distributions may let nobody else than CAP_SYS_ADMIN open perf events.
         self._watch = MmapEvents()
@@ -160,9 +163,7 @@ class Helper:
         self._load(settings, ticks)
         self._unread = Ring(self._programs.maps["unread"], UNREAD_RING_BYTES, 0)
         self._mounts = MountWatch()
-        self._attacher = Attacher(
-            Method(self._method), self._programs.programs, self._programs.maps["ended"]
-        )
+        self._attacher = self._attachments.attacher(Method(self._method), self._programs)
         self._passed_over = PassedOver()
         self._priority = Priority()
         self._find_libraries(settings, files, stepping)
@@ -201,8 +202,7 @@ class Helper:
     ) -> None:
         """Whatever finds libraries, and places probes in them."""
         programs = self._programs.programs
-        mappers = Mappers.loaded(programs, self._programs.maps)
-        code = CodeMappings(programs["code_mappings"], programs["locked_memory"], mappers)
+        code = CodeMappings(programs["code_mappings"], self._attachments.locks)
         self._libraries = Libraries(
             Prober(self._attacher, code, ucx=settings.ucx),
             partial(files.plan, functions=self._functions, stepping=stepping),
@@ -214,7 +214,7 @@ class Helper:
         self._pointers = Pointers(
             self._libraries, self._attacher, self._functions, code, self._tell, files
         )
-        self._discovery.when_swept(lambda living: self._pointers.sweep(living).close())
+        self._discovery.when_swept(self._pointers.sweep)
         # What it took to read somebody's big library is not kept for ever.
         self._discovery.when_swept(lambda _: give_back_memory())
 
@@ -253,7 +253,7 @@ class Helper:
         shared |= {name: fd for name, fd in self._programs.maps.items() if name in FAMILY_MAPS}
         shared["calls_under_way"] = self._calls
         shared["sweep"] = self._sweep
-        costs = attempt(self._method)
+        costs = attempt(self._method, self._attachments.door)
         server = MapServer(shared)
         self._link.send(
             MapsShared(tuple(shared), self._method, costs.cost_ns, costs.stepped_ns),
@@ -295,6 +295,7 @@ class Helper:
             self._libraries.gaps.tell_unprobed()
             self._tenants.tend()
             self._misses.tend()
+            self._attachments.poll()
             if news := self._passed_over.take_news():
                 self._tell(news)
             if self._link.fileno() in ready and not self._answer():
@@ -326,18 +327,19 @@ class Helper:
 
     def _stop(self, _: Stop) -> None:
         """Remove every probe, and say what is left to know."""
+        self._attachments.switch_off()
         self._naming.stop()
         self._discovery.stop()
-        self._pointers.take_all().close()
-        left = self._libraries.close()
         for link in self._tracepoints:
             os.close(link)
         self._hooks.close()
+        stopped = self._attachments.remove([*self._pointers.take_all(), *self._libraries.close()])
         self._misses.tend(last=True)
         self._libraries.gaps.tell_unprobed(last=True)
         if news := self._passed_over.take_news(last=True):
             self._tell(news)
-        self._tell(Stopped(len(left.events)))
+        self._attachments.poll()
+        self._tell(stopped)
 
     def _follow_mappings(self) -> None:
         """Files that were mapped as code; what the kernel had no room to tell is looked for."""
@@ -370,12 +372,13 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Before there is anything that it must not hold.
     files = ElfFiles(Readers(answer))
+    keeper = Keeper()
     link = helper_link(socket.socket(fileno=int(os.environ["COTENANT_HELPER_FD"])))
     try:
         received = link.receive()
         if received is not None:
             leave_with_recorder(link.fileno())
-            Helper(link, _settings(received[0]), files).run()
+            Helper(link, _settings(received[0]), files, keeper).run()
     except Closed:
         return 0
     except CotenantError as error:

@@ -9,7 +9,6 @@ from cotenant.probes import syscalls
 from cotenant.probes.attach import Attacher, Placed
 from cotenant.probes.elf import Elf
 from cotenant.probes.function import CallFamily, Flag, Function, Library, encode
-from cotenant.probes.plan import held_path
 from cotenant.probes.programs import Programs
 from cotenant.schema.constants import FUNCTIONS_MAX, MAPS
 
@@ -51,13 +50,14 @@ class TrialProbe:
         try:
             with Elf(fd) as elf:
                 offset = elf.find([_SITE])[_SITE]
-            self._attachment = attacher.attach(held_path(fd), [Placed(f, offset) for f in mine])
+            self._attacher = attacher
+            self._attachment = attacher.attach(fd, [Placed(f, offset) for f in mine])
         finally:
             os.close(fd)
 
     def close(self) -> None:
         """Remove the probes; whoever made the call uses no GPU by it, and nobody else has yet."""
-        self._attachment.close()
+        self._attacher.remove(self._attachment)
         for name in ("gpu_tenants", "processes"):
             key_size, value_size = MAPS[name]
             keys, _ = syscalls.map_items(self._maps[name], key_size, value_size)

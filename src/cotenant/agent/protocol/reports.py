@@ -22,7 +22,7 @@ _Short = Annotated[str, Chars(64)]
 _KernelName = Annotated[str, Chars(NAME_MAX)]
 _Count = Annotated[int, Range(0, (1 << 63) - 1)]
 _Cost = Annotated[float, Range(0, 1e12)]
-Where = Literal["channel", "discovery", "inspector", "naming"]
+Where = Literal["channel", "discovery", "inspector", "keeper", "naming"]
 _Several = MaxItems(1 << 14)  # More than fit into one part of a long list.
 
 
@@ -100,10 +100,27 @@ class RunsMissed:
 
 
 @dataclass(frozen=True, slots=True)
+class ForksWaited:
+    """No process on the host could fork while a change of probes waited for a memory lock."""
+
+    tenant: _Path  # Of the process whose lock it was; empty if none was found.
+    pid: HalfWord
+    comm: _Short
+    what: _Short  # What happened to the probes: "placed" or "removed".
+    waited_s: _Cost
+    end_ns: _Count  # By the monotonic clock.
+    aborted: Annotated[tuple[HalfWord, ...], MaxItems(64)] = ()  # FUSE connections, by number.
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
-    """No probe fires any more; so many perf events are left to the kernel to remove."""
+    """No probe fires any more; so many perf events are left to the kernel to remove.
+
+    ``held_up`` says which process was in the way of removing the rest; empty if none was.
+    """
 
     left: _Count
+    held_up: _Line = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +270,7 @@ Report = (
     | Trouble
     | WorkPassedOver
     | RunsMissed
+    | ForksWaited
     | Stopped
     | LibraryReport
     | AttachGap

@@ -23,7 +23,7 @@ from cotenant.agent.protocol.requests import Begin, HelperSettings, Request, Sto
 from cotenant.errors import CotenantError, Unsupported
 
 _START_S: Final = 600.0  # Verifying programs takes seconds, minutes on an emulated CPU.
-_STOP_S: Final = 60.0
+_STOP_S: Final = 90.0  # The helper waits for memory locks for a minute at most.
 _EXIT_S: Final = 2.0
 _HANG_UP_S: Final = 30.0
 
@@ -137,10 +137,15 @@ class HelperClient:
         """Ask it to remove every probe; returns when they are gone. It still reads maps."""
         try:
             self.link.send(Stop())
-            left = self._expect(Stopped, _STOP_S)[0].left
+            stopped = self._expect(Stopped, _STOP_S)[0]
         except CotenantError:
-            left = 0
+            stopped = Stopped(0)
             self._end()
+        left = stopped.left
+        if stopped.held_up:
+            self.notices.append(
+                f"probes that record nothing stay until their memory is unlocked: {stopped.held_up}"
+            )
         if left:
             self.notices.append(
                 f"the kernel goes on removing {left} perf events for a while; none of them fires"

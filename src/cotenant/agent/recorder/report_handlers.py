@@ -6,6 +6,7 @@ from typing import Any
 from cotenant.agent.protocol.reports import (
     AttachGap,
     DevicesFound,
+    ForksWaited,
     HooksRefused,
     KernelsFound,
     LibraryReport,
@@ -46,6 +47,7 @@ def report_handlers(
         AttachGap: (session.attach_gap, blind_spots.attach_gap),
         PointerReport: (session.pointer,),
         WorkPassedOver: (session.passed_over, blind_spots.passed_over),
+        ForksWaited: (session.forks_waited, notices.forks_waited),
         Trouble: (session.helper_trouble,),
         Rested: (resting.rested, blind_spots.rested),
         Unprobed: (blind_spots.unprobed,),

@@ -10,6 +10,7 @@ from typing import Any, Final
 from cotenant.agent.protocol.codec import by_name
 from cotenant.agent.protocol.reports import (
     AttachGap,
+    ForksWaited,
     HooksRefused,
     LibraryReport,
     PointerReport,
@@ -51,6 +52,7 @@ class SessionRow:
         self._libraries: dict[str, LibraryReport] = {}
         self._notes: dict[str, Any] = {}
         self._gaps: list[AttachGap] = []
+        self._waits: list[ForksWaited] = []
         self.changed = False
 
     @property
@@ -115,6 +117,11 @@ class SessionRow:
     def attach_gap(self, report: AttachGap) -> None:
         """A tenant had a library mapped before it was probed."""
         self._gaps = [*self._gaps, report][-_EVENTS_NOTED:]
+        self.changed = True
+
+    def forks_waited(self, report: ForksWaited) -> None:
+        """No process on the host could fork for a while."""
+        self._waits = [*self._waits, report][-_EVENTS_NOTED:]
         self.changed = True
 
     def pointer(self, report: PointerReport) -> None:
@@ -182,7 +189,7 @@ class SessionRow:
         row = {
             **self._row,
             "libraries": json.dumps([by_name(library) for library in self._libraries.values()]),
-            "notes": json.dumps(self._notes | self._late(offset_ns)),
+            "notes": json.dumps(self._notes | self._late(offset_ns) | self._waited(offset_ns)),
         }
         return rows_of(SESSIONS, [row])
 
@@ -194,6 +201,11 @@ class SessionRow:
         ]
         gaps = [by_name(gap) | wall for gap, wall in zip(self._gaps, times, strict=True)]
         return {"attach_gaps": gaps} if gaps else {}
+
+    def _waited(self, offset_ns: int) -> dict[str, Any]:
+        """When forks waited, by the wall clock."""
+        waits = [by_name(wait) | {"end_ns": wait.end_ns + offset_ns} for wait in self._waits]
+        return {"forks_waited": waits} if waits else {}
 
 
 def _longer(one: int | None, other: int | None) -> int | None:

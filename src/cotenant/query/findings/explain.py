@@ -21,6 +21,7 @@ from cotenant.query.engine.united import united
 from cotenant.query.findings import (
     disks,
     hangs,
+    held_forks,
     leaks,
     links,
     neighbours,
@@ -32,7 +33,7 @@ from cotenant.query.findings.finding import REPORTED, Finding, Maybe
 from cotenant.schema import TABLES
 
 MOST_ROWS: Final = 5_000_000
-KINDS: Final = (hangs, neighbours, stragglers, starved, disks, links, leaks, starts)
+KINDS: Final = (hangs, neighbours, stragglers, starved, disks, links, leaks, starts, held_forks)
 # The stored tables that findings are made from: what they lack, findings lack.
 LOOKED_AT: Final = frozenset(t for k in KINDS for t in with_sources(k.NEEDS) & set(TABLES))
 _EVENTS: Final = tuple(sorted(t for t in LOOKED_AT if t.endswith("_events")))

@@ -45,6 +45,7 @@ from cotenant.agent.protocol.reports import Report, Trouble
 from cotenant.agent.protocol.requests import Rest
 from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.inodes import Inode, inodes_of
+from cotenant.probes.memory_locks import MemoryLock
 from cotenant.probes.ucx import is_ucx
 
 _CHAINS_MAX: Final = 65536
@@ -337,7 +338,7 @@ class DiscoveryScheduler:
     def _sweep(self) -> None:
         mapped: set[Inode] = set()
         living: set[Process] = set()
-        silent: dict[int, int] = {}
+        silent: dict[int, MemoryLock] = {}
         for mappings in self._code.everywhere(silent):
             found = (inode for inode, _ in inodes_of(mappings))
             mapped.update(inode for inode in found if self._libraries.probed(inode))

@@ -7,8 +7,9 @@ from cotenant.agent.helper.discovery.directories import looks_like_library
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.libraries.libraries import Libraries
 from cotenant.agent.helper.shown_inodes import is_anonymous
-from cotenant.probes.code_mappings import CodeMappings, HeldUp
+from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.inodes import Inode
+from cotenant.probes.memory_locks import HeldUp
 
 
 class UnprobedMappings:

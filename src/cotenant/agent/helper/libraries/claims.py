@@ -12,9 +12,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from cotenant.agent.helper.shown_inodes import is_anonymous
 from cotenant.errors import ProbeError
 from cotenant.probes.changes import TooMany
-from cotenant.probes.code_mappings import HeldUp
 from cotenant.probes.elf import NotRead
 from cotenant.probes.inodes import Inode
+from cotenant.probes.memory_locks import HeldUp
 
 # Files that are no library of ours, remembered so that each is read once.
 _STRANGERS_MAX: Final = 65536

@@ -368,31 +368,19 @@ class Libraries:
         """Remove probes in the background: the kernel takes its time, and others are waiting."""
 
         def close() -> None:
-            everything = Attachment()
             for library in libraries:
-                self._prober.hand_over(library.probes, everything)
-            everything.close()
-            for library in libraries:
+                self._prober.withdraw(library.probes)
                 library.close()
 
         in_background(close, "release")
 
-    def close(self) -> Attachment:
-        """No probe fires when this returns; what takes long to remove goes with the process.
-
-        The kernel removes perf events one after the other under a lock of its own, however many
-        threads ask for it.
-        """
+    def close(self) -> list[Attachment]:
+        """Probe nothing any more; all probes, for the caller to remove."""
         self.rewrites.close()
         self._withdrawals.stop()
-        everything = Attachment()
+        left: list[Attachment] = []
         for library in list(self._probed.values()):
-            self._prober.hand_over(library.probes, everything)
-        if everything.events:
-            everything.silence()
-            return everything
-        everything.close()
-        for library in self._probed.values():
+            left += self._prober.take(library.probes)
             library.close(patience_s=0)
         self._probed.clear()
-        return everything
+        return left

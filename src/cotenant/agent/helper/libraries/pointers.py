@@ -26,7 +26,6 @@ from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.elf import BadElf, Elf, Extent
 from cotenant.probes.function import Function, Library
 from cotenant.probes.inodes import Inode
-from cotenant.probes.plan import held_path
 from cotenant.probes.sites import choose_site
 
 _LOOK_S: Final = 1.0
@@ -56,7 +55,7 @@ class _Followed:
 
     tenant: str
     sites: set[tuple[Inode, int]] = field(default_factory=set)
-    attachment: Attachment = field(default_factory=Attachment)
+    attachments: list[Attachment] = field(default_factory=list)
     missing: bool = False  # From the last sweep: it may have begun before this process did.
 
 
@@ -190,30 +189,27 @@ class Pointers:
         with library.probes.busy:  # As long as it is held, the descriptor is this file's.
             if library.probes.void:
                 return _REWRITTEN
-            path = held_path(library.fd)
             try:
-                followed.attachment.take(self._attacher.attach(path, [placed], pid=process.pid))
+                attachment = self._attacher.attach(library.fd, [placed], pid=process.pid)
             except ProbeError as error:
                 return str(error)
+        followed.attachments.append(attachment)
         followed.sites.add((inode, placed.offset))
         self._tell(PointerReport(process.pid, placed.function.symbol))
         return None
 
-    def sweep(self, living: set[Process]) -> Attachment:
-        """Probes of processes that are gone, to be closed by the caller."""
-        old = Attachment()
+    def sweep(self, living: set[Process]) -> None:
+        """Remove the probes of processes that are gone."""
         for process, followed in list(self._followed.items()):
             if process not in living and followed.missing:
-                old.take(self._followed.pop(process).attachment)
+                for attachment in self._followed.pop(process).attachments:
+                    self._attacher.remove(attachment)
             followed.missing = process not in living
-        return old
 
-    def take_all(self) -> Attachment:
-        """Every probe, to be closed by the caller."""
-        old = Attachment()
-        for process in list(self._followed):
-            old.take(self._followed.pop(process).attachment)
-        return old
+    def take_all(self) -> list[Attachment]:
+        """Every probe, for the caller to remove."""
+        followed, self._followed = self._followed, {}
+        return [attachment for one in followed.values() for attachment in one.attachments]
 
 
 def _is_same(mappings: Any, start_ns: int) -> bool:

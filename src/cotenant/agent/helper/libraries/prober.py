@@ -12,9 +12,9 @@ import numpy.typing as npt
 from cotenant.errors import ProbeError
 from cotenant.probes.attach import Attacher, Attachment, Placed
 from cotenant.probes.changes import Code, TooMany
-from cotenant.probes.code_mappings import CodeMappings, HeldUp
+from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.inodes import Inode, mappings_of, writable
-from cotenant.probes.plan import held_path
+from cotenant.probes.memory_locks import HeldUp
 from cotenant.probes.ucx import EXPECTED
 
 _CHANGED: Final = "a process has changed it in its memory"
@@ -92,13 +92,11 @@ class Prober:
         left |= self._harmful(probes, fd, placed, mappings)
         fresh = [p for p in placed if p.function.symbol not in left]
         unreached = writable(mappings, [p.offset for p in fresh])
-        self.code.check_unlocked(fd)
-        path = held_path(fd)
-        attachment = self._attacher.attach(path, [p for p in fresh if not p.exposed])
+        attachment = self._attacher.attach(fd, [p for p in fresh if not p.exposed])
         try:
-            exposed = self._attacher.attach(path, [p for p in fresh if p.exposed])
+            exposed = self._attacher.attach(fd, [p for p in fresh if p.exposed])
         except ProbeError:
-            attachment.close()
+            self._attacher.remove(attachment)
             raise
         with self._changing:
             old = probes.attachment, probes.exposed
@@ -109,15 +107,11 @@ class Prober:
 
     def withdraw(self, probes: Probes) -> None:
         """Remove all probes of a file, and let none come back."""
-        for each in self._taken(probes):
+        for each in self.take(probes):
             self._remove(each)
 
-    def hand_over(self, probes: Probes, holder: Attachment) -> None:
-        """Let another hold all probes of a file, and let none come back."""
-        for each in self._taken(probes):
-            holder.take(each)
-
-    def _taken(self, probes: Probes) -> tuple[Attachment, Attachment]:
+    def take(self, probes: Probes) -> tuple[Attachment, Attachment]:
+        """All probes of a file, for the caller to remove; none of them comes back."""
         with self._changing:
             probes.void = True
             old = probes.attachment, probes.exposed
@@ -158,8 +152,8 @@ class Prober:
         return {p.function.symbol: why for p in placed if p.exposed} if why else {}
 
     def _remove(self, attachment: Attachment) -> None:
-        if attachment.links:
-            self._attacher.replace(attachment)
+        self._attacher.retire(attachment)
+        self._attacher.remove(attachment)
 
     def harmful(
         self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]

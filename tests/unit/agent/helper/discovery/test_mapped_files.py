@@ -23,6 +23,7 @@ from tests.unit.agent.helper.discovery.test_scheduler import (
     no_libraries,
     wait_until,
 )
+from tests.unit.probes.memory import no_code
 
 STORM, CALM = 7, 11
 
@@ -55,7 +56,7 @@ def test_a_file_that_one_tenant_keeps_waiting_is_found_where_another_maps_it(
 ) -> None:
     mapped_by_both(monkeypatch)
     libraries = no_libraries(knows=lambda *_: False)
-    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, no_code(), fail, PassedOver())  # type: ignore[arg-type]
     looked, free = looks_that_never_end_for_the_storm(discovery, monkeypatch)
     discovery._workers.start()
     discovery.do(discovery._scan_again)
@@ -67,7 +68,7 @@ def test_a_file_that_one_tenant_keeps_waiting_is_found_where_another_maps_it(
 
 def test_a_file_that_was_let_go_is_taken_back_where_another_maps_it(monkeypatch: Any) -> None:
     mapped_by_both(monkeypatch)
-    discovery = DiscoveryScheduler(Unused(), CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(Unused(), no_code(), fail, PassedOver())  # type: ignore[arg-type]
     looked, free = looks_that_never_end_for_the_storm(discovery, monkeypatch)
     discovery._workers.start()
     discovery.do(partial(discovery._take_back, {Unused.inode}))
@@ -85,7 +86,7 @@ def test_who_maps_what_a_scan_has_found_elsewhere_is_told_of_its_gap(monkeypatch
         knows=lambda inode, _: inode in known,
         seen_again=lambda inode, tenant, when_ns: again.put((inode.number, tenant, when_ns)),
     )
-    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, no_code(), fail, PassedOver())  # type: ignore[arg-type]
     running = discovery._running()
     known.add(Unused.inode)
     for tenant, places in running.items():
@@ -104,7 +105,7 @@ def test_a_tenant_with_more_files_than_are_looked_at_keeps_none_from_another(
     monkeypatch.setattr(module, "_SCANNED_MAX", 19)
     passed_over = PassedOver()
     libraries = no_libraries(knows=lambda *_: False)
-    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, passed_over)  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, no_code(), fail, passed_over)  # type: ignore[arg-type]
     found = discovery._running()
     assert {tenant: len(places) for tenant, places in found.items()} == {"storm": 19, "calm": 1}
     assert passed_over.take_news() == WorkPassedOver({"mappings": {"storm": 4}})
@@ -123,7 +124,7 @@ def looks_at_mappings(
     libraries = Unused()
     libraries.seen_again = lambda _, tenant, *__: again.append(tenant)  # type: ignore[method-assign,assignment]
     monkeypatch.setattr(module, "tenant_of", tenants.get)
-    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, no_code(), fail, PassedOver())  # type: ignore[arg-type]
     monkeypatch.setattr(
         discovery, "_consider_mapping", lambda tenant, *_: looked.put(tenant) or True
     )

@@ -21,9 +21,9 @@ from cotenant.agent.helper.libraries.resting import Resting
 from cotenant.agent.helper.libraries.unprobed import UnprobedFunctions
 from cotenant.agent.process import Process
 from cotenant.agent.protocol.reports import Report, Trouble, WorkPassedOver
-from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.inodes import Inode
 from cotenant.schema.layouts import MAPPING
+from tests.unit.probes.memory import no_code
 
 WAIT_S = 20
 
@@ -40,7 +40,7 @@ def fail(error: Exception) -> None:
 def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
     told: list[Report] = []
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
-    discovery = DiscoveryScheduler(no_libraries(), CodeMappings(-1, -1), told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(no_libraries(), no_code(), told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(OverflowError("int too large")))
     discovery.do(lambda: fail(FileNotFoundError("gone")))
@@ -53,7 +53,7 @@ def test_the_search_goes_on_after_any_failure_and_says_so() -> None:
 
 def test_the_search_ends_when_the_recorder_is_gone() -> None:
     told: list[Report] = []
-    discovery = DiscoveryScheduler(no_libraries(), CodeMappings(-1, -1), told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(no_libraries(), no_code(), told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(lambda: fail(Closed("the other process is gone")))
     wait_until(lambda: not discovery._workers._busy)
@@ -69,7 +69,7 @@ def wait_until(done: Callable[[], bool]) -> None:
 
 def following(told: list[Report]) -> DiscoveryScheduler:
     libraries = no_libraries()
-    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, no_code(), told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     return discovery
 
@@ -137,7 +137,7 @@ def test_a_tenant_is_not_blamed_for_the_time_that_placing_probes_takes(monkeypat
         go_on.wait(WAIT_S)
 
     libraries = no_libraries(placing=placing)
-    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), told.append, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, no_code(), told.append, PassedOver())  # type: ignore[arg-type]
     discovery.start()
     discovery.do(place, "calm")
     assert begun.wait(WAIT_S)
@@ -149,7 +149,7 @@ def test_a_tenant_is_not_blamed_for_the_time_that_placing_probes_takes(monkeypat
 
 def test_looks_follow_the_last_step_of_a_process_only(monkeypatch) -> None:
     looks: list[int] = []
-    discovery = DiscoveryScheduler(no_libraries(), CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(no_libraries(), no_code(), fail, PassedOver())  # type: ignore[arg-type]
     monkeypatch.setattr(discovery._roots, "process", lambda pid, _: looks.append(pid) or iter(()))
     for _ in range(3):
         discovery.entered(7)
@@ -201,7 +201,7 @@ def test_a_library_that_is_mapped_while_the_sweep_lets_it_go_is_probed_again(
     monkeypatch: Any,
 ) -> None:
     libraries = Unused()
-    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, no_code(), fail, PassedOver())  # type: ignore[arg-type]
     event = MmapEvent(7, 4096, 8192, 0, "/app/libcudart.so.12", writable=False, key=b"known" * 8)
     known = (tenant_of(event.pid), event.key)
     discovery._seen.add(known)  # It is probed: nothing is to be done for who maps it.
@@ -226,7 +226,7 @@ def test_a_library_that_is_mapped_while_the_sweep_lets_it_go_is_probed_again(
 
 
 def test_a_sweep_tells_who_runs_by_more_than_a_number(monkeypatch: Any) -> None:
-    discovery = DiscoveryScheduler(Unused(), CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(Unused(), no_code(), fail, PassedOver())  # type: ignore[arg-type]
     now = np.zeros(3, MAPPING)
     now["process"], now["process_start_ns"] = (7, 7, 11), (1009, 1009, 2003)
     monkeypatch.setattr(discovery._code, "everywhere", lambda *_: iter([now]))
@@ -240,7 +240,7 @@ def test_a_file_that_never_answers_holds_up_its_tenant_and_not_the_host(monkeypa
     """Somebody writes to a probed file, and the next look at it takes for ever."""
     libraries = Unused()
     libraries.probed = lambda _: object()  # type: ignore[method-assign,assignment]
-    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, no_code(), fail, PassedOver())  # type: ignore[arg-type]
     now = np.zeros(1, MAPPING)
     now["pid"], now["device"], now["inode"] = 7, 1, 41
     monkeypatch.setattr(discovery._code, "everywhere", lambda *_: iter([now]))
@@ -267,7 +267,7 @@ def test_however_often_code_is_made_writable_it_is_looked_at_once_at_a_time() ->
     libraries = no_libraries(
         second_looks=lambda shown: [("owner", partial(looked.put, shown.number))]
     )
-    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, no_code(), fail, PassedOver())  # type: ignore[arg-type]
     for _ in range(1009):
         for wait_s in (0, 0.02):
             discovery._second_looks.add("tenant", Unused.inode, wait_s)
@@ -283,7 +283,7 @@ def test_who_is_not_looked_at_since_all_threads_wait_for_others_is_told_once(
     monkeypatch: Any,
 ) -> None:
     passed_over = PassedOver()
-    discovery = DiscoveryScheduler(no_libraries(), CodeMappings(-1, -1), fail, passed_over)  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(no_libraries(), no_code(), fail, passed_over)  # type: ignore[arg-type]
     for waiting in ({"calm", OURS}, {"calm", OURS}, set(), {"calm"}):
         monkeypatch.setattr(discovery._workers, "tend", lambda waiting=waiting: waiting)
         discovery.tend()
@@ -296,7 +296,7 @@ def test_however_often_what_rests_is_mapped_it_is_settled_once_at_a_time(monkeyp
     libraries.rest_again = lambda: settled.put(None)  # type: ignore[method-assign]
     always = SimpleNamespace(knows=lambda _: True, disturbs=lambda *_: True)
     monkeypatch.setattr(Unused, "resting", always)
-    discovery = DiscoveryScheduler(libraries, CodeMappings(-1, -1), fail, PassedOver())  # type: ignore[arg-type]
+    discovery = DiscoveryScheduler(libraries, no_code(), fail, PassedOver())  # type: ignore[arg-type]
     event = MmapEvent(1 << 30, 4096, 8192, 0, "/x/a.so", writable=False, key=bytes(40))
     for _ in range(2):
         discovery.mapped([event] * 1009)

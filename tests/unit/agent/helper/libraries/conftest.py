@@ -12,16 +12,17 @@ from cotenant.agent.helper.libraries import libraries as module
 from cotenant.agent.helper.libraries.libraries import Libraries
 from cotenant.agent.helper.libraries.prober import Probes
 from cotenant.agent.protocol.reports import Report
-from cotenant.probes.code_mappings import CodeMappings
+from cotenant.probes.attach import Attachment
 from cotenant.probes.elf import BadElf
 from cotenant.probes.inodes import Inode
 from cotenant.probes.plan import Plan
+from tests.unit.probes.memory import no_code
 
 
 class Attached:
     """A prober whose probes are nothing."""
 
-    code = CodeMappings(-1, -1)
+    code = no_code()
 
     def place(self, *_: Any) -> None:
         pass
@@ -29,8 +30,9 @@ class Attached:
     def withdraw(self, probes: Probes) -> None:
         probes.void = True
 
-    def hand_over(self, probes: Probes, _: Any) -> None:
+    def take(self, probes: Probes) -> tuple[Attachment, ...]:
         probes.void = True
+        return ()
 
 
 @pytest.fixture

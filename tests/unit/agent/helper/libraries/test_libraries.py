@@ -17,11 +17,12 @@ from cotenant.agent.helper.libraries.prober import Prober
 from cotenant.agent.protocol.reports import LibraryReport, Report, Unprobed, WorkPassedOver
 from cotenant.errors import ProbeError
 from cotenant.probes.changes import TooMany
-from cotenant.probes.code_mappings import CodeMappings, HeldUp
 from cotenant.probes.elf import BadElf, NotRead
 from cotenant.probes.inodes import Inode
+from cotenant.probes.memory_locks import HeldUp
 from cotenant.probes.plan import Plan
 from tests.unit.agent.helper.libraries.conftest import consider, unread
+from tests.unit.probes.memory import no_code
 
 
 def test_a_tenant_has_so_many_files_probed_and_all_others_theirs(
@@ -62,7 +63,7 @@ class Refusing(Prober):
     """A prober that fails so many times."""
 
     def __init__(self, failures: int, error: ProbeError) -> None:
-        super().__init__(None, CodeMappings(-1, -1), ucx="absent")  # type: ignore[arg-type]
+        super().__init__(None, no_code(), ucx="absent")  # type: ignore[arg-type]
         self.left = failures
         self._error = error
 

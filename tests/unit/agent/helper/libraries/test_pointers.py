@@ -23,10 +23,14 @@ class Attacher:
 
     def __init__(self) -> None:
         self.pids: list[int] = []
+        self.removed = 0
 
-    def attach(self, _: str, __: list[Placed], *, pid: int) -> Attachment:
+    def attach(self, _: int, __: list[Placed], *, pid: int) -> Attachment:
         self.pids.append(pid)
         return Attachment()
+
+    def remove(self, attachment: Attachment) -> None:
+        self.removed += 1
 
 
 def test_a_process_whose_number_was_anothers_has_probes_of_its_own(monkeypatch: Any) -> None:
@@ -56,4 +60,5 @@ def test_a_process_whose_number_was_anothers_has_probes_of_its_own(monkeypatch: 
     # The first one has ended, though its number goes on.
     for _ in range(2):
         pointers.sweep({second})
+    assert attacher.removed == 1
     assert list(pointers._followed) == [second]
