@@ -7,5 +7,6 @@
 PyObject *binding_load(PyObject *self, PyObject *args, PyObject *kwargs);
 int binding_add_types(PyObject *module);
 int binding_add_spans(PyObject *module);
+int binding_add_sightings(PyObject *module);
 
 #endif /* COTENANT_BINDINGS_H */

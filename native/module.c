@@ -56,7 +56,8 @@ PyMODINIT_FUNC PyInit__drain(void)
 
 	if (!module)
 		return NULL;
-	if (binding_add_types(module) || binding_add_spans(module)) {
+	if (binding_add_types(module) || binding_add_spans(module) ||
+	    binding_add_sightings(module)) {
 		Py_DECREF(module);
 		return NULL;
 	}

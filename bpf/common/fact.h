@@ -16,7 +16,7 @@ enum fact_kind {
 	FACT_CGROUP_BORN = 5,	/* user `rank` made cgroup `handle` of hierarchy `other` at path text */
 	FACT_CGROUP_GONE = 6,
 	FACT_CGROUP_MOVED = 7,	/* renamed: text is its new path */
-	FACT_PROCESS_EXEC = 8,
+	FACT_PROCESS_EXEC = 8,	/* in mount namespace `other` */
 	FACT_PROCESS_GONE = 9,
 	FACT_COMMUNICATOR = 10, /* handle is rank `rank` of `nranks`; `other` hashes its id */
 	FACT_COMM_SPLIT = 11,	/* handle was made from `other`, with color `rank` */

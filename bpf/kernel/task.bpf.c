@@ -28,6 +28,22 @@ LAYOUT(total_key);
 LAYOUT(total);
 LAYOUT(control);
 
+struct ns_common {
+	unsigned int inum;
+} BTF;
+
+struct mnt_namespace {
+	struct ns_common ns;
+} BTF;
+
+struct nsproxy {
+	struct mnt_namespace *mnt_ns;
+} BTF;
+
+struct task_struct___placed {
+	struct nsproxy *nsproxy;
+} BTF;
+
 struct text_fact {
 	struct fact fact;
 	char text[FACT_TEXT_MAX];
@@ -208,6 +224,8 @@ static __always_inline void process_fact(__u16 kind, bool_t followed)
 	fact.tid = (__u32)pid_tid;
 	fact.cgroup_id = whose.cgroup_id;
 	fact.process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	if (kind == FACT_PROCESS_EXEC)
+		fact.other = BPF_CORE_READ((struct task_struct___placed *)task, nsproxy, mnt_ns, ns.inum);
 	if (fact_admitted(births, whose.tenant, PURSE_BIRTHS, QUOTA_births, sizeof(fact)))
 		tell_helper(&fact, sizeof(fact));
 	if (followed && fact_admitted(identities, whose.tenant, PURSE_IDENTITIES, QUOTA_identities,

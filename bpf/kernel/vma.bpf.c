@@ -11,8 +11,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 LAYOUT(mapping);
 
-#define VM_WRITE 2
-#define VM_EXEC 4
 
 static __always_inline int tell(struct bpf_iter__task_vma *ctx, unsigned long flags)
 {

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-from cotenant._native._drain import Ring, Spans, load, probe_here, step_here
+from cotenant._native._drain import Ring, Sightings, Spans, load, probe_here, step_here
 
 OBJECTS: Final = Path(__file__).parent / "objects"
 
-__all__ = ["OBJECTS", "Ring", "Spans", "load", "probe_here", "step_here"]
+__all__ = ["OBJECTS", "Ring", "Sightings", "Spans", "load", "probe_here", "step_here"]

@@ -93,6 +93,8 @@ MAPS: Final = {
     "rooms": (4, 16),
     "runs": (4, 16),
     "sched_tasks": (4, 136),
+    "settled": (40, 1),
+    "settled_version": (4, 8),
     "socket_users": (4, 64),
     "spare_totals": (24, 272),
     "stack_places": (4, 16),

@@ -50,7 +50,8 @@ FILLED = {
 # Written by the agent, or one entry for each number that there is.
 BY_NOBODY = {
     "answers", "captures_open", "controls", "counters", "cpu_runs", "ended", "freed",
-    "functions", "migrations", "paths", "resting", "rooms", "runs", "tenants", "usage",
+    "functions", "migrations", "paths", "resting", "rooms", "runs", "settled_version", "tenants",
+    "usage",
     # The operator says who is excluded, and the agent divides the room among them:
     # tests/unit/agent/helper/test_exclusion.py.
     "excluded",
@@ -59,8 +60,8 @@ BY_NOBODY = {
 }  # fmt: skip
 # A part of each thread or socket, and gone with it.
 OF_OBJECTS = {"sched_tasks", "socket_users", "texts", "threads", "timings"}
-# What is forgotten is looked up again.
-CACHES = {"places"}
+# What is forgotten is looked up again; what wakes the helper says no more than that it is to look.
+CACHES = {"places", "settled", "sightings"}
 
 
 def maps() -> set[str]:

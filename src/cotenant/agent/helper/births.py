@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from cotenant._native import Ring
+from cotenant.agent.helper.discovery.mounts import mount_namespace
 from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
 from cotenant.agent.helper.exclusion import Exclusion
 from cotenant.agent.helper.naming import Naming
@@ -15,6 +16,19 @@ from cotenant.schema.events import ENUMS
 from cotenant.schema.layouts import FACT
 
 _KINDS: Final = {name: value for value, name in ENUMS["fact_kind"].items()}
+
+
+def _part(name: str) -> slice:
+    fields = FACT.fields
+    assert fields is not None
+    kind, at = fields[name][:2]
+    return slice(at, at + kind.itemsize)
+
+
+_KIND: Final = _part("kind")
+_PID: Final = _part("pid")
+_OTHER: Final = _part("other")
+_EXEC: Final = _KINDS["PROCESS_EXEC"].to_bytes(2, "little")
 _NEWBORN_MAX: Final = 4096
 _SURVEY_EVERY_S: Final = 1.0
 
@@ -37,6 +51,7 @@ class Births:
         self._exclusion = exclusion
         self._naming = naming
         self._discovery = discovery
+        self._home = mount_namespace().to_bytes(8, "little")
         self._newborn: dict[tuple[int, int], None] = {}
         self._survey_due, self._surveyed_s = False, 0.0
 
@@ -45,9 +60,18 @@ class Births:
         if self._ring.waiting() > self._ring_bytes // 2:
             self._survey_due = True  # Births may be lost for want of room.
         for record in self._ring.records():
+            if self._started_at_home(record):
+                continue
             fact = np.frombuffer(record, FACT, count=1)[0]
             self._take(fact, record[FACT.itemsize : FACT.itemsize + int(fact["size"])])
         self._survey()
+
+    def _started_at_home(self, record: bytes) -> bool:
+        """Most of what comes is this: a program that starts in the host's own mounts."""
+        if record[_KIND] != _EXEC or record[_OTHER] != self._home:
+            return False
+        self._discovery.newcomers.started(int.from_bytes(record[_PID], "little"))
+        return True
 
     def _take(self, fact: Any, text: bytes) -> None:
         kind, cgroup = int(fact["kind"]), (int(fact["other"]), int(fact["handle"]))
@@ -60,9 +84,9 @@ class Births:
             self._exclusion.gone(*cgroup, path_text(text))
         elif kind == _KINDS["TASK_MOVED"]:
             if cgroup in self._newborn:
-                self._discovery.entered(int(fact["pid"]))
+                self._discovery.newcomers.entered(int(fact["pid"]))
         elif kind in (_KINDS["PROCESS_EXEC"], _KINDS["PROCESS_FORK"]):
-            self._discovery.entered(int(fact["pid"]))
+            self._discovery.newcomers.entered(int(fact["pid"]))
 
     def _born(self, hierarchy: int, kernel_id: int, path: str) -> None:
         self._tenants.born(hierarchy, kernel_id, path)

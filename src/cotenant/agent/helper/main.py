@@ -9,7 +9,6 @@ import select
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby, islice
@@ -42,6 +41,7 @@ from cotenant.agent.helper.processes.inspector import Inspector
 from cotenant.agent.helper.processes.reported import Reported
 from cotenant.agent.helper.tenants import Tenants
 from cotenant.agent.helper.trial_probe import TrialProbe
+from cotenant.agent.helper.turns import Turns
 from cotenant.agent.malloc import give_back_memory
 from cotenant.agent.process import Process
 from cotenant.agent.protocol.link import HelperLink, helper_link
@@ -179,7 +179,6 @@ class Helper:
         )
         self._naming = Naming(self._tell, self._name)
         self._misses = Misses(self._programs.programs, self._programs.maps, self._tell)
-        self._mappings_read_ns = time.monotonic_ns()
         self._births = Births(
             Ring(self._programs.maps["births"], self._sizes.facts_bytes, FACT_KIND),
             self._sizes.facts_bytes,
@@ -210,7 +209,9 @@ class Helper:
             self._tell,
             self._passed_over,
         )
-        self._discovery = DiscoveryScheduler(self._libraries, code, self._tell, self._passed_over)
+        self._discovery = DiscoveryScheduler(
+            self._libraries, code, self._tell, self._passed_over, records=self._watch
+        )
         self._pointers = Pointers(
             self._libraries, self._attacher, self._functions, code, self._tell, files
         )
@@ -274,33 +275,38 @@ class Helper:
         self._libraries.gaps.begin()
         self._priority.take()
         self._tell(Ready(self._priority.kind))
-        poller = select.poll()
+        turns = Turns()
         rings = self._programs.maps["births"], self._programs.maps["unread"]
-        for fd in (self._link.fileno(), *rings, *self._watch.fds):
-            poller.register(fd, select.POLLIN)
-        poller.register(self._mounts.fd, select.POLLPRI)
+        turns.wake_on(self._link.fileno(), *rings, *self._watch.fds)
+        turns.wake_on(self._mounts.fd, events=select.POLLPRI)
         if self._libraries.rewrites.fd >= 0:
-            poller.register(self._libraries.rewrites.fd, select.POLLIN)
+            turns.wake_on(self._libraries.rewrites.fd)
         while True:
-            ready = {fd for fd, _ in poller.poll(1000)}
+            ready = turns.next(self._discovery.newcomers.patience_s())
             if self._mounts.fd in ready and (layers := self._mounts.new()):
                 self._discovery.mounted(layers)
             self._births.follow()
             self._follow_unread()
-            self._discovery.follow_rewrites()
-            self._follow_mappings()
-            self._discovery.tend()
-            self._inspector.tend()
-            self._priority.tend()
-            self._libraries.gaps.tell_unprobed()
-            self._tenants.tend()
-            self._misses.tend()
-            self._attachments.poll()
-            if news := self._passed_over.take_news():
-                self._tell(news)
+            if self._libraries.rewrites.fd in ready:
+                self._discovery.follow_rewrites()
+            self._discovery.newcomers.tend()
+            self._discovery.follow(self._watch)
+            if turns.may_tend():
+                self._tend()
             if self._link.fileno() in ready and not self._answer():
                 server.wait()
                 return
+
+    def _tend(self) -> None:
+        self._discovery.tend()
+        self._inspector.tend()
+        self._priority.tend()
+        self._libraries.gaps.tell_unprobed()
+        self._tenants.tend()
+        self._misses.tend()
+        self._attachments.poll()
+        if news := self._passed_over.take_news():
+            self._tell(news)
 
     def _try_out(self) -> None:
         """Have the recorder see a call of its own, before anybody else's can come."""
@@ -334,20 +340,13 @@ class Helper:
             os.close(link)
         self._hooks.close()
         stopped = self._attachments.remove([*self._pointers.take_all(), *self._libraries.close()])
+        self._watch.close()
         self._misses.tend(last=True)
         self._libraries.gaps.tell_unprobed(last=True)
         if news := self._passed_over.take_news(last=True):
             self._tell(news)
         self._attachments.poll()
         self._tell(stopped)
-
-    def _follow_mappings(self) -> None:
-        """Files that were mapped as code; what the kernel had no room to tell is looked for."""
-        since_ns, self._mappings_read_ns = self._mappings_read_ns, time.monotonic_ns()
-        self._discovery.mapped(self._watch.read())
-        if lost := self._watch.take_lost():
-            self._passed_over.add("mappings", "lost", lost)
-            self._discovery.mappings_lost(since_ns)
 
     def _follow_pointers(self, request: FollowPointers) -> None:
         """Each process's, in its tenant's turn."""

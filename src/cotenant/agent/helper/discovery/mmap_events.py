@@ -1,17 +1,25 @@
-"""Files mapped as code, anywhere on the host, as it happens: perf ``mmap2`` records."""
+"""Files mapped as code, anywhere on the host, as it happens: perf ``mmap2`` records.
+
+Perf's buffers also get a record for each thread that begins or ends. So they wake only when half
+full, and a program in the kernel wakes for each mapping of a file that is not settled. Where the
+kernel refuses that program, the buffers wake for each mapping, and for every other thread.
+"""
 
 import mmap
 import os
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from cotenant._native import OBJECTS, Sightings, load
 from cotenant.agent.helper.shown_inodes import shown_inode
 from cotenant.probes import syscalls
 from cotenant.probes.cpus import online_cpus
 from cotenant.probes.inodes import Inode
 
 _PAGES: Final = 64  # Data pages of each CPU's buffer; a power of two.
+_BYTES: Final = _PAGES * mmap.PAGESIZE
 _SOFTWARE: Final = 1
 _DUMMY: Final = 9
 _SAMPLE_TIME: Final = 1 << 2
@@ -21,8 +29,12 @@ _SAMPLE_ID_ALL: Final = 1 << 18
 _MMAP2: Final = 1 << 23
 _USE_CLOCK: Final = 1 << 25
 _CLOCK_MONOTONIC: Final = 1
-_RECORD_LOST: Final = 2
-_RECORD_MMAP2: Final = 10
+# After how many bytes a buffer wakes: where a program does that for it; and where none does, a
+# record of a mapping has more than these, and one of a thread fewer.
+_HALF: Final = _BYTES // 2
+_SHORTEST: Final = 87
+_PROGRAM: Final = "code_mapped"
+_ENDED: Final = 1  # The last bit of a mark.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,12 @@ class MmapEvent:
     path: str
     writable: bool  # Whether it is writable, too: the process is about to change the code.
     key: bytes  # Device, inode and generation as this record shows them, and the path's hash.
+    mark: int = 0  # The same, and the process's cgroups: a number for what can be settled.
+
+    @property
+    def ended(self) -> bool:
+        """Whether its process had ended when this was read."""
+        return bool(self.mark & _ENDED)
 
     @property
     def inode(self) -> Inode:
@@ -43,91 +61,105 @@ class MmapEvent:
         return shown_inode(*struct.unpack_from("IIQQ", self.key))
 
 
-class _Buffer:
-    """The records of one CPU."""
+def _open(cpu: int, wake_bytes: int) -> int:
+    attributes = bytearray(136)
+    struct.pack_into("IIQ", attributes, 0, _SOFTWARE, len(attributes), _DUMMY)
+    struct.pack_into("Q", attributes, 24, _SAMPLE_TIME)
+    bits = _MMAP | _MMAP2 | _WATERMARK | _SAMPLE_ID_ALL | _USE_CLOCK
+    struct.pack_into("QI", attributes, 40, bits, wake_bytes)
+    struct.pack_into("I", attributes, 92, _CLOCK_MONOTONIC)
+    return syscalls.perf_event_open(bytes(attributes), pid=-1, cpu=cpu)
 
-    def __init__(self, cpu: int) -> None:
-        attributes = bytearray(136)
-        struct.pack_into("IIQ", attributes, 0, _SOFTWARE, len(attributes), _DUMMY)
-        struct.pack_into("Q", attributes, 24, _SAMPLE_TIME)
-        bits = _MMAP | _MMAP2 | _WATERMARK | _SAMPLE_ID_ALL | _USE_CLOCK
-        struct.pack_into("QI", attributes, 40, bits, 1)
-        struct.pack_into("I", attributes, 92, _CLOCK_MONOTONIC)
-        self.fd = syscalls.perf_event_open(bytes(attributes), pid=-1, cpu=cpu)
-        self._map = mmap.mmap(self.fd, (_PAGES + 1) * mmap.PAGESIZE)
-        self._size = _PAGES * mmap.PAGESIZE
+
+class _Waker:
+    """A program in the kernel that says when to read: not for what is settled."""
+
+    def __init__(self) -> None:
+        nothing: dict[str, int] = {}
+        path = str(OBJECTS / "sighting.bpf.o")
+        programs = {_PROGRAM: -1}
+        loaded, self.maps = load(path, programs, shared=nothing, sizes=nothing, constants=nothing)
+        self._descriptors = [*loaded.values(), *self.maps.values()]
+        try:
+            self._link = syscalls.attach_tracepoint(loaded[_PROGRAM])
+        except OSError:
+            self.close()
+            raise
+        self._descriptors.append(self._link)
+        self._version = 0
+
+    def unsettle(self) -> None:
+        """Wake for every file again."""
+        self._version += 1
+        version = self._version.to_bytes(8, "little")
+        syscalls.map_update(self.maps["settled_version"], bytes(4), version)
 
     def close(self) -> None:
-        self._map.close()
-        os.close(self.fd)
-
-    def records(self) -> list[tuple[int, bytes]]:
-        head, tail = struct.unpack_from("QQ", self._map, 1024)
-        found = []
-        while tail < head:
-            kind, _, size = struct.unpack("IHH", self._bytes(tail, 8))
-            if size < 8:
-                tail = head
-                break
-            found.append((kind, self._bytes(tail, size)))
-            tail += size
-        struct.pack_into("Q", self._map, 1032, tail)
-        return found
-
-    def _bytes(self, position: int, count: int) -> bytes:
-        start = position % self._size
-        first = min(count, self._size - start)
-        base = mmap.PAGESIZE
-        data = self._map[base + start : base + start + first]
-        return data + self._map[base : base + count - first]
+        """Take the program off the kernel."""
+        for fd in self._descriptors:
+            os.close(fd)
+        self._descriptors.clear()
 
 
 class MmapEvents:
     """Reads the buffers of all CPUs; none where this kernel refuses them."""
 
     def __init__(self) -> None:
-        self._buffers: list[_Buffer] = []
-        self._lost = 0
+        self._sightings = Sightings()
+        self._waker: _Waker | None = None
+        self._buffers: list[int] = []
         self.refused: str | None = None  # Why nothing is seen.
+        with suppress(OSError):  # Some kernels have no trampolines.
+            self._waker = _Waker()
+            maps = self._waker.maps
+            self._sightings.follow(maps["sightings"], maps["settled"])
         try:
             for cpu in online_cpus():
-                self._buffers.append(_Buffer(cpu))
+                self._buffers.append(_open(cpu, _HALF if self._waker else _SHORTEST))
+                self._sightings.open(self._buffers[-1], _BYTES)
         except OSError as error:
             self.close()
             self.refused = str(error.strerror)
 
     @property
     def fds(self) -> list[int]:
-        """For poll: readable when somebody mapped something."""
-        return [buffer.fd for buffer in self._buffers]
+        """For poll: readable when there is something to read."""
+        return [*self._buffers, *([self._waker.maps["sightings"]] if self._waker else ())]
 
     def close(self) -> None:
         """Stop watching."""
-        for buffer in self._buffers:
-            buffer.close()
+        if self._waker is not None:
+            self._waker.close()
+            self._waker = None
+        self._sightings = Sightings()
+        for fd in self._buffers:
+            os.close(fd)
         self._buffers.clear()
 
     def take_lost(self) -> int:
         """How many the kernel had no room for, since the last time."""
-        lost, self._lost = self._lost, 0
-        return lost
+        return self._sightings.take_lost()
 
     def read(self) -> list[MmapEvent]:
-        """What was mapped since the last look."""
-        found = []
-        for buffer in self._buffers:
-            for kind, record in buffer.records():
-                if kind == _RECORD_MMAP2:
-                    found.append(_parse(record))
-                elif kind == _RECORD_LOST:
-                    self._lost += struct.unpack_from("Q", record, 16)[0]
-        return found
+        """What was mapped since the last look, and is not settled."""
+        return [_parse(mark, record) for mark, record in self._sightings.read()]
+
+    def settle(self, file: MmapEvent) -> None:
+        """Drop what shows the same file, mapped by processes of the same cgroup."""
+        if file.mark:
+            self._sightings.settle(file.mark)
+
+    def unsettle(self) -> None:
+        """Every file is new again."""
+        self._sightings.clear()
+        if self._waker is not None:
+            self._waker.unsettle()
 
 
-def _parse(record: bytes) -> MmapEvent:
+def _parse(mark: int, record: bytes) -> MmapEvent:
     pid, _, start, length = struct.unpack_from("IIQQ", record, 8)
     when = struct.unpack_from("Q", record, len(record) - 8)[0]
     name = record[72 : len(record) - 8].split(b"\0", 1)[0]
     key = record[40:64] + struct.pack("q", hash(name))
     writable = bool(struct.unpack_from("I", record, 64)[0] & mmap.PROT_WRITE)
-    return MmapEvent(pid, start, start + length, when, os.fsdecode(name), writable, key)
+    return MmapEvent(pid, start, start + length, when, os.fsdecode(name), writable, key, mark)

@@ -80,7 +80,7 @@ class RootSearch:
         self.looked = RecentlySeen()
         # What the host itself has mounted: not the root of a container that starts now.
         self._home_points = mount_points() | {"/"}
-        self._home = mount_namespace()
+        self.home = mount_namespace()
         about = os.stat("/")
         self._home_root = (about.st_dev, about.st_ino)
 
@@ -101,7 +101,7 @@ class RootSearch:
         mount keeps whoever mounted it from unmounting it.
         """
         namespace = mount_namespace(pid)
-        if namespace == self._home:
+        if namespace == self.home:
             return
         root = open_root(pid)
         try:
@@ -128,7 +128,7 @@ class RootSearch:
 
     def job(self, pid: int, tenant: str) -> Steps:
         """What a process in the host's own root was told; it has run for a while."""
-        if mount_namespace(pid) != self._home:
+        if mount_namespace(pid) != self.home:
             return
         root = open_root(pid)
         try:

@@ -11,12 +11,10 @@ own, in which no tenant's waits behind another's.
 """
 
 import functools
-import itertools
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -24,9 +22,11 @@ import numpy as np
 from cotenant.agent.helper.discovery.directories import looks_like_library
 from cotenant.agent.helper.discovery.mapped_files import MappedFile, mapped_files
 from cotenant.agent.helper.discovery.mapped_range import MappedRange
-from cotenant.agent.helper.discovery.mmap_events import MmapEvent
+from cotenant.agent.helper.discovery.mmap_events import MmapEvent, MmapEvents
+from cotenant.agent.helper.discovery.newcomers import Look, Newcomers
 from cotenant.agent.helper.discovery.root_search import RecentlySeen, RootSearch, Steps, surviving
 from cotenant.agent.helper.discovery.second_looks import SecondLooks
+from cotenant.agent.helper.discovery.settled import Records, SettledFiles
 from cotenant.agent.helper.discovery.undecided import Undecided
 from cotenant.agent.helper.discovery.unprobed_mappings import UnprobedMappings
 from cotenant.agent.helper.fair_queue import (
@@ -48,11 +48,8 @@ from cotenant.probes.inodes import Inode, inodes_of
 from cotenant.probes.memory_locks import MemoryLock
 from cotenant.probes.ucx import is_ucx
 
-_CHAINS_MAX: Final = 65536
 _SWEEP_EVERY_S: Final = 5.0
 LINGER_NS: Final = 10_000_000_000
-# A container's root appears some time after its first process has entered the cgroup.
-_LOOK_AGAIN_S: Final = (0.0, 0.003, 0.008, 0.02, 0.04, 0.07, 0.12, 0.2, 0.4, 0.8)
 _TURN_S: Final = 0.1
 _LET_GO_S: Final = 0.1
 _SCAN_S: Final = 30.0  # Since probes were last placed; some kernels take seconds for a file.
@@ -66,17 +63,8 @@ _REST_EVERY_S: Final = 0.1
 _PROCESS: Final = ["process", "process_start_ns"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Search the root of this process, and again later."""
-
-    pid: int
-    chain: int
-    attempt: int = 0
-
-
 Work = Callable[[], Steps | None]
-_Item = _Look | MmapEvent | Work | Steps
+_Item = Look | MmapEvent | Work | Steps
 
 
 class DiscoveryScheduler:
@@ -90,6 +78,7 @@ class DiscoveryScheduler:
         passed_over: PassedOver,
         *,
         linger_ns: int = LINGER_NS,
+        records: Records | None = None,
     ) -> None:
         self._libraries = libraries
         self._code = code
@@ -101,13 +90,14 @@ class DiscoveryScheduler:
         self._undecided = Undecided(self._timetable, self._put_again)
         self._second_looks = SecondLooks(libraries, self._timetable, self._workers.put, passed_over)
         self._unprobed = UnprobedMappings(libraries, code, self._put_mapping)
-        self._order = itertools.count()
         self._sweepers: list[Callable[[set[Process]], None]] = []
-        self._chains: dict[int, int] = {}
         self._seen = RecentlySeen()
         self._roots = RootSearch(libraries, tell, passed_over)
+        self.newcomers = Newcomers(self._roots, self._timetable, self._put, self._put_files)
+        self._settled = SettledFiles(records, libraries)
         self._scanning: set[str] = set()
         self._scanned = -_SCAN_EVERY_S
+        self._read_ns = time.monotonic_ns()
         self._lost_since_ns: int | None = None
         self._hanging: set[str] = set()
         self._unserved: set[str] = set()
@@ -187,12 +177,20 @@ class DiscoveryScheduler:
         self._timetable.stop()
         self._workers.stop(_STOP_S)
 
+    def follow(self, records: MmapEvents) -> None:
+        """Files that were mapped as code; what the kernel had no room to tell is looked for."""
+        since_ns, self._read_ns = self._read_ns, time.monotonic_ns()
+        self.mapped(records.read())
+        if lost := records.take_lost():
+            self._passed_over.add("mappings", "lost", lost)
+            self.mappings_lost(since_ns)
+
     def mapped(self, mapped: Iterable[MmapEvent]) -> None:
         """Somebody mapped files as code."""
         whose = functools.cache(tenant_of)
         me = os.getpid()  # We map files ourselves to see what is in them.
         for file in (file for file in mapped if file.pid != me):
-            tenant, shown = whose(file.pid), file.inode
+            tenant, shown = ENDED if file.ended else whose(file.pid), file.inode
             if is_ucx(file.path):
                 self._libraries.ucx_came()
             if self._libraries.unsure.knows(shown.number):
@@ -208,6 +206,7 @@ class DiscoveryScheduler:
             gone = tenant == ENDED and not urgent  # There is nothing to open, nor to be missed.
             if gone or (tenant, file.key) in self._seen:
                 self._libraries.seen_again(shown, tenant, file.when_ns, file.path)
+                self._settled.mapped(tenant, file)
             elif file.path.startswith("/"):
                 self._put(tenant, file, "mappings", urgent=urgent)
 
@@ -221,15 +220,6 @@ class DiscoveryScheduler:
     def _begin_rest_again(self) -> None:
         self._disturbed, self._rested = False, time.monotonic()
         self._libraries.rest_again()
-
-    def entered(self, pid: int) -> None:
-        """A process entered a new cgroup, or started a program in a root of its own."""
-        # This search replaces those that were due after an earlier step of the process.
-        self._chains.pop(pid, None)
-        chain = self._chains[pid] = next(self._order)
-        while len(self._chains) > _CHAINS_MAX:
-            del self._chains[next(iter(self._chains))]
-        self._put(tenant_of(pid), _Look(pid, chain), "looks")
 
     def mounted(self, layers: list[str]) -> None:
         """The host has mounted something made of these directories: perhaps a container's root."""
@@ -254,6 +244,9 @@ class DiscoveryScheduler:
     def _put_mapping(self, tenant: str, look: Callable[[], None]) -> None:
         self._put(tenant, look, "mappings")
 
+    def _put_files(self, tenant: str, steps: Steps) -> None:
+        self._put(tenant, steps, "files", urgent=False)
+
     def _put_again(self, tenant: str, look: Callable[[], None]) -> None:
         self._put(tenant, look, "mappings", urgent=False)
 
@@ -276,8 +269,8 @@ class DiscoveryScheduler:
         with surviving(self._tell):
             if isinstance(item, MmapEvent):
                 self._follow(tenant, item)
-            elif isinstance(item, _Look):
-                self._look(tenant, item)
+            elif isinstance(item, Look):
+                self.newcomers.look(tenant, item, self._advance)
             else:
                 self._advance(tenant, item() if callable(item) else item)
 
@@ -288,18 +281,6 @@ class DiscoveryScheduler:
             if steps is not None and time.monotonic() > until:
                 self._put(tenant, steps, "files")
                 return
-
-    def _look(self, tenant: str, look: _Look) -> None:
-        if self._chains.get(look.pid) != look.chain:
-            return
-        self._advance(tenant, self._roots.process(look.pid, tenant))
-        again = replace(look, attempt=look.attempt + 1)
-        if again.attempt < len(_LOOK_AGAIN_S):
-            delay = _LOOK_AGAIN_S[again.attempt] - _LOOK_AGAIN_S[look.attempt]
-            self._timetable.add(delay, functools.partial(self._put, tenant, again, "looks"))
-        else:
-            # A process that ran this long is a job. What it maps goes before what it may map.
-            self._put(tenant, self._roots.job(look.pid, tenant), "files", urgent=False)
 
     def _follow(self, tenant: str, item: MmapEvent) -> None:
         """Look at a file that was mapped, once for each tenant.
@@ -320,6 +301,8 @@ class DiscoveryScheduler:
             return
         if ours or (ours is not None and not looks_like_library(item.path)):
             self._seen.add((tenant, item.key))
+        if ours is False:
+            self._settled.found(tenant, item)
 
     def _consider_mapping(
         self, tenant: str, place: MappedRange, path: str, when_ns: int, attempt: int = 0
@@ -379,6 +362,7 @@ class DiscoveryScheduler:
     def _look_anew(self, gone: set[Inode]) -> None:
         """What was let go is worth a look when it comes again, or is there already."""
         self._seen.clear()
+        self._settled.clear()
         self._roots.looked.clear()
         self._take_back(gone)
 

@@ -127,7 +127,7 @@ def test_what_a_process_has_mounted_is_searched_once(
     found = Considered()
     roots = RootSearch(found, lambda _: None, PassedOver())  # type: ignore[arg-type]
     assert list(roots.process(os.getpid(), "tenant")) == []  # As the host, it has nothing new.
-    monkeypatch.setattr(roots, "_home", 0)
+    monkeypatch.setattr(roots, "home", 0)
     for _ in range(3):
         list(roots.process(os.getpid(), "tenant"))
     assert found.paths == [f"{tmp_path}/{PLACE}/libcuda.so.1"]

@@ -152,7 +152,7 @@ def test_looks_follow_the_last_step_of_a_process_only(monkeypatch) -> None:
     discovery = DiscoveryScheduler(no_libraries(), no_code(), fail, PassedOver())  # type: ignore[arg-type]
     monkeypatch.setattr(discovery._roots, "process", lambda pid, _: looks.append(pid) or iter(()))
     for _ in range(3):
-        discovery.entered(7)
+        discovery.newcomers.entered(7)
     discovery.start()
     wait_until(lambda: len(looks) >= 10)
     discovery.stop()

@@ -1,0 +1,46 @@
+"""When the helper's loop takes a turn: as something comes, and at most so often a second."""
+
+import select
+import time
+from typing import Final
+
+# Turns beyond the rate are saved up while there are few: what follows quiet is served at once.
+_EVERY_S: Final = 1 / 240
+_SAVED_S: Final = 32 * _EVERY_S
+_PATIENCE_S: Final = 1.0
+_TEND_EVERY_S: Final = 0.01
+
+
+class Turns:
+    """Waits for descriptors; what comes in between is for the next turn."""
+
+    def __init__(self) -> None:
+        self._poller = select.poll()
+        self._due = self._tend_at = time.monotonic()
+        self._owed = False
+
+    def wake_on(self, *fds: int, events: int = select.POLLIN) -> None:
+        """Take a turn when any of these is ready."""
+        for fd in fds:
+            self._poller.register(fd, events)
+
+    def next(self, patience_s: float) -> set[int]:
+        """The descriptors that are ready; none after this time, or a second."""
+        now = time.monotonic()
+        if self._due > now:
+            time.sleep(self._due - now)
+        ready = {fd for fd, _ in self._poller.poll(self._until(patience_s) * 1000)}
+        self._due = max(self._due, time.monotonic() - _SAVED_S) + _EVERY_S
+        return ready
+
+    def _until(self, patience_s: float) -> float:
+        owed_s = self._tend_at - time.monotonic() if self._owed else _PATIENCE_S
+        return max(0.0, min(patience_s, _PATIENCE_S, owed_s))
+
+    def may_tend(self) -> bool:
+        """Whether to do now what is due now and then; else a turn for it comes soon."""
+        now = time.monotonic()
+        self._owed = now < self._tend_at
+        if not self._owed:
+            self._tend_at = now + _TEND_EVERY_S
+        return not self._owed
