@@ -24,7 +24,7 @@ from cotenant.schema.kinds import EVENT_KIND, FACT_KIND, FACT_TIME
 # Between two passes; shorter where more than an eighth of the ring came in that time, because until
 # the next pass a tenant can send no more than its quota of the ring.
 _PAUSE_S: Final = 0.02
-_PAUSE_LEAST_S: Final = 0.001
+_PAUSE_LEAST_S: Final = 0.002
 # While storing is slow, rows beyond this are left in the ring: there they are shed by tenant, and
 # counted. What is taken at once must fit into what the store holds, or it is lost for everybody.
 _HELD_BYTES_MAX: Final = 64 << 20
@@ -63,7 +63,6 @@ class Drain:
         self._young: list[bytes] = []
         self._kept: list[bytes] = []
         self._back: Rows = []
-        self._busy_bytes = 1 << 18
         self._eighth = events[1] // 8
         self._pause_s = _PAUSE_S
         self._held = 0  # Bytes that drained rows took up in the ring.
@@ -99,9 +98,7 @@ class Drain:
         while not self._stop.is_set():
             with self._lock:
                 moved = self._once()
-            # A ring that is busy is drained again at once.
-            if moved < self._busy_bytes:
-                self._stop.wait(self._pause(moved))
+            self._stop.wait(self._pause(moved))
 
     def _pause(self, moved: int) -> float:
         """Until about an eighth of the ring is full, at the rate since the last pass."""
