@@ -126,6 +126,11 @@ class MmapEvents:
         """For poll: readable when there is something to read."""
         return [*self._buffers, *([self._waker.maps["sightings"]] if self._waker else ())]
 
+    @property
+    def is_woken(self) -> bool:
+        """Whether a program wakes us for mappings alone."""
+        return self._waker is not None
+
     def close(self) -> None:
         """Stop watching."""
         if self._waker is not None:

@@ -1,0 +1,71 @@
+"""The helper beside programs that start and end without pause: it sleeps, and misses nothing."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.compiler import build_client, build_library
+from tests.kernel.conftest import Cgroup, Recording, record
+from tests.kernel.script import Script
+
+TURNS_A_SECOND = 500
+STORM_S = 4.0
+IDENTITIES_S = 5.0
+CGROUPS = 101
+
+
+@pytest.fixture(scope="module")
+def storm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_client(tmp_path_factory.mktemp("storm") / "storm", "storm")
+
+
+def sleeps(recording: Recording) -> int:
+    """How often the helper's loop went to sleep: for a turn, it sleeps and waits once each."""
+    status = Path(f"/proc/{recording.helper()}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("voluntary_ctxt_switches"))
+    return int(line.split()[1])
+
+
+@pytest.mark.parametrize("what", ["thread", "fork", "exec", "map"])
+def test_a_storm_of_processes_and_threads_has_few_turns_and_hides_no_library(
+    what: str, storm: Path, cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    library = build_library(tmp_path / "brought" / "libcudart.so.12", ["cudaLaunchKernel"])
+    mapped = f"ctypes.CDLL({str(library)!r})\nsay(ready=1)\nwait()\n"
+    with record(store) as recording:
+        with subprocess.Popen([storm, what, str(STORM_S)], stdout=subprocess.PIPE) as busy:
+            time.sleep(STORM_S / 4)
+            began, before = time.monotonic(), sleeps(recording)
+            script = Script(cgroup, mapped)
+            script.heard()
+            recording.wait_probed(library)
+            time.sleep(max(0.0, STORM_S / 2 - (time.monotonic() - began)))
+            slept, seconds = sleeps(recording) - before, time.monotonic() - began
+            made = int(busy.communicate()[0])
+        script.go_on()
+        script.end()
+    assert made > 100
+    assert slept <= 2 * TURNS_A_SECOND * seconds
+
+
+def test_no_identity_is_lost_where_programs_start_without_pause(
+    storm: Path, cgroups: Callable[[], Cgroup], store: Path
+) -> None:
+    with record(store) as recording:
+        storms = [
+            subprocess.Popen([storm, "exec", str(IDENTITIES_S)], stdout=subprocess.PIPE)
+            for _ in range(3)
+        ]
+        made = [cgroups() for _ in range(CGROUPS)]
+        for cgroup in made:
+            cgroup.popen(["/bin/true"]).communicate()
+        times = sum(int(one.communicate()[0]) for one in storms)
+        notes = json.loads(recording.wait_for("select notes from sessions")[0]["notes"])
+    assert times > 100
+    assert notes.get("identity_lost", 0) == notes.get("fact_lost", 0) == 0
+    paths = {row["cgroup_path"] for row in recording.sql("select cgroup_path from containers")}
+    assert {f"/{cgroup.name}" for cgroup in made} <= paths
