@@ -56,7 +56,6 @@ _TIMES: Final = frozenset(
         "created_ns",
         "named_ns",
         "removed_ns",
-        "spans_from_ns",
         "spans_until_ns",
         "asked_ns",
     }

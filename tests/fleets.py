@@ -2,7 +2,6 @@
 
 import importlib.util
 import math
-import shutil
 import sys
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from cotenant.fleet.asking import open_fleet
 from cotenant.query.engine.session import QueryLimits
 from cotenant.schema import TABLES
 from cotenant.store.segment import conform
-from cotenant.views.cli import main
 
 ROOT = Path(__file__).parents[1]
 NODES = 8
@@ -31,14 +29,12 @@ def bench_fleet():
     return sys.modules[spec.name]
 
 
-def fill(root, scratch):
-    """Half of the nodes as an old agent recorded them, half with spans and sums stored."""
+def fill(root):
+    """Nodes that differ in what they recorded."""
     bench = bench_fleet()
     golden = min((ROOT / "tests/data/stores").iterdir())
-    newer = shutil.copytree(golden, scratch / "newer")
-    assert main(["upgrade", "--store", str(newer)]) == 0
     for number in range(NODES):
-        recording = bench.Recording(newer if number % 2 else golden)
+        recording = bench.Recording(golden)
         recording.rows = {name: _some(name, rows, number) for name, rows in recording.rows.items()}
         # One tenant with all kinds of calls is on every node.
         recording.job_cgroup = {name: cgroup for cgroup, name in recording.tenants().items()}[JOB]

@@ -19,6 +19,7 @@ from cotenant.store.compaction import Compactor
 from cotenant.store.segment import arrow_schema
 from cotenant.store.writer import StoreWriter
 from cotenant.views.cli import main
+from tests.virtual.spanned import spans_of
 
 HERE = Path(__file__).parent
 ROWS = HERE / "rows.json"
@@ -43,6 +44,9 @@ def write(root):
     with StoreWriter(root, node="node-a", boot_id="boot-1") as writer:
         for name in (name for name in TABLES if name not in grow):
             writer.replace(name, arrow(name, rows_of(name)))
+        spans = dict(spans_of([arrow("cuda_events", rows_of("cuda_events"))]))
+        for name, rows in spans.items():
+            writer.append(name, rows)
         for part in range(SEALS):
             if part == SEALS - 1:
                 _merge(writer, start_ns + DAY_NS)

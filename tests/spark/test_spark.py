@@ -38,7 +38,7 @@ def runner(cluster):
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
     root = tmp_path_factory.mktemp("fleet") / "store"
-    fleets.fill(root, tmp_path_factory.mktemp("upgraded"))
+    fleets.fill(root)
     return root
 
 

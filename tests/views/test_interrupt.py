@@ -71,7 +71,6 @@ COMMANDS = [
     ("export", "csv", "--force"),
     ("ship", "--once", "--to", "shipped"),
     ("pull", "--node", "node-a", "--from", "2026-09-21", "--to", "2026-09-22", "--into", "pulled"),
-    ("upgrade",),
     ("top", "--once"),
     ("serve", "--as-root", "--port", "0"),
     ("sim", "path"),

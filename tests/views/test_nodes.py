@@ -21,11 +21,11 @@ SPAN = {
 }  # fmt: skip
 SESSION = {
     "session_id": "s", "boot_id": "b", "kernel": "6", "started_ns": NOW, "wall_offset_ns": 0,
-    "attach_method": "multi", "layers": "auto", "hierarchy": "v2", "spans_from_ns": NOW,
+    "attach_method": "multi", "layers": "auto", "hierarchy": "v2",
 }  # fmt: skip
 LAUNCHES = {"gpu-1": 7, "gpu-2": 11, "gpu-3": 13, "gpu-4": 17}
 # Verbs with a store that do not answer from its tables.
-NOT_READERS = {"record", "demo", "doctor", "health", "upgrade"}
+NOT_READERS = {"record", "demo", "doctor", "health"}
 
 
 def write(root: Path, node: str, number: int) -> None:

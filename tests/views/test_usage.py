@@ -77,7 +77,6 @@ WRONG = [
     ("ship --once --to /tmp --bandwidth fast", "fast is not a"),
     ("pull --node a --from 1 --to 2", "the following arguments are required: --into"),
     ("pull --node a --from 2 --to 1 --into x", "is not before --to"),
-    ("upgrade now", "unknown argument now"),
 ]
 
 

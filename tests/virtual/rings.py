@@ -2,6 +2,7 @@
 
 import os
 import struct
+from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from cotenant.agent.recorder.store_sink import StoreSink
 from cotenant.identity.ledger import Ledger
 from cotenant.probes.programs import FACTS_RING_BYTES, NAMES_RING_BYTES
 from cotenant.probes.tables import FUNCTIONS
-from cotenant.query.engine.session import QueryLimits, Session
+from cotenant.query.engine.session import Session
 from cotenant.schema.dimensions import SESSIONS
 from cotenant.schema.events import CUDA_RECORD, ENUMS
 from cotenant.store.segment import rows_of
@@ -152,7 +153,7 @@ class VirtualRecorder:
         row = {"session_id": f"s{at}", "node": self.ledger.node, "boot_id": "boot-1"}
         row |= {"kernel": "6.1", "started_ns": OFFSET_NS + at, "wall_offset_ns": OFFSET_NS}
         row |= {"attach_method": "multi", "layers": "auto", "hierarchy": "v2"}
-        row |= {"spans_from_ns": OFFSET_NS, "spans_until_ns": spans_until_ns}
+        row |= {"spans_until_ns": spans_until_ns}
         self.maker.begin(OFFSET_NS + at)
         self.writer.replace("sessions", rows_of(SESSIONS, [row]))
 
@@ -196,14 +197,14 @@ class VirtualRecorder:
 
 
 # Each identifies a span in a way of its own, or says what rows do not tell.
+_OF_ROWS = (Path(__file__).parent / "spans_of_rows.sql").read_text("utf-8")
 _APART = "signature, span, mix, lost, closed_by"
 
 
 def stored_and_derived(root):
     """The spans of a store as they were stored, and as SQL derives them from its rows."""
-    limits = QueryLimits(derive_spans=True)
-    with Session(root) as session, Session(root, limits=limits) as deriving:
-        return _rows(session, "spans"), _rows(deriving, "spans_of_rows")
+    with Session(root) as session:
+        return _rows(session, "spans"), _rows(session, f"({_OF_ROWS})")
 
 
 def _rows(session, table):

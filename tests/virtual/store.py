@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from cotenant.schema import TABLES
-from cotenant.store.writer import StoreWriter
 from tests.virtual.device import START_NS
+from tests.virtual.spanned import SpannedWriter
 
 NODE = "node-a"
 BOOT = "boot-1"
@@ -62,7 +62,7 @@ class VirtualStore:
 
     def write(self):
         """Seal everything; the root of the store."""
-        with StoreWriter(self.root, node=self.node, boot_id=BOOT) as writer:
+        with SpannedWriter(self.root, node=self.node, boot_id=BOOT) as writer:
             who = list(self._tenants.values())
             names = {name for row in who for name in row}
             whole = [{name: row.get(name) for name in names} for row in who]

@@ -128,11 +128,6 @@ SESSIONS: Final = Table(
         Column("coverage", "string", "launches seen at each layer, by process; the last 64 (JSON)"),
         Column("notes", "string", "what else the recording has to say about itself (JSON)"),
         Column(
-            "spans_from_ns",
-            "int64",
-            "from when on its spans are stored, UTC; NULL: they are derived from rows",
-        ),
-        Column(
             "spans_until_ns",
             "int64",
             "operations that began before, UTC, are in stored spans; NULL: all are",

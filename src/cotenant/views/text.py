@@ -112,9 +112,6 @@ def incompleteness(standing: Standing) -> list[str]:
     # Recorded by an agent, but from a file that others may have written.
     lines += [f"incomplete: {cell(words)}" for words in standing.unrecorded]
     lines += [f"incomplete: {cell(_hole(hole))}" for hole in standing.holes]
-    if standing.underived:
-        what = "a recording" if standing.underived == 1 else f"{standing.underived} recordings"
-        lines.append(f"slow: spans of {what} are derived each time; `cotenant upgrade` stores them")
     return lines
 
 

@@ -8,5 +8,5 @@ from tests import fleets
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory):
     root = tmp_path_factory.mktemp("fleet") / "store"
-    fleets.fill(root, tmp_path_factory.mktemp("upgraded"))
+    fleets.fill(root)
     return root

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from cotenant.query.engine.session import Session
-from cotenant.store.writer import StoreWriter
+from tests.virtual.spanned import SpannedWriter
 
 NOW_NS = 1_790_000_000_000_000_000
 SECOND_NS = 1_000_000_000
@@ -16,7 +16,7 @@ class Recorded:
 
     def __init__(self, root):
         self.root = root
-        self.writer = StoreWriter(root, node="node-a", boot_id="boot-1")
+        self.writer = SpannedWriter(root, node="node-a", boot_id="boot-1")
 
     def containers(self):
         self.writer.replace(
@@ -65,11 +65,11 @@ class Recorded:
         row |= {"from_ns": from_ns, "to_ns": to_ns}
         self.writer.append("losses", pa.Table.from_pylist([row]))
 
-    def sessions(self, *times, notes=None, spans_from_ns=None):
+    def sessions(self, *times, notes=None, **more):
         """Recordings of the node, from when to when."""
         about = {"boot_id": "boot-1", "kernel": "6", "wall_offset_ns": 0, "attach_method": "multi"}
         about |= {"layers": "auto", "hierarchy": "v2", "node": "node-a", "notes": notes}
-        about |= {"spans_from_ns": spans_from_ns}
+        about |= more
         for number, (start, end) in enumerate(times):
             row = about | {"session_id": str(number), "started_ns": start, "ended_ns": end}
             self.writer.replace("sessions", pa.Table.from_pylist([row]))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cotenant.query.derived.registry import DERIVED
-from cotenant.query.engine.session import QueryLimits, Session
+from cotenant.query.engine.session import Session
 from cotenant.query.findings.explain import explain
 from cotenant.query.questions.loader import questions
 from cotenant.query.screens.activity import collectives_sql, kernels_sql, tenants_sql
@@ -79,10 +79,9 @@ def test_every_question_is_answered(session: Session, name: str) -> None:
     session.ask(questions()[name].render())
 
 
-@pytest.mark.parametrize("derive", [False, True])
 @pytest.mark.parametrize("name", sorted(DERIVED))
-def test_every_derived_table_is_made(root: Path, name: str, derive: bool) -> None:
-    with Session(root, limits=QueryLimits(derive_spans=derive)) as session:
+def test_every_derived_table_is_made(root: Path, name: str) -> None:
+    with Session(root) as session:
         session.ask(f"select * from {name}")
 
 

@@ -60,13 +60,7 @@ class Waiter(Protocol):
 class Recorder:
     """One recording, from the first probe to the last seal."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        helper: HelperClient,
-        complete: Callable[[Path, str], None] = lambda _, __: None,
-    ) -> None:
-        """``complete`` mends a node of an existing store, as the user who will write to it."""
+    def __init__(self, settings: Settings, helper: HelperClient) -> None:
         need_root()
         self._settings = settings
         self.node = node = node_name(settings.node, settings.config.node, os.environ)
@@ -76,13 +70,7 @@ class Recorder:
         self.user = RecorderUser.chosen(settings.user)
         self._place = self._leave_root(self.user)
         with self._place.named():
-            self._writer = open_store(
-                self._place.path,
-                node=node,
-                boot_id=boot_id,
-                machine=this,
-                complete=complete,
-            )
+            self._writer = open_store(self._place.path, node=node, boot_id=boot_id, machine=this)
         # The store is ours by now: only then is anything attached.
         attaching_ns = time.time_ns()
         self._helper = helper

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,24 +31,13 @@ def leave_root(user: RecorderUser) -> None:
     os.umask(_UMASK)
 
 
-def open_store(
-    path: Path,
-    *,
-    node: str,
-    boot_id: str,
-    machine: Machine = _SOME,
-    complete: Callable[[Path, str], None] = lambda _, __: None,
-) -> StoreWriter:
-    """Open the store without threads that would keep what this one gives up later.
-
-    ``complete`` mends what is there of the node, once it is known to be this machine's.
-    """
+def open_store(path: Path, *, node: str, boot_id: str, machine: Machine = _SOME) -> StoreWriter:
+    """Open the store without threads that would keep what this one gives up later."""
     known = None
     with contextlib.suppress(StoreError):
         known = read_manifest(manifest_path(path, node))
     if known is not None:
         machine.check(path, node, known)
-    complete(path, node)
     if known is None and any(segment.node == node for segment in walk(path)):
         # Segments are looked into: Arrow starts threads for that.
         works_with(_UNTIL_ATTACHED, lambda: _adopt(path, node, boot_id))

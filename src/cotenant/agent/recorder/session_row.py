@@ -45,7 +45,6 @@ class SessionRow:
             "hierarchy": hierarchy,
             "attach_gap_ns": None,
             "coverage": None,
-            "spans_from_ns": attaching_ns,
             "spans_until_ns": attaching_ns,
             "clock_error_ns": None,
         }

@@ -1,7 +1,7 @@
 -- view: For how long each tenant had work on each GPU: its spans, joined where they touch. Before the
--- oldest spans that are kept: added up from gpu_seconds, which tell of no single periods.
+-- oldest spans that are kept: added up from gpu_seconds, which have no single periods.
 -- from: busy
--- before: older_busy
+-- before: gpu_seconds, containers
 with kept as (
     select
         tenant,
@@ -15,6 +15,20 @@ with kept as (
     from busy
     where by_spans(node, start_ns)
     group by tenant, node, gpu
+),
+added_up as (
+    select
+        c.tenant,
+        g.node,
+        g.gpu,
+        sum(g.busy_ns)                              as busy_ns,
+        sum(g.unproven_ns)                          as unproven_ns,
+        min(g.timestamp_ns)                         as first_ns,
+        max(g.timestamp_ns + g.seconds * 1_000_000_000) as last_ns
+    from gpu_seconds g
+    join containers c using (cgroup_id)
+    where not by_spans(g.node, g.timestamp_ns) and g.busy_ns > 0
+    group by all
 )
 select
     tenant,
@@ -23,8 +37,8 @@ select
     sum(busy_ns)::bigint                            as busy_ns,
     sum(periods)::bigint                            as periods,
     max(longest_ns)                                 as longest_ns,
-    coalesce(sum(unproven_ns), 0)::bigint           as older_unproven_ns,
+    coalesce(sum(unproven_ns), 0)::bigint           as added_up_unproven_ns,
     min(first_ns)                                   as first_ns,
     max(last_ns)                                    as last_ns
-from (from kept union all by name from older_busy)
+from (from kept union all by name from added_up)
 group by tenant, node, gpu

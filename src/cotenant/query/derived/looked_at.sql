@@ -1,7 +1,7 @@
 -- table: How much time of each host is looked at: what was recorded of it within the window. Shares of
 -- time have it as their base. The time between two recordings does not count.
--- from: totals, sessions, spans, spans_of_rows
--- before: older_busy
+-- from: totals, sessions, spans
+-- before: gpu_seconds
 with samples as (
     select distinct node, first_ns, timestamp_ns
     from totals
@@ -28,9 +28,16 @@ worked as (
         from stored.spans
         group by node
         union all by name
-        select node, start_ns as first_ns, end_ns as last_ns from spans_of_rows
-        union all by name
-        select node, first_ns, last_ns, begun_ns, until_ns from older_busy
+        select
+            node,
+            min(timestamp_ns)                       as first_ns,
+            max(timestamp_ns + seconds * 1_000_000_000) as last_ns,
+            -- It may have been in any second of a minute or an hour.
+            min(timestamp_ns + seconds * 1_000_000_000) as begun_ns,
+            max(timestamp_ns)                       as until_ns
+        from gpu_seconds
+        where busy_ns > 0 and not by_spans(node, timestamp_ns)
+        group by node
     )
     group by node
 ),

@@ -68,7 +68,7 @@ _COMPUTED: Final = (
         "For each pair of tenants on a GPU, how long both had work on it.",
         ("busy",),
         module="shared_time",
-        before=("older_busy", "older_overlaps"),
+        before=("gpu_seconds", "gpu_overlaps", "containers"),
         whose="tenant",
     ),
 )

@@ -26,8 +26,21 @@ SCHEMA: Final = pa.schema(
 )
 
 
-_OLDER_BUSY: Final = "select node, gpu, tenant, busy_ns from older_busy"
-_OLDER_OVERLAPS: Final = "select node, gpu, tenant, other, overlap_ns from older_overlaps"
+_BUSY_SECONDS: Final = """
+select g.node, g.gpu, c.tenant, sum(g.busy_ns)::bigint as busy_ns
+from gpu_seconds g
+join containers c using (cgroup_id)
+where not by_spans(g.node, g.timestamp_ns) and g.busy_ns > 0
+group by all
+"""
+_SHARED_SECONDS: Final = """
+select o.node, o.gpu, c.tenant, n.tenant as other, sum(o.overlap_ns)::bigint as overlap_ns
+from gpu_overlaps o
+join containers c using (cgroup_id)
+join containers n on n.cgroup_id = o.other_cgroup_id
+where not by_spans(o.node, o.timestamp_ns) and c.tenant <> n.tenant
+group by all
+"""
 
 Gpu = tuple[str, str | None]  # Of a node.
 
@@ -42,9 +55,9 @@ def compute(ask: Ask) -> Any:
             gpus.setdefault((place.node, place.gpu), []).append(place)
     for gpu, places in gpus.items():
         _add(gpu, places, busy, overlaps)
-    for row in ask(_OLDER_BUSY).to_pylist():
+    for row in ask(_BUSY_SECONDS).to_pylist():
         busy[(row["node"], row["gpu"]), row["tenant"]] += row["busy_ns"]
-    for row in ask(_OLDER_OVERLAPS).to_pylist():
+    for row in ask(_SHARED_SECONDS).to_pylist():
         overlaps[(row["node"], row["gpu"]), row["tenant"], row["other"]] += row["overlap_ns"]
     found = [_row(*who, overlap, busy[who[:2]]) for who, overlap in overlaps.items() if overlap]
     return pa.Table.from_pylist(found, SCHEMA)

@@ -1,6 +1,6 @@
 -- view: When a tenant had work on a GPU: from the first launch on an idle stream to the call
--- that proves the stream done. Stored while it was recorded; else derived from rows.
--- from: spans_of_rows, containers, sessions
+-- that proves the stream done.
+-- from: containers, sessions
 with known as (
     select node, pid, min(gpu) as gpu
     from stored.spans
@@ -63,5 +63,3 @@ join containers c using (cgroup_id)
 left join known k on s.gpu is null and k.node = s.node and k.pid = s.pid
 left join sole o on s.gpu is null and o.node = s.node
 left join recordings r on r.node = s.node
-union all by name
-from spans_of_rows

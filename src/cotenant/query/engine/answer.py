@@ -45,7 +45,6 @@ class Standing:
     unrecorded: tuple[str, ...] = ()  # What the kernel could not record, in a few words each.
     holes: tuple[Hole, ...] = ()
     left_behind: tuple[str, ...] = ()  # Tables of which a shipper left rows on their node.
-    underived: int = 0  # Recordings whose spans were derived from many rows for this answer.
 
     @property
     def complete(self) -> bool:

@@ -13,6 +13,7 @@ from cotenant.schema.holes import REASONS
 from cotenant.store.manifest import Segment
 
 DOWN: Final = "nothing recorded"
+KILLED: Final = "spans of a killed recording not stored"
 _FORGOTTEN: Final = "losses no longer kept"
 # A recording counts what it lost from its first second on.
 _SLACK_NS: Final = 60_000_000_000
@@ -20,6 +21,7 @@ _SLACK_NS: Final = 60_000_000_000
 _SILENT_NS: Final = 30_000_000_000
 # Whoever gives a time rounds it.
 _ROUNDED_NS: Final = 2_000_000_000
+_SPANS: Final = frozenset({"spans", "span_mixes"})
 SHOWN: Final = 4  # Tenants of a hole.
 
 # Pieces of one hole may overlap: two libraries of a tenant that were probed late.
@@ -74,6 +76,8 @@ def holes_of(
         for reason, of, start, end, blind_ns, unseen, tenants in rows
         if _touches(reason, named)
     ]
+    if named & _SPANS:
+        found += _killed(connection, window, written)
     return in_order(found, _not_recording(connection, window, written))
 
 
@@ -111,6 +115,25 @@ def _not_recording(connection: Any, window: Window, written: Mapping[str, int]) 
             start, end = max(since_ns, bounds["from"]), min(until_ns, bounds["to"])
             if start < end:
                 found.append(Hole(DOWN, (), (), Interval(start, end), end - start, None))
+    return found
+
+
+def _killed(connection: Any, window: Window, written: Mapping[str, int]) -> list[Hole]:
+    """Work that was in flight, or just done, when its recording was killed."""
+    rows = connection.execute(
+        "SELECT node, started_ns, spans_until_ns, lead(started_ns) OVER "
+        "(PARTITION BY node ORDER BY started_ns) AS next_ns FROM whole.recordings "
+        "QUALIFY ended_ns IS NULL AND spans_until_ns IS NOT NULL"
+    ).fetchall()
+    bounds, now_ns = window.bounds(), time_ns()
+    found = []
+    for node, started_ns, until_ns, next_ns in rows:
+        if next_ns is None and now_ns - written.get(node, now_ns) <= _SILENT_NS:
+            continue  # It still runs.
+        last_ns = _last_beat(connection, node, started_ns, next_ns or now_ns)
+        start, end = max(until_ns, bounds["from"]), min(last_ns, bounds["to"])
+        if start < end:
+            found.append(Hole(KILLED, (), (), Interval(start, end), end - start, None))
     return found
 
 

@@ -26,7 +26,8 @@ _NO_COUNTS: Final = "seen + stored + queued + shed + lost = 0"
 _COUNTED: Final = "SELECT cgroup_id FROM tenant.touched WHERE counted"
 _NO_RECORDINGS: Final = (
     "CREATE OR REPLACE TABLE whole.recordings "
-    "(node VARCHAR, started_ns BIGINT, ended_ns BIGINT, hooks_refused VARCHAR)"
+    "(node VARCHAR, started_ns BIGINT, ended_ns BIGINT, hooks_refused VARCHAR, "
+    "spans_until_ns BIGINT)"
 )
 # Where a reason names tables, something about the calls is missing, not they themselves.
 _CALLS_THERE: Final = ", ".join(
@@ -98,10 +99,14 @@ def create_recordings(connection: Any, rows: Any | None, window: Window) -> None
     connection.execute(_NO_RECORDINGS)
     if rows is None:
         return
-    wanted = rows.select(["node", "started_ns", "ended_ns", "notes"]).to_pylist()
+    wanted = rows.select(["node", "started_ns", "ended_ns", "notes", "spans_until_ns"]).to_pylist()
     # Of the notes no more than this: they name processes of all tenants.
     told = [
-        (row["node"], row["started_ns"], row["ended_ns"], _hooks_refused(row["notes"]))
+        (
+            *(row[name] for name in ("node", "started_ns", "ended_ns")),
+            _hooks_refused(row["notes"]),
+            row["spans_until_ns"],
+        )
         for row in wanted
     ]
     connection.register("told_now", _columns(told))
@@ -119,8 +124,8 @@ def create_recordings(connection: Any, rows: Any | None, window: Window) -> None
 def _columns(rows: Sequence[tuple[Any, ...]]) -> Any:
     import pyarrow as pa
 
-    names = ("node", "started_ns", "ended_ns", "hooks_refused")
-    kinds = (pa.string(), pa.int64(), pa.int64(), pa.string())
+    names = ("node", "started_ns", "ended_ns", "hooks_refused", "spans_until_ns")
+    kinds = (pa.string(), pa.int64(), pa.int64(), pa.string(), pa.int64())
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
 

@@ -25,12 +25,11 @@ from cotenant.store.periods import (
 )
 
 _EVENTS: Final = frozenset(table.name for table in EVENTS)
+_SPANS: Final = frozenset({"spans", "span_mixes"})
 # Nothing else tells what they do. Totals are shipped, but a far store may have begun without them.
 _SAMPLED: Final = frozenset({TOTALS.name, IN_FLIGHT.name})
 # Tables of which nothing is shipped by the minute, or not every row.
-LEFT: Final = (
-    _EVENTS | _SAMPLED | {"spans", "span_mixes", "gpu_timings", "graph_kernels", "cpu_contention"}
-)
+LEFT: Final = _EVENTS | _SAMPLED | _SPANS | {"gpu_timings", "graph_kernels", "cpu_contention"}
 # Made of rows of which those that count are shipped.
 _WHOLE: Final = frozenset({"jobs"})
 _LATE_NS: Final = 60 * SECOND_NS  # A row is counted when it is sealed.
@@ -99,7 +98,8 @@ def _read(named: frozenset[str]) -> frozenset[str]:
     older = frozenset(n for n in named if n in DERIVED and DERIVED[n].before)
     added_up = with_sources(older)
     plain = named & LEFT - DERIVED.keys() if older else named & LEFT
-    behind = with_sources(named & DERIVED.keys() - _WHOLE) & _EVENTS - added_up
+    made_of = _EVENTS if older else _EVENTS | _SPANS
+    behind = with_sources(named & DERIVED.keys() - _WHOLE) & made_of - added_up
     return plain | behind | with_sources(named) & _SAMPLED
 
 

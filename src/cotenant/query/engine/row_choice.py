@@ -7,7 +7,6 @@ added up while it was recorded; so does a time of which no rows are left.
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
-from cotenant.query.engine import stored_spans
 from cotenant.query.engine.window import Window
 from cotenant.query.text.sql import quoted
 from cotenant.schema import EVENTS
@@ -78,4 +77,4 @@ def _counted_by_rows(node: str, segments: Sequence[Segment], since_ns: int, *, s
         return here
     # Of the last seconds there are rows, and no rollups yet.
     last = max((s.max_ns or 0 for s in segments if s.table == _SECONDS), default=0) + SECOND_NS
-    return f"{here} AND (time_ >= {last} OR {stored_spans.MACRO}(node_, time_))"
+    return f"{here} AND time_ >= {last}"

@@ -25,7 +25,6 @@ from cotenant.query.engine.left_behind import left_behind
 from cotenant.query.engine.sight import Sight
 from cotenant.query.engine.snapshots import RESTORE
 from cotenant.query.engine.statement import Statement, one_line, read_only
-from cotenant.query.engine.stored_spans import underived
 from cotenant.query.engine.stored_tables import StoredTables, stored_behind
 from cotenant.query.engine.window import Window, start_of
 from cotenant.schema import TABLES
@@ -50,7 +49,6 @@ class QueryLimits:
     spill: bool = True  # Whether a question that exceeds its memory may use the disk.
     watched: bool = False  # Asked one at a time, by somebody who wants to know how far it is.
     guarded: bool = False  # The reader may learn nothing of other tenants; see ``guard``.
-    derive_spans: bool = False  # ``spans_of_rows`` has all spans, those that are stored, too.
     threads: int | None = None  # None is one for each CPU.
     throughout: bool = False  # Asked about all of the window; see ``Window``.
 
@@ -85,7 +83,6 @@ class Session:
             start_of(from_ns, to_ns, since_ns),
             to_ns,
             tenant is not None,
-            derive_spans=self.limits.derive_spans,
             throughout=self.limits.throughout,
         )
         self._segments: list[Segment] = []
@@ -273,7 +270,6 @@ class Session:
                     *not_kept(cursor, self._nodes.absent(), named, window),
                 ),
                 left_behind=left_behind(cursor, self._segments, named, window),
-                underived=underived(cursor, self._segments) if "spans" in tables else 0,
             )
         finally:
             cursor.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.query.derived.registry import in_order
-from cotenant.query.engine import row_choice, stored_spans
+from cotenant.query.engine import row_choice
 from cotenant.query.engine.changelog_tables import CHANGELOGS, create_changelog_view
 from cotenant.query.engine.completeness_views import (
     create_loss_views,
@@ -149,7 +149,6 @@ class StoredTables:
         copy_snapshot(connection, SESSIONS, sessions, self.window)
         create_recordings(connection, sessions, self.window)
         create_owners(connection, self.window)
-        stored_spans.create_macro(connection, derive=self.window.derive_spans)
         row_choice.create_macros(connection, self._segments, self.window, self._absent)
 
     def _make(self, name: str) -> None:

@@ -17,7 +17,6 @@ def united(standings: Sequence[Standing], sql: str) -> Standing:
         unrecorded=tuple(dict.fromkeys(text for s in standings for text in s.unrecorded)),
         holes=_holes([hole for s in standings for hole in s.holes]),
         left_behind=tuple(sorted({table for s in standings for table in s.left_behind})),
-        underived=sum(s.underived for s in standings),
     )
 
 

@@ -28,7 +28,6 @@ class Window:
     tenant_only: bool = False
     whose: str = "tenant.cgroups"  # With ``tenant_only``: the table of cgroups whose rows count.
     cgroups: tuple[int, ...] | None = None  # Rows of all others are blanked; see ``guard``.
-    derive_spans: bool = False  # From rows, whether they are stored or not.
     throughout: bool = False  # Whether a time at its ends, without a recorder, is missing.
     last_ns: int | None = None  # Of the newest row, where other sessions read other nodes.
 

@@ -156,7 +156,7 @@ def concluded(
 def _standing(parts: Iterable[FoundHere], events: Standing) -> Standing:
     """What the tables lack that were looked at, in the time of which there are events."""
     lacking = united([part.standing for part in parts if part.standing is not None], events.sql)
-    return replace(lacking, interval=events.interval, underived=0)
+    return replace(lacking, interval=events.interval)
 
 
 def _told(kind: str, parts: Iterable[FoundHere], *, once: bool) -> list[Finding]:

@@ -20,7 +20,7 @@ found as (
         w.periods,
         w.longest_ns,
         -- Spans that overlap are added up there, and joined here.
-        least(coalesce(o.unproven_ns, 0) + w.older_unproven_ns, w.busy_ns) as unproven_ns,
+        least(coalesce(o.unproven_ns, 0) + w.added_up_unproven_ns, w.busy_ns) as unproven_ns,
         l.time_ns,
         w.node
     from busy_time w

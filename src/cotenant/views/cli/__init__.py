@@ -37,7 +37,6 @@ VERBS: Final = {
     "export": "write a report, a Perfetto trace, or tables as files",
     "ship": "send a store to another one, for many nodes",
     "pull": "bring the rows of a node and time from another store",
-    "upgrade": "store what an old store derives for each question",
     "top": "show tenants live in the terminal",
     "serve": "serve the page with the timeline, on loopback",
     "sim": "run workloads on the stand-in GPU",

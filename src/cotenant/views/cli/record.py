@@ -4,14 +4,12 @@ import argparse
 import signal
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cotenant.confine.user import NAME, USER_ID
-from cotenant.errors import StoreError, UsageError
+from cotenant.errors import UsageError
 from cotenant.printable import printable
-from cotenant.query.missing_spans import complete_in_child
 from cotenant.query.text.shell import option
 from cotenant.query.text.time_syntax import duration_ns, period_ns
 from cotenant.schema.families import FAMILIES
@@ -209,7 +207,7 @@ def _recorder(args: argparse.Namespace) -> "Recorder":
         if chosen["keep_rollups_ns"] is None:
             chosen["keep_rollups_ns"] = _usual_rollups_ns(config, rows_go=args.keep is not None)
         settings = Settings(**chosen, config=config)
-        return Recorder(settings, helper, _complete_spans)
+        return Recorder(settings, helper)
     except BaseException:
         helper.dismiss()
         raise
@@ -219,13 +217,6 @@ def _usual_rollups_ns(config: "Config", *, rows_go: bool) -> int | None:
     """How long rollups are kept if no option says so; for ever if rows are."""
     text = config.keep_rollups or (_KEEP_ROLLUPS if rows_go else None)
     return None if text is None else period_ns(text)
-
-
-def _complete_spans(store: Path, node: str) -> None:
-    """What the last recording could not store any more, if it was killed."""
-    with suppress(StoreError):  # If the store cannot be read, that is said when it is opened.
-        if trouble := complete_in_child(store, node):
-            print(trouble, file=sys.stderr)
 
 
 def _chosen(args: argparse.Namespace) -> dict[str, Any]:

@@ -99,3 +99,17 @@ def test_times_that_were_given_are_asked_about_to_their_ends(killed, capsys, giv
     words = ["sql", "FROM cuda_events", "--store", str(killed.root), *given]
     assert main(words) == 0
     assert capsys.readouterr().err.count("incomplete: nothing recorded for ") == lines
+
+
+def test_spans_of_a_killed_recording_are_not_complete_after_those_it_stored(recorded, monkeypatch):
+    recorded.losses(11, seen=7, at_ns=BEAT_NS)
+    recorded.sessions((START_NS, None), spans_until_ns=NOW_NS)
+    recorded.seal()
+    written_ns = LATER_NS - HOUR_NS
+    monkeypatch.setattr(blindness, "time_ns", lambda: LATER_NS)
+    os.utime(manifest_path(recorded.root, "node-a"), ns=(written_ns, written_ns))
+    with Session(recorded.root) as session:
+        (hole,) = session.standing(("spans",)).holes
+        assert session.standing(("cuda_events",)).holes == ()
+    assert (hole.reason, hole.interval.start_ns) == (blindness.KILLED, NOW_NS)
+    assert hole.interval.end_ns == BEAT_NS

@@ -85,7 +85,7 @@ def recording(bench, tmp_path_factory):
     who = [row | {"name": row["tenant"], "node": "one", "boot_id": "b"} for row in who]
     session = {"session_id": "s", "node": "one", "boot_id": "b", "kernel": "6.1", "layers": "auto"}
     session |= {"started_ns": START - SECOND, "ended_ns": START + 9 * SECOND, "wall_offset_ns": 0}
-    session |= {"attach_method": "multi", "hierarchy": "v2", "spans_from_ns": START - SECOND}
+    session |= {"attach_method": "multi", "hierarchy": "v2"}
     with StoreWriter(root, node="one", boot_id="b") as writer:
         writer.replace("containers", pa.Table.from_pylist(who))
         writer.replace("sessions", pa.Table.from_pylist([session]))

@@ -1,6 +1,5 @@
 """The state of a store as the timeline shows it: how new, how complete, and whether it grows."""
 
-from dataclasses import replace
 from typing import Final
 
 from cotenant.query.engine.answer import Standing
@@ -30,7 +29,7 @@ def _newest_ns(session: Session, since_ns: int) -> int | None:
 
 def standing(session: Session) -> Standing:
     """How complete the tables are that lanes are made from."""
-    return replace(session.standing((*EVENT_TABLES, *_ALSO_SHOWN)), underived=0)
+    return session.standing((*EVENT_TABLES, *_ALSO_SHOWN))
 
 
 def has_open_recording(session: Session) -> bool:

@@ -1,0 +1,112 @@
+"""Spans of rows that a test writes, made by the recorder's own maker."""
+
+import numpy as np
+import pyarrow as pa
+
+from cotenant.agent.recorder.ingest.batch import KNOWN
+from cotenant.agent.recorder.ingest.spans import SpanMaker
+from cotenant.agent.recorder.samplers.lost_windows import LostWindows
+from cotenant.agent.recorder.samplers.spans import SpanRows
+from cotenant.probes.tables import FUNCTIONS
+from cotenant.schema import TABLES
+from cotenant.schema.events import CUDA_RECORD, ENUMS
+from cotenant.store.segment import conform
+from cotenant.store.writer import StoreWriter
+
+_FIELDS = {field.name: field for field in CUDA_RECORD.fields if field.type != "S0"}
+_APIS = {function.symbol: function.id for function in FUNCTIONS}
+_NUMBERS = {
+    "op": {text: number for number, text in ENUMS["cuda_op"].items()},
+    "direction": {text: number for number, text in ENUMS["cuda_direction"].items()},
+    "nccl_op": {text: number for number, text in ENUMS["nccl_op"].items()},
+    "api": _APIS,
+}
+
+
+class _RowBatch:
+    """Rows of a table as the batch of ring records that they would have come in."""
+
+    def __init__(self, rows):
+        self._rows = rows
+        self.rows = self.signatures = rows.num_rows
+        self.codes = np.arange(self.rows, dtype=np.int32)
+
+    def field(self, name):
+        if name == KNOWN:
+            bits = np.zeros(self.rows, np.uint64)
+            for field in _FIELDS.values():
+                if field.known is not None and field.column in self._rows.column_names:
+                    valid = self._rows.column(field.column).is_valid().to_numpy()
+                    bits |= valid.astype(np.uint64) << np.uint64(field.known)
+            return bits
+        field = _FIELDS[name]
+        if field.column is None or field.column not in self._rows.column_names:
+            return np.zeros(self.rows, field.type)
+        values = self._rows.column(field.column)
+        if field.column in _NUMBERS:
+            numbers = _NUMBERS[field.column]
+            last = max(numbers.values()) + 1
+            found = [numbers.get(text, last) for text in values.to_pylist()]
+            return np.array(found).astype(field.type)
+        return values.fill_null(0).to_numpy().astype(field.type)
+
+    plain = field
+
+    def unknown(self, field):
+        return None if field.known is None else ~(self.field(KNOWN) >> field.known & 1 == 1)
+
+    def key(self, *_):
+        distinct, codes = np.unique(self._rows.column("cgroup_id").to_numpy(), return_inverse=True)
+        return codes, np.stack([distinct, distinct], axis=1)
+
+
+class SpannedWriter(StoreWriter):
+    """A writer that stores the spans of the launches and waits that it is given."""
+
+    def __init__(self, *args, **more):
+        super().__init__(*args, **more)
+        self._calls, self._began, self.spans_given = [], set(), False
+
+    def append(self, table_name, rows):
+        """Add rows; those of CUDA calls become spans when sealed, unless spans are given."""
+        super().append(table_name, rows)
+        if table_name == "cuda_events":
+            self._calls.append(conform(TABLES[table_name], rows))
+        self.spans_given |= table_name == "spans"
+
+    def replace(self, table_name, rows, **more):
+        """Add a snapshot; recordings say which calls cannot prove each other's work."""
+        super().replace(table_name, rows, **more)
+        if table_name == "sessions":
+            self._began |= {row["started_ns"] for row in rows.to_pylist()}
+
+    def seal(self, now_ns):
+        """Close every span of the rows so far, and seal both."""
+        calls, self._calls = self._calls, []
+        for table, made in () if self.spans_given else spans_of(calls, self._began):
+            super().append(table, made)
+        return super().seal(now_ns)
+
+
+def spans_of(tables, began=()):
+    """Rows of ``spans`` and ``span_mixes``; recordings ``began`` at these times."""
+    rows = pa.concat_tables(tables) if tables else None
+    if not rows:
+        return
+    ended = pa.compute.add(rows["timestamp_ns"], rows["duration_ns"].fill_null(0))
+    rows = rows.append_column("ended", ended).sort_by("ended").drop_columns(["ended"])
+    for name in ("kernel_name", "gpu"):
+        place = rows.column_names.index(name)
+        column = rows.column(name).cast(pa.string()).combine_chunks().dictionary_encode()
+        rows = rows.set_column(place, name, column)
+    maker = SpanMaker(lambda: 0)
+    for moment in sorted(began):
+        maker.begin(moment)
+    maker.add(_RowBatch(rows), rows, lambda cgroup, _: str(cgroup))
+    made = SpanRows(maker, LostWindows())
+    made.finish()
+    last_ns = max(rows["timestamp_ns"].to_pylist())
+    for sampler in (made, made.mixes):
+        found = sampler.sample(last_ns)
+        if found is not None:
+            yield sampler.table, found
