@@ -93,7 +93,14 @@ class MixRows:
         entries: npt.NDArray[np.void],
         names: dict[int, str],
     ) -> None:
-        """New mixes, whose they are, and what they are made of."""
+        """New mixes, whose they are, and what they are made of; each tenant's mix once.
+
+        Mixes that differ only in the context or GPU of their operations have one number.
+        """
+        _, first = np.unique(np.stack([mixes, owners]), axis=1, return_index=True)
+        chosen = np.zeros(len(mixes), bool)
+        chosen[first] = True
+        entries = entries[chosen[entries["mix"]]]
         distinct, places = np.unique(entries["name"], return_inverse=True)
         self._waiting.append(
             pa.table(
