@@ -25,7 +25,7 @@ _TIMES: Final = f"select p.number::smallint as number, s.start_ns, s.end_ns from
 
 @dataclass(frozen=True, slots=True)
 class BusyPlace:
-    """A tenant on a GPU, or on a host whose GPUs cannot be told apart."""
+    """A tenant on a GPU, or on those of its GPUs that are not known."""
 
     number: int
     node: str

@@ -8,13 +8,6 @@ with known as (
     group by node, pid
     having count(distinct gpu) = 1
 ),
-sole as (
-    select node, min(gpu) as gpu
-    from cuda_events
-    where gpu is not null
-    group by node
-    having count(distinct gpu) = 1
-),
 recordings as (
     select node, list(started_ns) as starts
     from sessions
@@ -23,8 +16,8 @@ recordings as (
 calls as (
     select
         e.* exclude (gpu),
-        -- Where a call's GPU is not known, it is the only one of its process, or of its host.
-        coalesce(e.gpu, k.gpu, o.gpu)               as gpu,
+        -- Where a call's GPU is not known, it is the only one of its process.
+        coalesce(e.gpu, k.gpu)                      as gpu,
         c.tenant,
         -- 0 and 1 are the legacy default stream, 2 is one for each thread.
         case
@@ -40,7 +33,6 @@ calls as (
     from cuda_events e
     join containers c using (cgroup_id)
     left join known k on k.node = e.node and k.pid = e.pid
-    left join sole o on o.node = e.node
     left join recordings r on r.node = e.node
     where coalesce(e.result, 0) = 0
 ),

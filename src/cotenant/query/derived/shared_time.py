@@ -51,7 +51,7 @@ def compute(ask: Ask) -> Any:
     overlaps: Counter[tuple[Gpu, str, str]] = Counter()
     gpus: dict[Gpu, list[BusyPlace]] = {}
     for place in places_of(ask, "by_spans(s.node, s.start_ns)"):
-        if len(place.starts):
+        if place.gpu is not None and len(place.starts):
             gpus.setdefault((place.node, place.gpu), []).append(place)
     for gpu, places in gpus.items():
         _add(gpu, places, busy, overlaps)

@@ -8,13 +8,6 @@ with known as (
     group by node, pid
     having count(distinct gpu) = 1
 ),
-sole as (
-    select node, min(gpu) as gpu
-    from stored.spans
-    where gpu is not null
-    group by node
-    having count(distinct gpu) = 1
-),
 recordings as (
     select node, list(started_ns) as starts
     from sessions
@@ -24,8 +17,8 @@ select
     c.tenant,
     s.cgroup_id,
     s.node,
-    -- Where its GPU is not known, it is the only one of its process, or of its host.
-    coalesce(s.gpu, k.gpu, o.gpu)                   as gpu,
+    -- Where its GPU is not known, it is the only one of its process.
+    coalesce(s.gpu, k.gpu)                          as gpu,
     s.pid,
     s.stream,
     s.proof_ns,
@@ -61,5 +54,4 @@ select
 from stored.spans s
 join containers c using (cgroup_id)
 left join known k on s.gpu is null and k.node = s.node and k.pid = s.pid
-left join sole o on s.gpu is null and o.node = s.node
 left join recordings r on r.node = s.node

@@ -147,21 +147,21 @@ def test_busy_time_joins_spans_that_touch_and_pairs_share_what_both_have(calls):
     assert shared == [("serve", "train", int(1.5 * MS)), ("train", "serve", int(1.5 * MS))]
 
 
-def test_gpus_that_cannot_be_told_apart_are_one_per_host(calls):
+def test_tenants_on_gpus_that_are_not_known_are_no_pair(calls):
     for tenant, pid in (("a", 1), ("b", 2)):
         calls("launch", pid, stream=5, tenant=tenant, pid=pid, gpu=None)
         calls("sync", 4, 1, stream=5, tenant=tenant, pid=pid, gpu=None)
-    assert calls.ask("select tenant, other, overlap_ns from shared_time where tenant = 'a'") == [
-        ("a", "b", 3 * MS)
-    ]
+    assert calls.ask("select tenant, other, overlap_ns from shared_time") == []
+    assert calls.ask("select victim, aggressor from interference") == []
 
 
-def test_a_gpu_that_is_not_known_is_the_only_one_there_is(calls):
+def test_a_gpu_that_is_not_known_is_not_the_one_that_another_tenant_names(calls):
     calls("launch", 1, stream=5, gpu=None)
     calls("sync", 4, 1, stream=5, gpu=None)
     calls("launch", 2, stream=5, tenant="serve", pid=8)
     calls("sync", 3, 1, stream=5, tenant="serve", pid=8)
-    assert calls.spans("tenant", "gpu") == [("train", "GPU-1"), ("serve", "GPU-1")]
+    assert calls.spans("tenant", "gpu") == [("train", None), ("serve", "GPU-1")]
+    assert calls.ask("select tenant, other, overlap_ns from shared_time") == []
 
 
 def test_a_gpu_that_may_be_either_of_two_stays_unknown(calls):

@@ -26,6 +26,7 @@ def recorded(root, tenants=1):
     recorder = VirtualRecorder(root)
     for tenant in range(tenants):
         recorder.cgroup(100 + tenant, f"/tenant-{tenant}")
+        recorder.opened(7 + tenant, "GPU-1")
     recorder.began(0)
     for hour in range(2):
         for number in range(tenants * CALLS):

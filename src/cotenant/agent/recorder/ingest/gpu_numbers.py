@@ -22,14 +22,8 @@ class GpuNumbers:
         self._shares = Shares(_MOST)
         self._used_ns = np.zeros(_MOST, np.int64)
         self._free: list[int] = []
-        self._several = False
         # By number; one that was given back keeps its last word until it is another's.
         self.words: list[str] = []
-
-    @property
-    def only(self) -> str | None:
-        """The GPU that all work is on; None if there ever was another."""
-        return None if self._several or not self.words else self.words[0]
 
     def find(
         self, words: list[str], places: npt.NDArray[np.int64], whose: Callable[[int], str], now: int
@@ -50,7 +44,6 @@ class GpuNumbers:
     def _add(self, word: str, tenant: str) -> None:
         if self._shares.over(tenant):
             return
-        self._several = self._several or (bool(self.words) and word != self.only)
         if self._free:
             number = self._free.pop()
             self.words[number] = word

@@ -88,9 +88,7 @@ class GpuSeconds:
         return rows_of(GPU_SECONDS, [_row(*at, c, now_ns) for at, c in cells.items()]) or None
 
     def _gpu(self, number: int) -> str | None:
-        """The GPU of this number; where it is not known, the only one there is."""
-        gpus = self._maker.gpus
-        return gpus.words[number] if number >= 0 else gpus.only
+        return self._maker.gpus.words[number] if number >= 0 else None
 
     def _count(self, cells: Cells) -> None:
         counted = self._maker.take_seconds()
@@ -139,16 +137,16 @@ class GpuSeconds:
             _grown(known, owners[proven], spans[proven]),
         )
         edges = _edges(spans)
-        for name, then, now in (
-            ("busy_ns", before, after),
-            ("unproven_ns", now_known, known),
-            ("overlapped_ns", _overlapped(before), _overlapped(after)),
-        ):
+        grown = [("busy_ns", before, after), ("unproven_ns", now_known, known)]
+        # Work on GPUs that are not known may have been on different ones.
+        if gpu is not None:
+            grown.append(("overlapped_ns", _overlapped(before), _overlapped(after)))
+            self.overlaps.gained(gpu, before, after, edges)
+        for name, then, now in grown:
             for owner, second, ns in _gained(then, now, edges):
                 cells[second, owner, gpu].sums[name] += ns
                 if name == "busy_ns":
                     cells[second, owner, gpu].sums["unproven_ns"] += ns
-        self.overlaps.gained(gpu, before, after, edges)
         self._covered[gpu], self._proven[gpu] = after, now_known
 
     def _forget(self, spans: npt.NDArray[np.void], still_open: npt.NDArray[np.void]) -> None:
@@ -176,7 +174,7 @@ class GpuOverlaps:
 
     def gained(
         self,
-        gpu: str | None,
+        gpu: str,
         before: dict[int, Coverage],
         after: dict[int, Coverage],
         edges: npt.NDArray[np.int64],
@@ -197,7 +195,7 @@ class GpuOverlaps:
         return rows_of(GPU_OVERLAPS, waiting) if waiting else None
 
 
-def _overlap(second: int, one: int, other: int, gpu: str | None, ns: int) -> dict[str, Any]:
+def _overlap(second: int, one: int, other: int, gpu: str, ns: int) -> dict[str, Any]:
     row = {"timestamp_ns": second * _SECOND, "cgroup_id": one, "other_cgroup_id": other}
     return row | {"gpu": gpu, "overlap_ns": ns}
 

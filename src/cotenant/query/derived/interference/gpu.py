@@ -74,10 +74,10 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU, or a host whose GPUs cannot be told apart."""
+    """One GPU."""
 
     node: str
-    gpu: str | None
+    gpu: str
     origin: int
     begin: float
     end: float
@@ -97,16 +97,16 @@ class Gpu:
 
 
 def gpus_of(ask: Ask) -> list[Gpu]:
-    """Every GPU with spans."""
-    places: dict[tuple[str, str | None], list[BusyPlace]] = {}
+    """Every GPU with spans; those of which the GPU is not known may be of different ones."""
+    places: dict[tuple[str, str], list[BusyPlace]] = {}
     for place in places_of(ask):
-        if len(place.starts):
+        if place.gpu is not None and len(place.starts):
             places.setdefault((place.node, place.gpu), []).append(place)
     rows = ask(_SPANS) if places else None
     return [_gpu(node, gpu, there, rows) for (node, gpu), there in places.items()]
 
 
-def _gpu(node: str, gpu: str | None, places: list[BusyPlace], rows: Any) -> Gpu:
+def _gpu(node: str, gpu: str, places: list[BusyPlace], rows: Any) -> Gpu:
     origin = min(int(place.starts[0]) for place in places)
     end = float(max(int(place.ends[-1]) for place in places) - origin)
     numbers = rows["number"].to_numpy()

@@ -125,10 +125,11 @@ def _unsolved(items: Items, why: str, quiet: int = 0) -> Solution:
     return Solution(times, None, quiet)
 
 
-def solve(items: Items, crowd: Floats | None = None) -> Solution:
+def solve(items: Items, crowd: Floats | None = None, *, gpu_known: bool = True) -> Solution:
     """Every kernel's time, solved or with the reason why not.
 
-    ``crowd`` is the part of each span in which other tenants had work on the GPU.
+    ``crowd`` is the part of each span in which other tenants had work on the GPU; where it is not
+    known, in which they may have had.
     """
     if len(items.span_ns) < FEWEST_SPANS:
         why = f"only {len(items.span_ns)} spans end in a wait; {FEWEST_SPANS} are needed"
@@ -136,7 +137,8 @@ def solve(items: Items, crowd: Floats | None = None) -> Solution:
     quiet = np.ones(len(items.span_ns), dtype=bool) if crowd is None else crowd <= QUIET
     count = int(quiet.sum())
     if count < FEWEST_SPANS:
-        why = f"others had work on the GPU during all but {count} of {len(quiet)} spans"
+        had = "others had" if gpu_known else "its GPU is not known, and others may have had"
+        why = f"{had} work on the GPU during all but {count} of {len(quiet)} spans"
         return _unsolved(items, why, count)
     matrix, unknowns = equations(items)
     matrix, values = matrix[quiet], items.span_ns[quiet]
@@ -220,7 +222,8 @@ def compute(ask: Ask) -> Any:
         items = mixes.items_of(rows)
         if not len(items.span_ns):
             continue
-        solution = solve(items, crowd(node, gpu, tenant, items.start, items.start + items.span_ns))
+        crowded = crowd(node, gpu, tenant, items.start, items.start + items.span_ns)
+        solution = solve(items, crowded, gpu_known=gpu is not None)
         place = {"tenant": tenant, "node": node, "gpu": gpu, "spans": len(items.span_ns)}
         found += [place | _row(time, solution) for time in solution.times]
     return pa.Table.from_pylist(found, SCHEMA)

@@ -165,7 +165,6 @@ def test_numbers_of_gpus_are_given_back_when_nothing_is_of_them(shared):
         rows = session.ask("select pid, gpu from spans where gpu is not null").rows()
     assert {row["gpu"] for row in rows} == {f"GPU-{row['pid']}" for row in rows}
     assert any(row["gpu"] == "GPU-9000" for row in rows)
-    assert shared.maker.gpus.only is None  # Whatever is left of them.
 
 
 def test_what_a_tenant_had_no_room_for_makes_answers_from_its_spans_incomplete(shared):
