@@ -1,6 +1,10 @@
--- view: When a tenant had any work on a GPU: its spans, joined where they touch.
--- from: spans
-with reached as (
+-- view: When a tenant had any work on a GPU, within the window: its spans, joined where they touch.
+-- from: spans_in_flight
+with within as (
+    select tenant, node, gpu, within_from_ns as start_ns, within_to_ns as end_ns
+    from spans_in_flight
+),
+reached as (
     select
         tenant,
         node,
@@ -12,7 +16,7 @@ with reached as (
             order by start_ns, end_ns
             rows between unbounded preceding and 1 preceding
         )                                           as reached_ns
-    from spans
+    from within
 ),
 islands as (
     select

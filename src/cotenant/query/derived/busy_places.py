@@ -14,13 +14,16 @@ Ints = NDArray[np.int64]
 # Names are long, and spans are many: each place has a number.
 PLACES: Final = """
 select row_number() over (order by node, gpu nulls first, tenant) - 1 as number, node, gpu, tenant
-from (select distinct node, gpu, tenant from spans)
+from (select distinct node, gpu, tenant from spans_in_flight)
 """
-NUMBERED: Final = f"""
-spans s join ({PLACES}) p
+_NUMBERED: Final = f"""
+s join ({PLACES}) p
   on p.node = s.node and p.tenant = s.tenant and p.gpu is not distinct from s.gpu
 """
-_TIMES: Final = f"select p.number::smallint as number, s.start_ns, s.end_ns from {NUMBERED}"
+NUMBERED: Final = f"spans {_NUMBERED}"
+_WHOLE: Final = "s.start_ns, s.end_ns"
+_WITHIN: Final = "s.within_from_ns as start_ns, s.within_to_ns as end_ns"
+_TIMES: Final = f"from spans_in_flight {_NUMBERED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,16 @@ class BusyPlace:
         return self.starts - origin, self.ends - origin
 
 
-def places_of(ask: Ask, where: str = "true") -> list[BusyPlace]:
-    """Every tenant on every GPU, in order of node, GPU and tenant; its spans ``s`` joined."""
+def places_of(ask: Ask, where: str = "true", *, within: bool = False) -> list[BusyPlace]:
+    """Every tenant on every GPU, in order of node, GPU and tenant; its spans ``s`` joined.
+
+    Spans that reach into the window are whole, or cut at its edges to what is ``within`` it.
+    """
     names: list[dict[str, Any]] = ask(f"{PLACES} order by number").to_pylist()
     if not names:
         return []
-    rows = ask(f"{_TIMES} where {where}")
+    times = _WITHIN if within else _WHOLE
+    rows = ask(f"select p.number::smallint as number, {times} {_TIMES} where {where}")
     numbers = rows["number"].to_numpy()
     order = np.argsort(numbers, kind="stable")
     starts, ends = (rows[name].to_numpy()[order] for name in ("start_ns", "end_ns"))

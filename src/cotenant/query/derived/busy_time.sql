@@ -21,11 +21,17 @@ added_up as (
         c.tenant,
         g.node,
         g.gpu,
-        sum(g.busy_ns)                              as busy_ns,
-        sum(g.unproven_ns)                          as unproven_ns,
+        sum(g.busy_ns * part)                       as busy_ns,
+        sum(g.unproven_ns * part)                   as unproven_ns,
         min(g.timestamp_ns)                         as first_ns,
         max(g.timestamp_ns + g.seconds * 1_000_000_000) as last_ns
-    from gpu_seconds g
+    from (
+        select
+            *,
+            -- Of a row that reaches beyond the window, as much as is within it.
+            least((to_ns - timestamp_ns) / (seconds * 1e9), 1) as part
+        from gpu_seconds, whole.bounds
+    ) g
     join containers c using (cgroup_id)
     where not by_spans(g.node, g.timestamp_ns) and g.busy_ns > 0
     group by all

@@ -1,62 +1,52 @@
--- table: How much time of each host is looked at: what was recorded of it within the window. Shares of
--- time have it as their base. The time between two recordings does not count.
--- from: totals, sessions, spans
--- before: gpu_seconds
-with samples as (
-    select distinct node, first_ns, timestamp_ns
-    from totals
-),
-recordings as (
-    select
-        t.node,
-        min(t.first_ns) - 1_000_000_000             as first_ns,
-        max(t.timestamp_ns)                         as last_ns
-    from samples t
-    left join (select node, list(started_ns) as starts from sessions group by node) s using (node)
-    group by t.node, len(list_filter(s.starts, lambda start: start <= t.timestamp_ns))
-),
--- Without totals: as long as there was work.
-worked as (
+-- table: For how much of the window each host was recorded. Shares of time have it as their base: whatever
+-- work there was, whose rows are read, and how long nothing recorded between two recordings.
+-- from: totals, sessions, losses, gpu_seconds
+with recordings as (
     select
         node,
-        min(first_ns)                               as first_ns,
-        min(coalesce(begun_ns, first_ns))           as begun_ns,
-        max(coalesce(until_ns, last_ns))            as until_ns,
-        max(last_ns)                                as last_ns
+        started_ns,
+        ended_ns,
+        lead(started_ns) over (partition by node order by started_ns) as next_ns
+    from whole.recordings
+),
+-- One that runs, or was killed, lasted as long as anything was counted.
+signs as (
+    select node, timestamp_ns from whole.beats
+    union all
+    select node, timestamp_ns from totals
+    union all
+    select node, timestamp_ns + seconds * 1_000_000_000 from gpu_seconds where busy_ns > 0
+),
+lasted as (
+    select
+        r.node,
+        r.started_ns                                as from_ns,
+        coalesce(any_value(r.ended_ns), max(s.timestamp_ns), r.started_ns) as to_ns
+    from recordings r
+    left join signs s
+      on r.ended_ns is null and s.node = r.node and s.timestamp_ns >= r.started_ns
+     and (r.next_ns is null or s.timestamp_ns < r.next_ns)
+    group by r.node, r.started_ns
+),
+-- Of a node whose recordings are not known: from its first row to its last.
+worked as (
+    select node, min(from_ns) as from_ns, max(to_ns) as to_ns
     from (
-        select node, min(timestamp_ns) as first_ns, max(end_ns) as last_ns
-        from stored.spans
+        select node, min(first_ns) - 1_000_000_000 as from_ns, max(timestamp_ns) as to_ns
+        from totals
         group by node
-        union all by name
-        select
-            node,
-            min(timestamp_ns)                       as first_ns,
-            max(timestamp_ns + seconds * 1_000_000_000) as last_ns,
-            -- It may have been in any second of a minute or an hour.
-            min(timestamp_ns + seconds * 1_000_000_000) as begun_ns,
-            max(timestamp_ns)                       as until_ns
+        union all
+        select node, min(timestamp_ns), max(timestamp_ns + seconds * 1_000_000_000)
         from gpu_seconds
-        where busy_ns > 0 and not by_spans(node, timestamp_ns)
+        where busy_ns > 0
         group by node
     )
-    group by node
-),
-added as (
-    select node, sum(last_ns - first_ns) as time_ns, min(first_ns) as first_ns, max(last_ns) as last_ns
-    from recordings
+    where node not in (select node from whole.recordings)
     group by node
 )
 select
-    node,
-    -- Work at the edge may be seen where the totals begin later. Of work in a minute in which they begin
-    -- or end, they tell the edge.
-    greatest(
-        coalesce(a.time_ns, 0),
-        coalesce(
-            if(a.last_ns > w.until_ns and a.last_ns < w.last_ns, a.last_ns, w.last_ns)
-            - if(a.first_ns > w.first_ns and a.first_ns < w.begun_ns, a.first_ns, w.first_ns),
-            0
-        )
-    )::bigint                                       as time_ns
-from added a
-full join worked w using (node)
+    t.node,
+    sum(greatest(least(t.to_ns, w.to_ns) - greatest(t.from_ns, w.from_ns), 0))::bigint as time_ns
+from (from lasted union all from worked) t
+cross join whole.bounds w
+group by t.node

@@ -52,13 +52,13 @@ _COMPUTED: Final = (
     Derived(
         "solved_times",
         "Device time of one kernel launch or copy, solved from many spans; and how well.",
-        ("spans", "span_mixes", "busy"),
+        ("spans", "span_mixes", "spans_in_flight"),
         module="solved_times.table",
     ),
     Derived(
         "interference",
         "How much each tenant slows each other one on a GPU, as observed.",
-        ("spans", "span_mixes", "busy", "containers"),
+        ("spans", "span_mixes", "spans_in_flight", "containers"),
         module="interference.table",
         also=("cpu_waits",),
         whose="victim",
@@ -66,7 +66,7 @@ _COMPUTED: Final = (
     Derived(
         "shared_time",
         "For each pair of tenants on a GPU, how long both had work on it.",
-        ("busy",),
+        ("spans_in_flight",),
         module="shared_time",
         before=("gpu_seconds", "gpu_overlaps", "containers"),
         whose="tenant",

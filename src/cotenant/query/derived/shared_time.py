@@ -50,7 +50,7 @@ def compute(ask: Ask) -> Any:
     busy: Counter[tuple[Gpu, str]] = Counter()
     overlaps: Counter[tuple[Gpu, str, str]] = Counter()
     gpus: dict[Gpu, list[BusyPlace]] = {}
-    for place in places_of(ask, "by_spans(s.node, s.start_ns)"):
+    for place in places_of(ask, "by_spans(s.node, s.within_from_ns)", within=True):
         if place.gpu is not None and len(place.starts):
             gpus.setdefault((place.node, place.gpu), []).append(place)
     for gpu, places in gpus.items():

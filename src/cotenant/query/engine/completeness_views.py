@@ -6,6 +6,7 @@ whole.sharing      by a cgroup, under which names of whole.blind (hole_of) it ma
 whole.owners       whose they are, as far as the session may tell
 whole.beats        when anything was counted, of whichever tenant
 whole.recordings   when there was a recorder, and which hooks its kernel refused it
+whole.bounds       from when to when the session's window is
 """
 
 import json
@@ -97,6 +98,11 @@ def create_owners(connection: Any, window: Window) -> None:
 def create_recordings(connection: Any, rows: Any | None, window: Window) -> None:
     """Create or replace the table of recordings, of the rows of ``sessions``."""
     connection.execute(_NO_RECORDINGS)
+    connection.execute(
+        "CREATE OR REPLACE TABLE whole.bounds AS "
+        "SELECT $from::BIGINT AS from_ns, $to::BIGINT AS to_ns",
+        window.bounds(),
+    )
     if rows is None:
         return
     wanted = rows.select(["node", "started_ns", "ended_ns", "notes", "spans_until_ns"]).to_pylist()

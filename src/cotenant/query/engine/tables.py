@@ -14,7 +14,10 @@ from cotenant.store.manifest import Segment, schema_id
 STORED: Final = "stored"  # Where tables are that derived ones of the same name unite with others.
 _TIMED: Final = "cuda_events"
 _TIMINGS: Final = "gpu_timings"
-WHOLE: Final = ("nccl_events", "losses", "spans")
+WHOLE: Final = ("nccl_events", "losses")
+_SPANS: Final = "spans"
+# No span is held for longer without a proof; a proof waits for calls that return late.
+_SPAN_NS: Final = 660_000_000_000
 _SQL_TYPES: Final = {
     "int64": "BIGINT",
     "int32": "INTEGER",
@@ -140,6 +143,13 @@ def _intervals(segments: Sequence[Segment]) -> dict[str, Window]:
     return found
 
 
+def reaching_into(window: Window) -> Window:
+    """The window in which spans begin that may reach into this one."""
+    if window.from_ns is None:
+        return window
+    return replace(window, from_ns=max(window.from_ns - _SPAN_NS, 0))
+
+
 def create_view(
     connection: Any,
     root: Path,
@@ -156,6 +166,11 @@ def create_view(
         select = view(connection, table, root, by_table[name], within)
     where = f"{STORED}.{name}" if table.united else name
     connection.execute(f"CREATE OR REPLACE VIEW {where} AS {select}")
+    if name == _SPANS:
+        reaching = reaching_into(window)
+        select = view(connection, table, root, by_table[name], reaching)
+        since = "" if window.from_ns is None else f" WHERE end_ns > {window.from_ns}"
+        connection.execute(f"CREATE OR REPLACE VIEW whole.{name} AS FROM ({select}){since}")
     if name in WHOLE:
         # For what must be counted from its beginning.
         always = replace(window, from_ns=None, to_ns=None)

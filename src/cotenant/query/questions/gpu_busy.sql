@@ -2,13 +2,17 @@
 -- question: For how much of the time did each tenant have work on each GPU?
 -- nodes: each found
 -- reading: Busy time is the union of the tenant's spans, each from the first launch to the wait that
--- saw it done; it is of the window in which it began. `share` is its part of `time_ns`, the time looked at; who_uses_what, `top` and the page
+-- saw it done, cut at the edges of the window. `share` is its part of `time_ns`, the time in which the host was recorded; who_uses_what, `top` and the page
 -- show the same share. `unproven` is the part of `busy` in spans that no wait ended. Before the oldest
 -- spans that are kept, busy time is added up from `gpu_seconds`; `periods` and `longest` are of spans.
 with open as (
-    select tenant, node, gpu, sum(span_ns) filter (not proven)::bigint as unproven_ns
-    from spans
-    where by_spans(node, start_ns)
+    select
+        tenant,
+        node,
+        gpu,
+        sum(within_to_ns - within_from_ns) filter (not proven)::bigint as unproven_ns
+    from spans_in_flight
+    where by_spans(node, within_from_ns)
     group by tenant, node, gpu
 ),
 found as (

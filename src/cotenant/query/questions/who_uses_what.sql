@@ -4,7 +4,7 @@
 -- nodes: each counts, gpus
 -- reading: CPU, disk and network are exact, even if rows were shed or lost. `cpus` is how many
 -- processors the tenant kept busy on average. `cpu_percent` is of all CPU time that tenants used.
--- `gpu_busy_ns` is the time in which it had work on a GPU; `gpu_busy_percent` is of the time looked at,
+-- `gpu_busy_ns` is the time in which it had work on a GPU; `gpu_busy_percent` is of the time that was recorded,
 -- for each GPU that it used, as in gpu_busy. The sum of another column is what a host's dashboard
 -- shows.
 with seconds as (

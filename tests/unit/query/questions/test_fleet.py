@@ -176,7 +176,7 @@ def test_a_job_is_one_over_its_nodes(healthy):
     slurm = [row for row in rows if row["job"].startswith("slurm/")]
     assert {row["job"] for row in slurm} == {"slurm/1000", "slurm/1001"}
     assert {(row["nodes"], row["ranks"], row["gpus"], row["share"]) for row in slurm} == {
-        (8, RANKS, 1, 0.25)
+        (8, RANKS, 1, 0.1)
     }
     # A workload is what its pods on several nodes have in common.
     others = {row["job"] for row in rows} - {row["job"] for row in slurm}

@@ -26,7 +26,7 @@ def _asked(root, name, **window):
 def host(tmp_path):
     """Ten seconds, in which a tenant has work on one GPU for 2 s, from the third on."""
     store = VirtualStore(tmp_path / "store")
-    store.recording(0)
+    store.recording(0, ended_ns=START_NS + 10 * SECOND)
     for second in range(1, 11):
         _total(store, "train", second * SECOND, ns=SECOND // 2)
     for at in range(20):
