@@ -45,7 +45,7 @@ def _maybe(row: dict[str, Any]) -> Maybe:
 
 
 def _finding(row: dict[str, Any]) -> Finding:
-    lost = row["overlap_ns"] * (1 - 1 / row["slowdown"])
+    lost = row["cost_ns"]
     busy = max(row["busy_ns"], 1)
     where = row["gpu"] or f"a GPU of {row['node']}"
     return Finding(

@@ -82,6 +82,12 @@ class Gpu:
     begin: float
     end: float
     tenants: tuple[Tenant, ...]
+    bounds: tuple[float, float]  # Of the session's window.
+
+    def within(self, busy: BusyIntervals) -> BusyIntervals:
+        """Busy time as far as it is in the session's window."""
+        begin, end = np.clip(self.bounds, self.begin, self.end)
+        return BusyIntervals.of(busy.starts, busy.ends, float(begin), float(end))
 
     def moment(self, relative: float) -> int:
         """A relative time in UTC."""
@@ -102,11 +108,15 @@ def gpus_of(ask: Ask) -> list[Gpu]:
     for place in places_of(ask):
         if place.gpu is not None and len(place.starts):
             places.setdefault((place.node, place.gpu), []).append(place)
-    rows = ask(_SPANS) if places else None
-    return [_gpu(node, gpu, there, rows) for (node, gpu), there in places.items()]
+    if not places:
+        return []
+    rows = ask(_SPANS)
+    (bounds,) = ask("select from_ns, to_ns from whole.bounds").to_pylist()
+    window = bounds["from_ns"], bounds["to_ns"]
+    return [_gpu(node, gpu, there, rows, window) for (node, gpu), there in places.items()]
 
 
-def _gpu(node: str, gpu: str, places: list[BusyPlace], rows: Any) -> Gpu:
+def _gpu(node: str, gpu: str, places: list[BusyPlace], rows: Any, window: tuple[int, int]) -> Gpu:
     origin = min(int(place.starts[0]) for place in places)
     end = float(max(int(place.ends[-1]) for place in places) - origin)
     numbers = rows["number"].to_numpy()
@@ -117,4 +127,5 @@ def _gpu(node: str, gpu: str, places: list[BusyPlace], rows: Any) -> Gpu:
         starts, ends = (times.astype(np.float64) for times in place.since(origin))
         busy = BusyIntervals.of(starts, ends, 0.0, end)
         tenants.append(Tenant(place.tenant, spans, busy))
-    return Gpu(node, gpu, origin, 0.0, end, tuple(tenants))
+    bounds = float(window[0] - origin), float(window[1] - origin)
+    return Gpu(node, gpu, origin, 0.0, end, tuple(tenants), bounds)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from cotenant.query.derived.interference.cause import NO_EVIDENCE, TOO_FEW, Waits, cause_of
+from cotenant.query.derived.interference.costs import costs
 from cotenant.query.derived.interference.gpu import Floats, Gpu, Spans, Tenant, gpus_of
 from cotenant.query.derived.interference.samples import VictimSamples
 from cotenant.query.derived.interference.slowdown import (
@@ -40,6 +41,7 @@ SCHEMA: Final = pa.schema(
         ("window_end_ns", pa.int64()),
         ("node", pa.string()),
         ("evidence", pa.string()),  # evidence, maybe or none
+        ("cost_ns", pa.int64()),  # Of the victim's busy time; parts of several aggressors add up.
     ]
 )
 # Some spans of a victim, and the part of each beside the other, as samples.
@@ -47,7 +49,7 @@ SamplesOf = Callable[[Spans, Floats], Samples]
 _AT_ONCE: Final = 0.02  # More than this part with a third tenant, and a sample says nothing.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Pair:
     """A victim, another tenant of its GPU, and what the victim's samples say."""
 
@@ -63,8 +65,21 @@ def compute(ask: Ask) -> Any:
     for gpu in gpus_of(ask):
         pairs = pairs_of(gpu, partial(VictimSamples, ask, gpu))
         level = level_of(pair.verdict for pair in pairs)
-        found += [_row(gpu, pair, level, waits) for pair in pairs]
+        lost = _costs(gpu, pairs, level)
+        found += [_row(gpu, pair, level, waits) | {"cost_ns": lost.get(pair)} for pair in pairs]
     return pa.Table.from_pylist(found, SCHEMA)
+
+
+def _costs(gpu: Gpu, pairs: list[Pair], level: float) -> dict[Pair, int]:
+    """What there is evidence of, by victim."""
+    sure = [pair for pair in pairs if pair.verdict.word(level) == EVIDENCE]
+    found: dict[Pair, int] = {}
+    for victim in {pair.victim.name for pair in sure}:
+        own = [pair for pair in sure if pair.victim.name == victim]
+        others = [(gpu.within(pair.other.busy), pair.verdict.slowdown) for pair in own]
+        lost = costs(gpu.within(own[0].victim.busy), others)
+        found |= dict(zip(own, map(round, lost), strict=True))
+    return found
 
 
 def pairs_of(gpu: Gpu, samples_of: Callable[[Tenant], SamplesOf]) -> list[Pair]:

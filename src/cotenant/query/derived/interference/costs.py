@@ -1,0 +1,38 @@
+"""What each aggressor cost a victim: the victim's loss at each moment, divided among them.
+
+While several have work beside it, a victim takes as long as all their effects together make it:
+one that doubles its time and another that doubles it make it three times. So the loss of a moment
+is one number, and the parts of the aggressors sum to it.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cotenant.query.derived.busy_intervals import BusyIntervals
+from cotenant.query.derived.interference.gpu import Floats
+
+
+def costs(victim: BusyIntervals, others: Sequence[tuple[BusyIntervals, float]]) -> list[float]:
+    """How much of the victim's busy time it lost to each of the others, by their slowdowns."""
+    harm = np.array([slowdown - 1 for _, slowdown in others])
+    edges = [victim.starts, victim.ends]
+    for other, _ in others:
+        edges += [other.starts, other.ends]
+    moments = np.unique(np.concatenate(edges))
+    if len(moments) < 2 or not len(victim.starts):
+        return [0.0] * len(others)
+    middles = (moments[:-1] + moments[1:]) / 2
+    length = np.diff(moments) * _busy(victim, middles)
+    beside = np.stack([_busy(other, middles) for other, _ in others])
+    more = harm @ beside
+    lost = length * more / (1 + more)
+    part = np.divide(harm[:, None] * beside, more, where=more > 0, out=np.zeros(beside.shape))
+    return [float(each) for each in part @ lost]
+
+
+def _busy(intervals: BusyIntervals, moments: Floats) -> Floats:
+    """1 at moments within an interval, else 0."""
+    begun = np.searchsorted(intervals.starts, moments)
+    ended = np.searchsorted(intervals.ends, moments)
+    return (begun - ended).astype(np.float64)
