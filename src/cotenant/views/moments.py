@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, tzinfo
 
 from cotenant.query.engine.answer import Interval
+from cotenant.query.text.time_syntax import read_utc
 
 _SECOND_NS = 1_000_000_000
 
@@ -14,8 +15,9 @@ class _Zone:
 
 
 def show_utc(utc: bool) -> None:
-    """Show moments in UTC from now on, or in the local zone."""
+    """Show and read moments in UTC from now on, or in the local zone."""
     _Zone.chosen = UTC if utc else None
+    read_utc(utc)
 
 
 def _local(ns: int) -> datetime:

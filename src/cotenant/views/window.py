@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from cotenant.errors import UsageError
+from cotenant.errors import StoreError, UsageError
+from cotenant.query.engine.answer import Interval
 from cotenant.query.engine.session import QueryLimits
 from cotenant.query.text.time_syntax import duration_ns, moment_ns, period_ns
 from cotenant.store.layout import check_readable
 from cotenant.store.nodes import Nodes
+from cotenant.views.moments import interval, show_utc
 
 __all__ = [
     "STILL_NS",
@@ -45,8 +47,10 @@ def add_window_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="only the last 90s, 5m, 2h, ... before now, or before the recording's end",
     )
-    parser.add_argument("--from", dest="from_", metavar="TIME", help="only from this time on (UTC)")
-    parser.add_argument("--to", metavar="TIME", help="only before this time (UTC)")
+    parser.add_argument("--from", dest="from_", metavar="TIME", help="only from this time on")
+    parser.add_argument(
+        "--to", metavar="TIME", help="only before this time; read in the zone that times have here"
+    )
     parser.add_argument(
         "--timeout",
         default="5m",
@@ -57,6 +61,7 @@ def add_window_arguments(parser: argparse.ArgumentParser) -> None:
 
 def window(args: argparse.Namespace) -> dict[str, Any]:
     """The options as arguments of a ``Session``."""
+    show_utc(getattr(args, "utc", False))
     if args.since is not None and args.from_ is not None:
         raise UsageError("--since and --from both set the start; give one of them")
     from_ns = moment_ns(args.from_) if args.from_ is not None else None
@@ -72,6 +77,7 @@ def window(args: argparse.Namespace) -> dict[str, Any]:
         and (ended_ns := _ended(Path(args.store), args.node)) is not None
     ):
         from_ns, since_ns = ended_ns - since_ns, None
+    _check_recorded(Path(args.store), args.node, from_ns, to_ns)
     return {
         "limits": QueryLimits(
             seconds=period_ns(args.timeout) / 1e9,
@@ -84,6 +90,26 @@ def window(args: argparse.Namespace) -> dict[str, Any]:
         "from_ns": from_ns,
         "to_ns": to_ns,
     }
+
+
+def _check_recorded(
+    store: Path, nodes: Sequence[str], from_ns: int | None, to_ns: int | None
+) -> None:
+    """StoreError if the window is before all that was recorded, or after it."""
+    if from_ns is None and to_ns is None:
+        return
+    check_readable(store)
+    segments = Nodes(store, nodes).segments()
+    first = min((s.min_ns for s in segments if s.min_ns is not None), default=None)
+    last = max((s.max_ns for s in segments if s.max_ns is not None), default=None)
+    if first is None or last is None:
+        return
+    live = time.time_ns() - last < STILL_NS
+    if (to_ns is not None and to_ns <= first) or (
+        from_ns is not None and from_ns > last and not live
+    ):
+        recorded = interval(Interval(first, last))
+        raise StoreError(f"nothing was recorded in this window; recorded is {recorded}")
 
 
 def _ended(store: Path, nodes: Sequence[str]) -> int | None:

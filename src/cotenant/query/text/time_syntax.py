@@ -1,6 +1,7 @@
 """Durations and times as people type them."""
 
 import re
+import time
 from datetime import UTC, datetime
 from typing import Final
 
@@ -30,18 +31,38 @@ def period_ns(text: str) -> int:
     return period
 
 
+class _Zone:
+    """In which zone times without one are read."""
+
+    utc: bool = False
+
+
+def read_utc(utc: bool) -> None:
+    """Read times in UTC from now on, or in the local zone."""
+    _Zone.utc = utc
+
+
 def moment_ns(text: str) -> int:
-    """``2026-09-21T14:13:20`` (UTC unless it says otherwise), or nanoseconds since 1970."""
+    """``2026-09-21 14:13:20`` in the zone in which times are shown, or nanoseconds since 1970.
+
+    The time may name its zone, as it is printed or in ISO 8601.
+    """
     if text.isdecimal():
         if len(text) > len(str(_MOST_NS)) or int(text) > _MOST_NS:
             raise UsageError(f"{_short(text)} ns is after the year 2262; write 2026-09-21T14:13:20")
         return int(text)
+    zoned = re.fullmatch(r"(.*\d) ?([A-Z]{2,5})", text)
+    utc = zoned[2] == "UTC" if zoned else _Zone.utc
+    if zoned and not utc and zoned[2] not in time.tzname:
+        raise UsageError(
+            f"{_short(text)}: unknown zone {zoned[2]}; write 2026-09-21T14:13:20+02:00"
+        )
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(zoned[1] if zoned else text)
     except ValueError as error:
         raise UsageError(f"{text!r} is not a time; write 2026-09-21T14:13:20") from error
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+        moment = moment.replace(tzinfo=UTC) if utc else moment.astimezone()
     return round(moment.timestamp() * 1_000_000) * 1_000
 
 

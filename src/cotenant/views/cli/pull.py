@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--node", action="append", required=True, metavar="NAME", help="whose rows; repeatable"
     )
     parser.add_argument(
-        "--from", dest="from_", required=True, metavar="TIME", help="from this time on (UTC)"
+        "--from", dest="from_", required=True, metavar="TIME", help="from this time on"
     )
-    parser.add_argument("--to", required=True, metavar="TIME", help="before this time (UTC)")
+    parser.add_argument("--to", required=True, metavar="TIME", help="before this time")
     parser.add_argument(
         "--into", required=True, metavar="DIR", help="directory of the store to bring them to"
     )
