@@ -1,5 +1,5 @@
 -- view: How often each tenant called each kernel or other operation of CUDA, and how long the calls
--- took on the host. Added up from rows in a window of up to an hour, else from rollups.
+-- took on the host. A launch that failed is none: failed_calls has it. Added up from rows in a window of up to an hour, else from rollups.
 -- from: cuda_events, containers
 -- before: rollups
 with calls as (
@@ -11,6 +11,7 @@ with calls as (
         max(duration_ns)                            as longest_ns
     from cuda_events
     where by_rows(node, timestamp_ns)
+      and (op not in ('launch', 'graph_launch') or coalesce(result, 0) = 0)
     group by all
     union all
     select

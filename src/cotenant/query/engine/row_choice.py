@@ -34,7 +34,8 @@ def create_macros(
             of_node.setdefault(segment.node, []).append(segment)
     short = window.length_ns(segments) <= HOUR_NS
     since = {node: _gone_until(absent.get(node, {})) for node in of_node}
-    rows = [_counted_by_rows(n, own, since[n], short=short) for n, own in of_node.items()]
+    edges = "" if short else _edges(window)
+    rows = [_counted_by_rows(n, own, since[n], edges, short=short) for n, own in of_node.items()]
     spans = [_left(node, own, _GPU, since[node]) for node, own in of_node.items()]
     for macro, chosen in (("by_rows", rows), ("by_spans", spans)):
         # A constant, so that nothing is read only to be left out.
@@ -70,11 +71,23 @@ def _left(node: str, segments: Sequence[Segment], sums: Set[str], since_ns: int)
     return here
 
 
-def _counted_by_rows(node: str, segments: Sequence[Segment], since_ns: int, *, short: bool) -> str:
+def _edges(window: Window) -> str:
+    """SQL condition: the hours in which the window begins and ends; no rollup reaches into both."""
+    found = ""
+    if window.from_ns is not None:
+        found += f" OR time_ < {-(-window.from_ns // HOUR_NS) * HOUR_NS}"
+    if window.to_ns is not None:
+        found += f" OR time_ >= {window.to_ns // HOUR_NS * HOUR_NS}"
+    return found
+
+
+def _counted_by_rows(
+    node: str, segments: Sequence[Segment], since_ns: int, edges: str, *, short: bool
+) -> str:
     here = _left(node, segments, _ROLLUPS, since_ns)
     told = [s.max_ns or 0 for s in segments if s.table in _ROLLUPS]
     if short or not told or here == "false":
         return here
     # Of the last seconds there are rows, and no rollups yet.
     last = max((s.max_ns or 0 for s in segments if s.table == _SECONDS), default=0) + SECOND_NS
-    return f"{here} AND time_ >= {last}"
+    return f"{here} AND (time_ >= {last}{edges})"

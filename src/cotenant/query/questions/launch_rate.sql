@@ -3,7 +3,7 @@
 -- param: step PERIOD = 1s   length of a window
 -- param: limit BIGINT = 200   how many rows to show
 -- nodes: each counted
--- reading: One row per tenant and window. A steady mean with a jumping peak is a full
+-- reading: One row per tenant and window; launches that failed are in failed_calls. A steady mean with a jumping peak is a full
 -- queue or a thread that lost its CPU; see around_slow_call for that moment.
 with recent as (
     -- No more steps than rows are shown.
@@ -11,7 +11,7 @@ with recent as (
     from (
         select distinct (timestamp_ns // $step) * $step as step_ns
         from cuda_events
-        where op in ('launch', 'graph_launch')
+        where op in ('launch', 'graph_launch') and coalesce(result, 0) = 0
         order by step_ns desc
         limit $limit
     )
@@ -26,7 +26,8 @@ counted as (
         sum(e.weight)                               as launches
     from cuda_events e
     join containers c using (cgroup_id)
-    where e.op in ('launch', 'graph_launch') and e.timestamp_ns >= (select from_ns from recent)
+    where e.op in ('launch', 'graph_launch') and coalesce(e.result, 0) = 0
+      and e.timestamp_ns >= (select from_ns from recent)
     group by all
 ),
 ranked as (

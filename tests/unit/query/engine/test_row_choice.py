@@ -68,6 +68,37 @@ def test_a_window_of_an_hour_reads_rows(root):
     assert asked(root, COUNTED, **window) == asked(root, OF_ROWS, **window)
 
 
+@pytest.mark.parametrize("cut_ms", [1_500, 4_321, 9_999, 3_605_123])
+def test_halves_of_open_windows_add_up_to_the_whole(root, cut_ms):
+    cut = OFFSET_NS + BEGAN_NS + cut_ms * MS
+    counts = []
+    for window in ({}, {"to_ns": cut}, {"from_ns": cut}):
+        rows = asked(root, COUNTED, **window)
+        counts.append({row["kernel_name"]: (row["calls"], row["total_ns"]) for row in rows})
+    whole, before, after = counts
+    for name, sums in whole.items():
+        parts = zip(before.get(name, (0, 0)), after.get(name, (0, 0)), strict=True)
+        assert tuple(map(sum, parts)) == sums
+
+
+def test_launches_that_failed_are_no_launches(tmp_path):
+    recorder = VirtualRecorder(tmp_path / "store")
+    recorder.cgroup(100, "/tenant-0")
+    recorder.began(0)
+    for number in range(CALLS):
+        at = BEGAN_NS + number * MS
+        result = 700 if number % 3 == 0 else 0
+        recorder.events.add(call("cuLaunchKernel", at, 9, cgroup=100, threads=7, result=result))
+    recorder.cycle(BEGAN_NS + 20 * SECOND_NS)
+    recorder.finish()
+    window = {"from_ns": OFFSET_NS + BEGAN_NS, "to_ns": OFFSET_NS + BEGAN_NS + SECOND_NS}
+    done = CALLS - len(range(0, CALLS, 3))
+    for of in ({}, window):
+        (counted,) = asked(recorder.root, COUNTED, **of)
+        (rate,) = asked(recorder.root, find("launch_rate").render(), **of)
+        assert (counted["calls"], rate["launches"]) == (done, done)
+
+
 def test_what_has_no_rollups_yet_is_read_from_rows(root):
     later = OFFSET_NS + BEGAN_NS + 3 * HOUR_NS
     with StoreWriter(root, node="node-a", boot_id="boot-1") as store:

@@ -13,6 +13,7 @@ from cotenant.schema.families import FAMILIES
 from cotenant.store.segment import columns_of
 
 _SECOND: Final = 1_000_000_000
+_LAUNCHES: Final = frozenset({"launch", "graph_launch"})
 _LATE_NS: Final = 2 * _SECOND  # A second takes rows until this long after its end.
 # The column that names what an event is about, for families where it has few values.
 _NAMES: Final = {
@@ -66,6 +67,7 @@ class Rollups:
         # Any row of a group tells what all rows of it are about.
         example = np.zeros(len(groups.counts), np.int64)
         example[groups.codes] = np.arange(batch.rows)
+        failed = _failed_launches(rows.take(pa.array(example)))
         chosen = rows.select(_columns(family)).take(pa.array(example))
         about = list(zip(*(_values(chosen.column(n)) for n in _columns(family)), strict=True))
         seconds, which, parts = _by_second(rows.column("timestamp_ns").to_numpy(), groups)
@@ -74,6 +76,8 @@ class Rollups:
             seconds.tolist(), which.tolist(), *sums, strict=True
         ):
             cgroup_id, op, weight, *name = about[group]
+            if failed[group]:
+                continue
             cell = Cell(second, cgroup_id, family, op, name[0] if name else None)
             more = Sums(events * weight, int(sum_ns) * weight, max_ns, int(size) * weight)
             if (before := self._cells.get(cell)) is None:
@@ -106,6 +110,14 @@ class Rollups:
                 "bytes": [sums.bytes for _, sums in rows],
             },
         )
+
+
+def _failed_launches(rows: Any) -> list[bool]:
+    """Launches that nothing came of: kernels are counted by those that ran."""
+    if "result" not in rows.column_names:
+        return [False] * rows.num_rows
+    ops, results = rows.column("op").to_pylist(), rows.column("result").to_pylist()
+    return [op in _LAUNCHES and bool(result) for op, result in zip(ops, results, strict=True)]
 
 
 def _columns(family: str) -> list[str]:
