@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import shlex
 import subprocess
 
@@ -11,6 +12,7 @@ import pytest
 from cotenant.views.cli import main
 from tests.serving import serving
 from tests.virtual import scenarios
+from tests.virtual.device import START_NS
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +135,16 @@ def test_a_tenants_name_cannot_write_to_the_terminal(odd, capsys):
     assert ODD.replace("\x1b", "\ufffd").replace("\n", "\ufffd") in " ".join(out.split())
     code, _, err = _said(capsys, "--store", str(odd), "--tenant", ODD + "x")
     assert (code, err.count("\n"), err[:-1].isprintable()) == (1, 1, True)
+
+
+def test_a_short_window_is_no_all_clear_and_has_what_the_whole_recording_says(tmp_path, capsys):
+    scenarios.noisy_neighbour(tmp_path / "noisy", 1)
+    whole = ("--store", str(tmp_path / "noisy"))
+    assert "ml/train" in _said(capsys, *whole)[1]
+    began = START_NS + 700_000_000
+    code, out, _ = _said(capsys, *whole, "--from", str(began), "--to", str(began + 40_000_000))
+    said = " ".join(out.split())
+    assert code == 0
+    assert "nothing stands out" not in said
+    assert "too few samples in this window to say whether" in said
+    assert re.search(r"in the whole recording: \d\.\d\d times as long", said)

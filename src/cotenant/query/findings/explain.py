@@ -29,7 +29,7 @@ from cotenant.query.findings import (
     starved,
     stragglers,
 )
-from cotenant.query.findings.finding import REPORTED, Finding, Maybe
+from cotenant.query.findings.finding import REPORTED, Finding, Maybe, Unsampled
 from cotenant.schema import TABLES
 
 MOST_ROWS: Final = 5_000_000
@@ -76,6 +76,7 @@ class FoundHere:
 
     findings: Mapping[str, tuple[Finding, ...]]
     maybes: tuple[tuple[float, Maybe], ...] = ()  # Each with what it is ranked by.
+    unsampled: tuple[Unsampled, ...] = ()
     standing: Standing | None = None  # Of what is looked at; told once for each node.
 
 
@@ -88,6 +89,7 @@ class Explanation:
     tenants: int  # How many have any event.
     unknown: tuple[str, ...]  # Tables that were not recorded at all.
     maybes: tuple[Maybe, ...] = ()
+    unsampled: tuple[Unsampled, ...] = ()
 
     @property
     def interval(self) -> Interval | None:
@@ -105,8 +107,9 @@ def found(session: Session, spread: Spread | None = None) -> FoundHere:
     kinds = [kind for kind in KINDS if spread in (None, kind.NODES)]
     findings = {k.__name__: tuple(f for f in k.find(ask) if f.share >= REPORTED) for k in kinds}
     maybes = tuple(neighbours.maybe(ask)) if neighbours in kinds else ()
+    few = tuple(neighbours.unsampled(ask)) if neighbours in kinds else ()
     once = spread in (None, Spread.EACH)
-    return FoundHere(findings, maybes, session.standing(LOOKED_AT) if once else None)
+    return FoundHere(findings, maybes, few, session.standing(LOOKED_AT) if once else None)
 
 
 def explain(session: Session, tenants: frozenset[str] | None = None) -> Explanation:
@@ -122,6 +125,13 @@ def explain(session: Session, tenants: frozenset[str] | None = None) -> Explanat
     return concluded([found(session)], ask, recorded, tenants)
 
 
+def with_the_whole(found: Explanation, whole: Session) -> Explanation:
+    """What a window has too few samples for, with what the whole recording says."""
+    ask = _ask(whole)
+    pairs = (replace(p, whole=neighbours.told_by_the_whole(ask, p)) for p in found.unsampled)
+    return replace(found, unsampled=tuple(pairs))
+
+
 def concluded(
     parts: Iterable[FoundHere],
     ask: AskAll,
@@ -134,9 +144,11 @@ def concluded(
     findings = [finding for of_kind in told for finding in of_kind]
     unsure = [maybe for part in parts for maybe in part.maybes]
     maybes = [maybe for _, maybe in sorted(unsure, key=lambda m: (-m[0], m[1].victim, m[1].title))]
+    few = [pair for part in parts for pair in part.unsampled]
     if tenants is not None:
         findings = [f for f in findings if tenants.intersection(f.victim.split(", "))]
         maybes = [maybe for maybe in maybes if maybe.victim in tenants]
+        few = [pair for pair in few if pair.victim in tenants]
     names = " UNION ALL ".join(f"SELECT cgroup_id FROM {table}" for table in _EVENTS)
     counted = ask(
         "WITH seen AS (SELECT DISTINCT tenant FROM containers "
@@ -150,6 +162,7 @@ def concluded(
         tenants=counted.rows()[0]["tenants"],
         unknown=tuple(table for table in _EVENTS if table not in recorded),
         maybes=tuple(maybes),
+        unsampled=tuple(sorted(few, key=lambda pair: -pair.overlap_ns)),
     )
 
 

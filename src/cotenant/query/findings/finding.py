@@ -35,6 +35,17 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsampled:
+    """A tenant beside another on a GPU, with too few samples to say whether it is slowed."""
+
+    victim: str
+    culprit: str
+    title: str
+    overlap_ns: int
+    whole: str | None = None  # What the whole recording says, if the window is a part of it.
+
+
+@dataclass(frozen=True, slots=True)
 class Maybe:
     """Something that may be so: there is too little to be sure."""
 

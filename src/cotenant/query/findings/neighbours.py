@@ -2,13 +2,15 @@
 
 from typing import Any, Final
 
+from cotenant.query.derived.interference.cause import TOO_FEW
 from cotenant.query.derived.registry import Ask
 from cotenant.query.engine.cuts import Spread
-from cotenant.query.findings.finding import Finding, Maybe, milliseconds, percent
+from cotenant.query.findings.finding import Finding, Maybe, Unsampled, milliseconds, percent
 from cotenant.query.text import shell
 
 NEEDS: Final = ("interference", "shared_time")
 NODES: Final = Spread.EACH
+_MATTERS: Final = 0.05  # Of the victim's time with work on the GPU.
 
 _SQL: Final = """
 select
@@ -22,6 +24,40 @@ join shared_time o
 where i.evidence <> 'none'
 order by i.slowdown desc, i.victim, i.aggressor, i.node, i.gpu
 """
+
+
+_UNSAMPLED: Final = f"""
+select i.victim, i.aggressor, sum(o.overlap_ns)::bigint as overlap_ns
+from interference i
+join shared_time o
+  on o.tenant = i.victim and o.other = i.aggressor and o.node = i.node and o.gpu = i.gpu
+where i.cause = '{TOO_FEW}' and o.overlap_ns >= {_MATTERS} * o.busy_ns
+group by all
+order by overlap_ns desc, i.victim, i.aggressor
+"""
+
+
+def unsampled(ask: Ask) -> list[Unsampled]:
+    """Every pair of which nothing can be said, though they shared a good part of the time."""
+    return [_unsampled(row) for row in ask(_UNSAMPLED).to_pylist()]
+
+
+def _unsampled(row: dict[str, Any]) -> Unsampled:
+    who = row["victim"], row["aggressor"]
+    both = milliseconds(row["overlap_ns"])
+    title = f"too few samples to say whether {who[1]} slows {who[0]}: both had work for {both}"
+    return Unsampled(*who, title, row["overlap_ns"])
+
+
+def told_by_the_whole(ask: Ask, pair: Unsampled) -> str:
+    """What is known of a pair over the whole recording, in words."""
+    for row in ask(_SQL).to_pylist():
+        if (row["victim"], row["aggressor"]) == (pair.victim, pair.culprit):
+            slowed = f"{row['slowdown']:.2f} times as long"
+            between = f"{row['ci_low']:.2f} to {row['ci_high']:.2f}, p {row['p']:.3f}"
+            return f"{slowed} ({between}; {row['evidence']})"
+    few = any((p.victim, p.culprit) == (pair.victim, pair.culprit) for p in unsampled(ask))
+    return "too few samples, too" if few else "no evidence"
 
 
 def find(ask: Ask) -> list[Finding]:

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import asdict, replace
 
 from cotenant.query.engine.session import Session
-from cotenant.query.findings.explain import Explanation, explain
+from cotenant.query.findings.explain import Explanation, explain, with_the_whole
 from cotenant.query.findings.finding import Finding
 from cotenant.query.screens.tenants import meant
 from cotenant.views import text
@@ -30,6 +30,7 @@ examples:
 """
 _INDENT = "   "
 _NAMED = 3  # Nodes.
+_PAIRS = 4  # With too few samples.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,12 @@ def _of_session(args: argparse.Namespace) -> tuple[Explanation, bool]:
     tenants = meant(args.store, args.tenant, args.node) if args.tenant is not None else None
     chosen = window(args) | {"tenant": None}
     with Session(args.store, **chosen) as session, working(session):
-        return explain(session, tenants), not session.segments
+        found, empty = explain(session, tenants), not session.segments
+    if not found.unsampled or (args.since, args.from_, args.to) == (None, None, None):
+        return found, empty
+    everything = chosen | {"since_ns": None, "from_ns": None, "to_ns": None}
+    with Session(args.store, **everything) as session, working(session):
+        return with_the_whole(found, session), empty
 
 
 def _of_each(args: argparse.Namespace) -> tuple[Explanation, bool]:
@@ -87,6 +93,7 @@ def _object(found: Explanation, tenant: str | None) -> dict[str, object]:
         "lacks": text.incompleteness(found.standing),
         "findings": [finding.as_dict() for finding in found.findings],
         "maybes": [asdict(maybe) for maybe in found.maybes],
+        "unsampled": [asdict(pair) for pair in found.unsampled],
     }
 
 
@@ -98,9 +105,16 @@ def _lines(found: Explanation, tenant: str | None, *, empty: bool) -> list[str]:
     lines = []
     for number, finding in enumerate(found.findings, 1):
         lines += [*_paragraph(number, finding), ""]
-    if not found.findings:
+    if not found.findings and not found.unsampled:
         who = tenant or f"{text.count(found.tenants)} tenant" + "s" * (found.tenants != 1)
         lines.append(f"nothing stands out for {who}")
+    for pair in found.unsampled[:_PAIRS]:
+        whole = f"; in the whole recording: {pair.whole}" if pair.whole else ""
+        where = " in this window" if pair.whole else ""
+        words = pair.title.replace("too few samples", f"too few samples{where}", 1) + whole
+        lines += _wrapped(words, "", _INDENT)
+    if len(found.unsampled) > _PAIRS:
+        lines.append(f"too few samples for {len(found.unsampled) - _PAIRS} more pairs")
     for maybe in found.maybes:
         lines += [*_wrapped(f"maybe: {maybe.title}", "", _INDENT), f"{_INDENT}next: {maybe.next}"]
     last = f"({interval(found.interval)}; {_standing(found)})"

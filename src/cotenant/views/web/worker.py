@@ -196,6 +196,7 @@ def _explained(session: Session, nodes: tuple[str, ...]) -> dict[str, Any]:
     return {
         "findings": [f.as_dict() | {"next": f"{f.next} {again}"} for f in found.findings],
         "maybes": [asdict(m) | {"next": f"{m.next} {again}"} for m in found.maybes],
+        "unsampled": [asdict(pair) for pair in found.unsampled],
         "lacks": text.incompleteness(found.standing),
     }
 

@@ -47,7 +47,7 @@ export class Findings {
     const head = el("header", {}, el("h2", {}, "What stands out"), el("small", {}, "in the whole recording"), more);
     const said = found.length
       ? el("ol", {}, ...shown.map((one) => el("li", {}, this.card(one))))
-      : el("p", {}, "Nothing stands out: no tenant is slowed by another, as far as the recording tells.");
+      : el("p", {}, unsampled(got) ?? "Nothing stands out: no tenant is slowed by another, as far as the recording tells.");
     refill(this.parent, head, said, ...this.maybes(), ...unsaid(got, page.status));
   }
 
@@ -90,6 +90,8 @@ export class Findings {
   }
 }
 
+/** Where too few samples are no all-clear. */
+const unsampled = (got) => got.unsampled?.length ? `${got.unsampled[0].title}${got.unsampled.length > 1 ? `, and ${got.unsampled.length - 1} more pairs` : ""}` : null;
 const where = ({ nodes, victim }) => !nodes?.length || victim.endsWith(`@${nodes[0]}`) ? ""
   : `on ${nodes.slice(0, 3).join(", ")}${nodes.length > 3 ? ` and ${nodes.length - 3} more` : ""}; `;
 const sure = (confidence) => confidence >= 0.9 ? "high" : confidence >= 0.7 ? "fair" : "low";
