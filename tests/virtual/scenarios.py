@@ -9,6 +9,7 @@ from tests.virtual.store import VirtualStore
 
 SECOND = 1_000_000_000
 MS = 1_000_000
+HANGS = ("never calls", "never returns", "no room")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Scenario:
         self.dice = random.Random(seed)
         self.store = VirtualStore(root)
         self.length = 20 * SECOND
+        self.met = 0  # When the ranks met last.
         for name in ("ml/train", "ml/serve", "sys/cron"):
             self.store.tenant(name)
 
@@ -77,6 +79,7 @@ class Scenario:
             for rank, at in enumerate(arrivals):
                 self.collective(rank, int(at), ranks)
             now = max(arrivals)
+        self.met = int(now)
 
     def collective(self, rank, at, ranks, duration=40_000):
         row = {"timestamp_ns": START_NS + at, "pid": 3_000 + rank, "op": "AllReduce"}
@@ -168,17 +171,33 @@ class Scenario:
         row |= {"kernel_name": name, "duration_ns": duration, "result": 0, "gpu": "GPU-1"}
         self.store.add("cuda_events", tenant, row | {"stream": 5})
 
-    def hang(self, missing, ranks=4):
-        """All ranks but one are in a collective, and stay."""
-        began = START_NS + self.length
-        looks = [began + 30 * SECOND + i * SECOND for i in range(3)]
-        for look in looks:
+    def hang(self, broken, ranks=4, kind=None):
+        """One rank makes no further collective, or never returns from it; the others have.
+
+        As the stand-in's ranks are seen: those that are well wait for the stream, or where they
+        wait for nothing, in a later call for which there is no room.
+        """
+        kind = kind or self.dice.choice(HANGS)
+        at = max(self.length, self.met + SECOND // 10)
+        began = START_NS + at
+        ahead = 1024 if kind == "no room" else 0
+        for rank in range(ranks):
+            for call in range(ahead + 1 if rank != broken else 0):
+                self.collective(rank, at + call * 20_000, ranks, 9_000)
+        since = began + (ahead + 1) * 20_000
+        for look in range(3):
             for rank in range(ranks):
-                if rank == missing:
+                row = {"timestamp_ns": began + (30 + look) * SECOND, "began_ns": since}
+                row |= {"pid": 3_000 + rank, "tid": 3_000 + rank, "family": "cuda"}
+                row |= {"function": "cuStreamSynchronize", "stream": 5}
+                inside = row | {"family": "nccl", "function": "ncclAllReduce", "comm_hash": 77}
+                if rank == broken and kind == "never calls":
                     continue
-                row = {"timestamp_ns": look, "pid": 3_000 + rank, "tid": 3_000 + rank}
-                row |= {"family": "nccl", "function": "ncclAllReduce", "began_ns": began}
-                self.store.add("in_flight", f"job/worker-{rank}", row | {"comm_hash": 77})
+                if rank == broken:
+                    row = inside | {"began_ns": began}
+                elif kind == "no room":
+                    row = inside
+                self.store.add("in_flight", f"job/worker-{rank}", row)
 
     def well(self, *, but=()):
         """Everything as it should be, but for what the scenario does itself."""
@@ -244,10 +263,10 @@ def cold_start(root, seed):
 def hung_collective(root, seed):
     s = Scenario(root, seed)
     s.well()
-    missing = s.dice.randrange(4)
-    s.hang(missing)
-    others = [f"job/worker-{rank}" for rank in range(4) if rank != missing]
-    return s.done("hung collective", others, f"job/worker-{missing} rank {missing}")
+    broken = s.dice.randrange(4)
+    s.hang(broken)
+    others = [f"job/worker-{rank}" for rank in range(4) if rank != broken]
+    return s.done("hung collective", others, f"job/worker-{broken} rank {broken}")
 
 
 def healthy(root, seed):

@@ -88,3 +88,6 @@ REASONS: Final = {
         NO_ALLOCATION, NO_CAPTURE, NO_SPAN, NO_MOMENT, NO_WAIT, NO_FLOW, NOT_SAMPLED,
     )
 }  # fmt: skip
+
+# What these may hide, a process does before its first row: one that has rows is probed.
+OF_NEW_PROCESSES: Final = (LATE, NEVER, NOT_LOOKED_AT, MAPPINGS_LOST)

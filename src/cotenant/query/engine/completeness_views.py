@@ -19,7 +19,7 @@ from cotenant.query.engine.tables import view
 from cotenant.query.engine.window import TIME, Window
 from cotenant.query.text.sql import quoted
 from cotenant.schema.dimensions import LOSSES
-from cotenant.schema.holes import REASONS, TOLD_WITHIN_NS
+from cotenant.schema.holes import OF_NEW_PROCESSES, REASONS, TOLD_WITHIN_NS
 from cotenant.store.manifest import Segment
 from cotenant.store.plain_file import parse_json
 
@@ -34,6 +34,7 @@ _NO_RECORDINGS: Final = (
 _CALLS_THERE: Final = ", ".join(
     quoted(reason.name) for reason in REASONS.values() if reason.tables is not None
 )
+_NEW: Final = ", ".join(quoted(reason.name) for reason in OF_NEW_PROCESSES)
 # Names under which a cgroup has holes, and under which others share them. One whose owner nobody
 # knows may be anybody's on its node; that of an outermost cgroup, of any within.
 _PLACE: Final = "node || ' ' || boot_id || ' '"
@@ -66,7 +67,8 @@ def create_loss_views(
     ever = view(connection, LOSSES, root, losses, always)
     own = _OWN_HOLE_OF if window.tenant_only else _HOLE_OF
     connection.execute(
-        f"CREATE OR REPLACE VIEW whole.blind AS FROM ({ever}) JOIN ({own}) USING (cgroup_id) "
+        f"CREATE OR REPLACE VIEW whole.blind AS SELECT *, reason IN ({_NEW}) AS of_new_processes "
+        f"FROM ({ever}) JOIN ({own}) USING (cgroup_id) "
         f"WHERE from_ns IS NOT NULL AND lost + shed = 0 AND reason NOT IN ({_CALLS_THERE})"
     )
     anybody = "whole.losses"

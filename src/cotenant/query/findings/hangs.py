@@ -1,90 +1,199 @@
-"""A collective that some ranks are in and others are not."""
+"""A collective that some ranks have made and others have not.
 
+NCCL queues a collective and returns, so a healthy rank is seen in its next wait for the stream. The
+rank that broke is the one with fewer calls; with equal numbers, the one whose call never returned.
+"""
+
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cotenant.query.derived.registry import Ask
 from cotenant.query.engine.cuts import Spread
-from cotenant.query.findings.finding import Finding
+from cotenant.query.findings.finding import Finding, milliseconds
 
-NEEDS: Final = ("calls_under_way", "nccl_events")
+NEEDS: Final = ("calls_under_way", "collective_calls", "nccl_events", "totals")
 NODES: Final = Spread.COMMUNICATORS
-LONG_NS: Final = 10e9
+LONG_NS: Final = 5e9
 LONGER: Final = 20  # In units of the longest call that returned.
+SURE: Final = 0.95
+UNSURE: Final = 0.5  # Something may have been missed: no more than a hint.
 
+# A row for each rank of each communicator of which some thread has waited for long.
 _SQL: Final = """
-with usual as (
-    select comm_hash, max(duration_ns) as longest_ns
-    from nccl_events
-    group by comm_hash
-),
-members as (
-    select n.comm_hash, n.pid, n.node, any_value(n.rank) as rank, any_value(c.tenant) as tenant,
-           max(n.nranks) as nranks, max(n.timestamp_ns) as last_ns
-    from nccl_events n
+with ranked as (
+    select distinct n.comm_hash, n.node, n.pid, n.rank, n.nranks, c.tenant, c.cgroup_id
+    from whole.nccl_events n
     join containers c using (cgroup_id)
     where n.comm_hash is not null and n.rank is not null
-    group by n.comm_hash, n.pid, n.node
 ),
-stuck as (
+calls as (
+    from collective_calls
+    where timestamp_ns <= (select max(timestamp_ns) from calls_under_way)
+),
+members as (
     select
-        f.comm_hash,
-        f.pid,
-        f.node,
-        f.function,
-        f.began_ns,
-        f.timestamp_ns - f.began_ns                 as age_ns,
-        c.tenant
+        r.comm_hash,
+        r.node,
+        r.pid,
+        r.rank,
+        r.nranks,
+        any_value(r.tenant)                         as tenant,
+        any_value(r.cgroup_id)                      as cgroup_id,
+        max(c.timestamp_ns)                         as last_ns,
+        max(c.duration_ns)                          as longest_ns,
+        arg_max(c.op, c.timestamp_ns)               as last_op,
+        -- What was left out last may have been a call of this turn.
+        coalesce(arg_max(c.left_out, c.timestamp_ns), '') <> '' as doubtful
+    from ranked r
+    left join calls c using (comm_hash, node, pid, rank)
+    group by all
+),
+-- How many each has made of those that any rank has made.
+turns as (
+    select comm_hash, node, pid, rank, sum(turn)::bigint as turns
+    from (
+        select comm_hash, node, pid, rank, op, max(turn) as turn from calls group by all
+    )
+    group by all
+),
+open as (
+    select
+        m.comm_hash,
+        m.node,
+        m.pid,
+        m.rank,
+        arg_max(f.function, (f.comm_hash is not null, -f.began_ns)) as function,
+        max(f.timestamp_ns - f.began_ns)            as age_ns,
+        -- The end of a group has no communicator.
+        bool_or(f.comm_hash = m.comm_hash or f.function = 'ncclGroupEnd') as inside,
+        -- In a group, the call itself has returned and is a row.
+        bool_or(f.comm_hash = m.comm_hash)          as unreturned
     from calls_under_way f
-    join containers c using (cgroup_id)
-    where f.comm_hash is not null
+    join members m using (node, pid)
+    where f.began_ns >= coalesce(m.last_ns, 0)
+      and (f.comm_hash is null or f.comm_hash = m.comm_hash)
+      and f.function not like 'ncclComm%'
+    group by all
+),
+-- Waits by asking again and again are no calls under way.
+asking as (
+    select distinct t.node, t.cgroup_id
+    from totals t
+    join (select node, max(timestamp_ns) as timestamp_ns from calls_under_way group by node) f
+      on f.node = t.node and t.timestamp_ns > f.timestamp_ns - 2_000_000_000
+    where t.function in ('cuStreamQuery', 'cuEventQuery') and t.count > 0
 )
 select
-    s.comm_hash,
-    any_value(s.function)                           as function,
-    max(s.age_ns)                                   as age_ns,
-    any_value(u.longest_ns)                         as longest_ns,
-    string_agg(distinct s.tenant, ', ' order by s.tenant) as victims,
-    list(distinct m.rank)                           as ranks_in,
-    (select list({'rank': o.rank, 'tenant': o.tenant} order by o.rank) from members o
-      where o.comm_hash = s.comm_hash
-        and not exists (from stuck i where i.comm_hash = o.comm_hash and i.pid = o.pid
-                                       and i.node = o.node)) as missing,
-    max(m.nranks)                                   as nranks
-from stuck s
-left join usual u on u.comm_hash = s.comm_hash
-left join members m on m.comm_hash = s.comm_hash and m.pid = s.pid and m.node = s.node
-group by s.comm_hash
-order by s.comm_hash
+    m.* exclude (cgroup_id),
+    coalesce(t.turns, 0) + coalesce(o.unreturned, false)::bigint as turns,
+    o.function,
+    o.age_ns,
+    coalesce(o.inside, false)                       as inside,
+    a.cgroup_id is not null                         as asks
+from members m
+left join turns t using (comm_hash, node, pid, rank)
+left join open o using (comm_hash, node, pid, rank)
+left join asking a on a.node = m.node and a.cgroup_id = m.cgroup_id
+where m.comm_hash in (select comm_hash from open)
+order by m.comm_hash, m.rank, m.node, m.pid
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Standstill:
+    """A communicator: its ranks, those that wait for others, and those that broke."""
+
+    comm: int
+    ranks: list[dict[str, Any]]
+    waiting: list[dict[str, Any]]
+    broken: list[dict[str, Any]]
 
 
 def find(ask: Ask) -> list[Finding]:
     """Every communicator that stands still."""
-    return [f for row in ask(_SQL).to_pylist() if (f := _finding(row)) is not None]
+    comms: dict[int, list[dict[str, Any]]] = {}
+    for row in ask(_SQL).to_pylist():
+        comms.setdefault(row["comm_hash"], []).append(row)
+    still = [s for comm, ranks in comms.items() if (s := _standstill(comm, ranks)) is not None]
+    # A rank that waits for another communicator's ranks is late because of them.
+    held = {_process(rank): s.comm for s in still for rank in s.waiting if s.broken}
+    return [_finding(each, held) for each in still]
 
 
-def _finding(row: dict[str, Any]) -> Finding | None:
-    if row["age_ns"] < max(LONG_NS, LONGER * (row["longest_ns"] or 0)):
+def _process(rank: dict[str, Any]) -> tuple[str, int]:
+    return rank["node"], rank["pid"]
+
+
+def _standstill(comm: int, ranks: list[dict[str, Any]]) -> _Standstill | None:
+    longest = max(rank["longest_ns"] or 0 for rank in ranks)
+    stuck = [r for r in ranks if (r["age_ns"] or 0) >= max(LONG_NS, LONGER * longest)]
+    most = max(rank["turns"] for rank in ranks)
+    behind = [rank for rank in ranks if rank["turns"] < most]
+    if behind:
+        waiting = [rank for rank in stuck if rank["turns"] == most]
+        return _Standstill(comm, ranks, waiting, behind) if waiting else None
+    inside = [rank for rank in stuck if rank["inside"]]
+    waiting = [rank for rank in stuck if not rank["inside"]]
+    if not inside or most == 0:
         return None
-    missing = row["missing"] or []
-    inside = sorted(rank for rank in row["ranks_in"] or [] if rank is not None)
-    culprit = ", ".join(f"{m['tenant']} rank {m['rank']}" for m in missing) or None
-    unseen = (row["nranks"] or 0) - len(inside) - len(missing)
-    absent = f"{culprit} never entered it" if culprit else f"{unseen} ranks are not on this host"
+    if not waiting and not any(rank["asks"] for rank in ranks if rank not in inside):
+        return _Standstill(comm, ranks, inside, [])
+    return _Standstill(comm, ranks, waiting or [r for r in ranks if r not in inside], inside)
+
+
+def _finding(still: _Standstill, held: dict[tuple[str, int], int]) -> Finding:
+    elsewhere = [r for r in still.broken if held.get(_process(r), still.comm) != still.comm]
+    broken = [rank for rank in still.broken if rank not in elsewhere]
+    lacking = (still.ranks[0]["nranks"] or 0) - len({rank["rank"] for rank in still.ranks})
+    named = ", ".join(_name(rank) for rank in broken) or None
+    op = next((r["last_op"] for r in still.waiting if r["last_op"]), "a collective")
+    victims = ", ".join(sorted({rank["tenant"] for rank in still.waiting}))
+    age_ns = max(rank["age_ns"] or 0 for rank in (*still.waiting, *still.broken))
+    evidence = [
+        f"under way for {milliseconds(age_ns)}: {_doing(still.waiting)}",
+        *(_missing(rank, still) for rank in still.broken),
+        *(f"{_name(rank)} waits in another communicator itself" for rank in elsewhere),
+    ]
+    if lacking:
+        evidence.append(f"{lacking} of {still.ranks[0]['nranks']} ranks are not on this host")
     return Finding(
         kind="hung collective",
-        victim=row["victims"],
-        culprit=culprit,
+        victim=victims,
+        culprit=named,
         share=1.0,
-        confidence=0.95 if culprit else 0.7,
-        title=f"{row['victims']} hang in {row['function']}",
-        evidence=(
-            f"under way for {row['age_ns'] / 1e9:.3g} s; the longest call on this communicator "
-            f"that returned took {(row['longest_ns'] or 0) / 1e6:.3g} ms",
-            f"ranks {', '.join(map(str, inside))} of {row['nranks']} are in it; {absent}",
-        ),
+        confidence=_confidence(still, broken, lacking),
+        title=f"{victims} hang in {op}",
+        evidence=tuple(evidence),
         next="cotenant ask under_way longer=5s",
-        base="the time since the call began",
-        cost_ns=row["age_ns"],
+        base="the time since the wait began",
+        cost_ns=age_ns,
         lasts=True,
     )
+
+
+def _confidence(still: _Standstill, broken: list[dict[str, Any]], lacking: int) -> float:
+    if not broken:
+        return 0.7 if lacking else UNSURE
+    doubtful = any(rank["doubtful"] for rank in (*broken, *still.waiting))
+    # With equal numbers, a rank that is elsewhere may be the one that has fewer.
+    equal = lacking and all(rank["turns"] == still.waiting[0]["turns"] for rank in broken)
+    return UNSURE if doubtful or equal else SURE
+
+
+def _name(rank: dict[str, Any]) -> str:
+    return f"{rank['tenant']} rank {rank['rank']}"
+
+
+def _doing(ranks: list[dict[str, Any]]) -> str:
+    calls = sorted({rank["function"] or "asking whether it is done" for rank in ranks})
+    numbers = ", ".join(str(rank["rank"]) for rank in ranks)
+    made = f"ranks {numbers} have made {ranks[0]['turns']:,} collectives"
+    return f"{made} and wait in {', '.join(calls)}"
+
+
+def _missing(rank: dict[str, Any], still: _Standstill) -> str:
+    most = still.waiting[0]["turns"]
+    if rank["inside"]:
+        return f"{_name(rank)} has not returned from {rank['function']} number {rank['turns']:,}"
+    is_in = f", and is in {rank['function']}" if rank["function"] else ""
+    return f"{_name(rank)} has made {rank['turns']:,} of {most:,}{is_in}"

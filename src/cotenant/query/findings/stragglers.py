@@ -17,7 +17,7 @@ CHANCE: Final = 0.001
 _SQL: Final = """
 with called as (
     select
-        t.* replace (t.timestamp_ns - coalesce(o.offset_ns, 0) as timestamp_ns),
+        t.* replace (t.arrived_ns - coalesce(o.offset_ns, 0) as arrived_ns),
         coalesce(o.error_ns, 0)                     as error_ns
     from collective_turns t
     left join clock_offsets o on o.comm_hash = t.comm_hash and o.node = t.node
@@ -28,10 +28,10 @@ turns as (
         comm_hash,
         op,
         turn,
-        arg_max(rank, timestamp_ns)                 as late_rank,
+        arg_max(rank, arrived_ns)                   as late_rank,
         -- Behind the one before it: all others would have been done waiting then.
-        list_reverse_sort(list(timestamp_ns))       as arrivals,
-        max(timestamp_ns)                           as began_ns,
+        list_reverse_sort(list(arrived_ns))         as arrivals,
+        max(arrived_ns)                             as began_ns,
         max(error_ns)                               as error_ns,
         count(*)                                    as ranks,
         max(nranks)                                 as nranks
@@ -107,7 +107,7 @@ def _finding(row: dict[str, Any]) -> Finding | None:
         confidence=min(0.98, times / turns),
         title=f"{row['others']} wait for {culprit}{where} in their collectives",
         evidence=(
-            f"it was the last of {row['ranks']} ranks to call in {times:,} of {turns:,} "
+            f"it was the last of {row['ranks']} ranks to arrive in {times:,} of {turns:,} "
             f"collectives; by chance that is {turns / row['ranks']:.0f}",
             f"it came {milliseconds(row['usual_ns'])} after the next to last, of a period of "
             f"{milliseconds(row['period_ns'])}: {percent(share)} of their time",

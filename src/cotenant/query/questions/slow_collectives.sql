@@ -3,18 +3,19 @@
 -- param: limit BIGINT = 20   how many rows to show
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
 -- nodes: communicators held_up
--- reading: A collective begins when its last rank arrives. `late` is how long after the median
--- rank the last one called; the others waited that long. Ranks on other hosts are not seen: if
--- `ranks_seen` is less than `nranks`, the late rank may be elsewhere.
+-- reading: A rank arrives when its call returns, or the end of its group does; a collective begins when
+-- its last rank arrives. `late` is how long all other ranks waited for the last one alone. Ranks on other
+-- hosts are not in it: if `ranks_seen` is less than `nranks`, the late rank may be elsewhere. Calls in a
+-- coverage gap, and sampled ones, are left out: `late_ranks` has how many.
 with held_up as (
     select
-        arg_max(tenant, (timestamp_ns, rank, tenant)) as tenant,
+        arg_max(tenant, (arrived_ns, rank, tenant)) as tenant,
         op,
         comm_hash,
         turn,
-        max(timestamp_ns)                           as began_at_ns,
-        (max(timestamp_ns) - median(timestamp_ns))::bigint as late_ns,
-        arg_max(rank, (timestamp_ns, rank))         as late_rank,
+        max(arrived_ns)                             as began_at_ns,
+        max(arrived_ns) - max(arrived_ns, 2)[2]     as late_ns,
+        arg_max(rank, (arrived_ns, rank))           as late_rank,
         count(*)                                    as ranks_seen,
         max(nranks)                                 as nranks,
         max(bytes)                                  as bytes,

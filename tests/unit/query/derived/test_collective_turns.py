@@ -3,8 +3,9 @@
 import pytest
 
 from cotenant.query.engine.session import QueryLimits, Session
+from cotenant.query.findings import stragglers
 from cotenant.query.questions.loader import find
-from cotenant.schema.holes import REASONS
+from cotenant.schema.holes import OF_NEW_PROCESSES, REASONS
 from tests.virtual.device import START_NS
 from tests.virtual.store import BOOT, VirtualStore
 
@@ -30,6 +31,13 @@ class Job:
             for rank, at in enumerate((turn * PERIOD, turn * PERIOD + late)):
                 if at >= since:
                     self.call(rank, at, **more)
+
+    def gap(self, whose, *, reason="over budget", family="nccl", from_=10, to=20):
+        """Say that calls from one turn to another may be missing."""
+        row = dict.fromkeys(("seen", "stored", "shed", "lost", "queued"), 0)
+        times = [START_NS + turn * PERIOD for turn in (from_, to)]
+        row |= {"from_ns": times[0], "to_ns": times[1], "timestamp_ns": times[1]}
+        self.store.add("losses", whose, row | {"reason": reason, "family": family})
 
     def late(self, **window):
         """Per rank: of how many collectives it was the last of how many."""
@@ -109,11 +117,11 @@ def test_an_operation_with_shed_rows_is_left_out(job):
     assert job.late() == {0: (0, 2 * TURNS), 1: (2 * TURNS, 2 * TURNS)}
 
 
-def test_a_communicator_with_lost_rows_is_left_out(job):
+def test_calls_about_the_time_of_a_lost_row_are_left_out(job):
     job.run()
     loss = {"timestamp_ns": START_NS + PERIOD, "family": "nccl", "seen": 2, "stored": 1}
     job.store.add("losses", "job/0", loss | {"shed": 0, "lost": 1, "queued": 0})
-    assert job.late() == {}
+    assert job.late() == {0: (0, TURNS - 1), 1: (TURNS - 1, TURNS - 1)}
 
 
 def test_a_session_of_one_tenant_has_no_call_of_another_whenever_it_was(job):
@@ -139,16 +147,6 @@ class Blind:
             job.call(rank, rank, op="CommInitRank")
         job.run()
 
-    def hole(self, whose, *, reason="over budget", family="nccl", from_=10, to=20):
-        row = dict.fromkeys(("seen", "stored", "shed", "lost", "queued"), 0)
-        times = [START_NS + turn * PERIOD for turn in (from_, to)]
-        row |= {"from_ns": times[0], "to_ns": times[1], "timestamp_ns": times[1]}
-        self.job.store.add("losses", whose, row | {"reason": reason, "family": family})
-
-    def late(self):
-        """Long after the hole."""
-        return self.job.late(from_ns=START_NS + 30 * PERIOD)
-
 
 @pytest.fixture
 def blind(job):
@@ -156,20 +154,38 @@ def blind(job):
 
 
 @pytest.mark.parametrize("whose", ["job/1", "pod", "unknown"])
-def test_a_communicator_with_a_hole_before_the_window_is_left_out(blind, whose):
-    blind.hole(whose)
-    assert blind.late() == {}
+def test_a_communicator_is_cut_at_a_gap_and_goes_on_after_it(blind, whose):
+    blind.job.gap(whose)
+    # Without the ten collectives that lie in the gap.
+    assert blind.job.late() == {0: (0, TURNS - 10), 1: (TURNS - 10, TURNS - 10)}
+    with Session(blind.job.store.root) as session:
+        rows = session.ask(find("late_ranks").render()).rows()
+    assert {(row["left_out"], row["left_out_because"]) for row in rows} == {(10, "coverage gap")}
+
+
+def test_a_call_that_a_gap_hides_shifts_no_later_one(tmp_path):
+    job = Job(tmp_path / "store")
+    for rank in range(2):
+        job.store.tenant(f"job/{rank}", boot_id=BOOT)
+        job.call(rank, rank, op="CommInitRank")
+    for turn in range(1, TURNS):
+        job.call(0, turn * PERIOD)
+        if turn != 15:  # Lost, in the gap.
+            job.call(1, turn * PERIOD + 30 * MS)
+    job.gap("job/1")
+    assert job.late() == {0: (0, TURNS - 11), 1: (TURNS - 11, TURNS - 11)}
 
 
 @pytest.mark.parametrize(
-    ("whose", "seen"), [("job/0", 0), ("pod", 0), ("unknown", 0), ("other", TURNS - 30)]
+    ("whose", "seen"),
+    [("job/0", TURNS - 10), ("pod", TURNS - 10), ("unknown", TURNS - 10), ("other", TURNS)],
 )
 def test_so_it_is_for_a_reader_of_one_tenant(blind, whose, seen):
-    blind.hole(whose)
-    root, window = blind.job.store.write(), {"from_ns": START_NS + 30 * PERIOD, "tenant": "job/0"}
+    blind.job.gap(whose)
+    root = blind.job.store.write()
     for guarded in (False, True):
         limits = QueryLimits(guarded=guarded)
-        with Session(root, limits=limits, **window) as session:
+        with Session(root, limits=limits, tenant="job/0") as session:
             (row,) = session.ask("select count(*) as turns from collective_turns").rows()
         assert row == {"turns": seen}
 
@@ -181,10 +197,32 @@ def test_so_it_is_for_a_reader_of_one_tenant(blind, whose, seen):
         {"whose": "pod", "family": "cuda"},
         {"whose": "pod", "from_": -20, "to": -10},
         {"whose": "pod", "from_": TURNS + 1, "to": TURNS + 2},
+        # A process with rows is probed.
+        *({"whose": "unknown", "reason": r.name} for r in OF_NEW_PROCESSES),
         *({"whose": "pod", "reason": r.name} for r in REASONS.values() if r.tables is not None),
     ],
     ids=str,
 )
-def test_a_hole_that_hides_no_call_of_a_communicator_leaves_it_in(blind, hole):
-    blind.hole(**hole)
-    assert blind.late() == {0: (0, TURNS - 30), 1: (TURNS - 30, TURNS - 30)}
+def test_a_gap_that_hides_no_call_of_a_communicator_leaves_all_in(blind, hole):
+    blind.job.gap(**hole)
+    assert blind.job.late() == {0: (0, TURNS), 1: (TURNS, TURNS)}
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["call", "group"])
+def test_a_rank_that_is_late_inside_its_call_is_late(job, grouped):
+    for turn in range(TURNS):
+        for rank, took in enumerate((MS, 31 * MS)):
+            at, group = turn * PERIOD, {"group_id": turn} if grouped else {}
+            if grouped:
+                end = {"op": "GroupEnd", "duration_ns": took - 5, "comm_hash": None}
+                job.call(rank, at + 5, **end, **group)
+            job.call(rank, at, duration_ns=3 if grouped else took, **group)
+    assert job.late() == {0: (0, TURNS), 1: (TURNS, TURNS)}
+    with Session(job.store.root) as session:
+        last, first = session.ask(find("late_ranks").render()).rows()
+        (slow, *_) = session.ask(find("slow_collectives").render()).rows()
+        (finding,) = stragglers.find(lambda sql: session.ask(sql).table)
+    assert (last["late_ns"], last["held_up_ns"]) == (30 * MS, TURNS * 30 * MS)
+    assert (first["late_ns"], first["held_up_ns"]) == (-30 * MS, None)
+    assert (slow["late_ns"], slow["late_rank"]) == (30 * MS, 1)
+    assert (finding.culprit, finding.cost_ns) == ("job/1 rank 1", TURNS * 30 * MS)

@@ -7,6 +7,7 @@ import pytest
 from cotenant.agent.protocol.reports import ForksWaited
 from cotenant.agent.recorder.session_row import SessionRow
 from cotenant.query.engine.session import Session
+from cotenant.query.findings import hangs
 from cotenant.query.findings.explain import explain
 from cotenant.query.findings.finding import REPORTED
 from cotenant.query.questions.loader import questions
@@ -130,6 +131,53 @@ def test_a_server_with_little_work_is_told_who_slows_it_and_before_a_stray_proce
     assert f"{row['slowdown']:.2f} times as long" in own[0].evidence[0]
 
 
+@pytest.mark.parametrize("kind", scenarios.HANGS)
+def test_a_hang_names_the_rank_that_broke(tmp_path, kind):
+    seed = random.randrange(1 << 32)
+    scenario = scenarios.Scenario(tmp_path / "store", seed)
+    scenario.collectives()
+    broken = scenario.dice.randrange(4)
+    scenario.hang(broken, kind=kind)
+    (found,) = _explained(scenario.done(None, [], None)).findings
+    assert (found.culprit, found.confidence) == (
+        f"job/worker-{broken} rank {broken}",
+        hangs.SURE,
+    ), f"seed {seed}"
+
+
+def test_a_rank_whose_calls_may_be_missing_is_not_accused(tmp_path):
+    scenario = scenarios.Scenario(tmp_path / "store", 13)
+    scenario.collectives()
+    scenario.hang(2, kind="never calls")
+    gap = dict.fromkeys(("seen", "stored", "shed", "lost", "queued"), 0)
+    gap |= {"from_ns": START_NS + 15 * scenarios.SECOND, "to_ns": START_NS + 90 * scenarios.SECOND}
+    gap |= {"timestamp_ns": START_NS + 50 * scenarios.SECOND, "family": "nccl"}
+    scenario.store.add("losses", "job/worker-2", gap | {"reason": "over budget"})
+    found = _explained(scenario.done(None, [], None)).findings
+    assert all(f.confidence <= hangs.UNSURE for f in found if f.culprit)
+
+
+def test_a_rank_that_waits_for_another_job_of_its_own_is_not_accused(tmp_path):
+    """Ranks 0 and 1 wait for 2 in one communicator, which waits for 3 in another."""
+    store, waits = VirtualStore(tmp_path / "store"), {0: 77, 1: 77, 2: 88}
+    for comm, ranks in ((77, (0, 1, 2)), (88, (2, 3))):
+        for place, rank in enumerate(ranks):
+            for turn in range(23 + (waits.get(rank) == comm)):
+                at = START_NS + turn * 50 * scenarios.MS + comm
+                row = {"timestamp_ns": at, "pid": 30 + rank, "op": "AllReduce", "rank": place}
+                row |= {"api": "ncclAllReduce", "duration_ns": 9_000, "nranks": len(ranks)}
+                row |= {"comm_hash": comm, "result": 0, "stream": comm}
+                store.add("nccl_events", f"job/{rank}", row)
+    for rank, comm in waits.items():
+        row = {"timestamp_ns": START_NS + 40 * scenarios.SECOND, "pid": 30 + rank, "stream": comm}
+        row |= {"family": "cuda", "function": "cuStreamSynchronize"}
+        store.add("in_flight", f"job/{rank}", row | {"began_ns": START_NS + 2 * scenarios.SECOND})
+    store.complete("nccl")
+    host = scenarios.Host(store.write())
+    found = {f.victim: (f.culprit, f.confidence) for f in _explained(host).findings}
+    assert found == {"job/2": ("job/3 rank 1", hangs.SURE), "job/0, job/1": (None, hangs.UNSURE)}
+
+
 def test_a_time_without_the_trouble_has_no_findings(tmp_path):
     host = scenarios.hung_collective(tmp_path / "store", 5)
     assert _explained(host, to_ns=START_NS + 20 * scenarios.SECOND).findings == ()
@@ -138,7 +186,7 @@ def test_a_time_without_the_trouble_has_no_findings(tmp_path):
 def test_a_hang_that_is_over_is_no_finding(tmp_path):
     scenario = scenarios.Scenario(tmp_path / "store", 11)
     scenario.collectives()
-    scenario.hang(missing=2)
+    scenario.hang(2)
     later = {"timestamp_ns": START_NS + 61 * scenarios.SECOND, "family": "cuda", "seen": 7}
     later |= {"stored": 7, "shed": 0, "lost": 0, "queued": 0}
     scenario.store.add("losses", "ml/train", later)
