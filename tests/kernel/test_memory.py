@@ -1,9 +1,11 @@
 """GPU memory per tenant over time, against what the client allocated."""
 
+import json
 from collections.abc import Callable
+from itertools import accumulate, groupby
 from pathlib import Path
 
-from tests.kernel.conftest import Cgroup, Recording, record
+from tests.kernel.conftest import Cgroup, Recording, command, record, truth
 from tests.kernel.script import PRELUDE, Script, warm
 
 STEPS = """
@@ -218,3 +220,65 @@ wait()
             script.end()
     assert held(recording, framed)[0] == {"bytes": None, "allocations": 1}
     assert held(recording, tabled)[0] == {"bytes": 2 << 20, "allocations": 1}
+
+
+BURSTS = """
+context, module = start()
+kept = [out("cuMemAlloc_v2", c_uint64(1000003 + n)) for n in range(5)]
+say(ready=1)
+for n in range(7):
+    p = out("cuMemAlloc_v2", c_uint64((3 << 30) + n))
+    time.sleep(0.05 + 0.011 * n)
+    call("cuMemFree_v2", p)
+    host = out("cuMemAllocHost_v2", c_uint64(7777777))
+    call("cuMemAlloc_v2", byref(c_uint64()), c_uint64(1 << 50), result=None)
+    time.sleep(0.23)
+say(ready=2)
+wait()
+"""
+
+
+def test_each_burst_between_two_samples_is_in_the_levels_and_the_peak(
+    cgroup: Cgroup, store: Path, tmp_path: Path
+) -> None:
+    with record(store) as recording:
+        warm(recording, cgroup)
+        logs = [tmp_path / f"{n}.jsonl" for n in range(2)]
+        scripts = [Script(cgroup, BURSTS, COTENANT_SIM_LOG=str(log)) for log in logs]
+        for script in scripts:
+            script.heard()
+        for script in scripts:
+            script.heard()
+        # Until a sample after the last free; what a process holds is free when it ends.
+        pids = tuple(script.pid for script in scripts)
+        (last,) = recording.wait_for(
+            f"select max(timestamp_ns) as ns from cuda_events where pid in {pids} "
+            "and api = 'cuMemFree_v2' having count(*) = 14"
+        )
+        recording.wait_for(f"select 1 from totals where timestamp_ns > {last['ns']} + 1000000000")
+        for script in scripts:
+            script.end()
+    calls = [call for log in logs for call in truth(log) if call.get("result") == 0]
+    sizes, changes = {}, []
+    for call in sorted(calls, key=lambda call: call["t_end"]):
+        key = call["pid"], call.get("pointer")
+        if call["api"] == "cuMemAlloc_v2":
+            sizes[key] = call["bytes"]
+            changes.append(call["bytes"])
+        elif call["api"] == "cuMemFree_v2":
+            changes.append(-sizes.pop(key))
+    assert len(changes) == 2 * (5 + 7 + 7)
+    sums = list(accumulate(changes))
+    (peak,) = recording.sql(
+        f"select max(bytes) as bytes from gpu_memory join containers c using (cgroup_id) "
+        f"where c.cgroup_path = '/{cgroup.name}'"
+    )
+    assert peak["bytes"] == max(sums)
+    seen = [row["bytes"] for row in held(recording, cgroup)]
+    # Each level that there truly was, in their order; the processes end with what they hold.
+    assert [size for size, _ in groupby(seen) if size][: len(sums)] == sums
+    code, said, _ = command("ask", "--store", store, "memory_held", "step=1h", "--json")
+    assert code == 0
+    assert [r["most_bytes"] for r in json.loads(said)["rows"] if cgroup.name in r["tenant"]] == [
+        max(sums)
+    ]

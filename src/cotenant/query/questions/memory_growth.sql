@@ -2,7 +2,9 @@
 -- question: Whose GPU memory grows, how fast, and through which calls?
 -- nodes: each grown, calls
 -- reading: `rises` is the share of changes that are increases. Near 1, with a growth that does not
--- level off, it is a leak or an unbounded cache. `unfreed` is allocations minus frees.
+-- level off, it is a leak or an unbounded cache. `unfreed` is allocations minus frees of this GPU's
+-- memory that succeeded, `through` the call that allocated most often; pinned memory of the host is not
+-- GPU memory, and not counted.
 with held as (
     select
         *,
@@ -26,24 +28,27 @@ grown as (
     group by tenant, node, gpu
 ),
 calls as (
-    select c.tenant, e.op, e.api, count(*) as rows, sum(e.weight) as calls
+    select c.tenant, e.node, e.gpu, e.op, e.api, sum(e.weight) as calls
     from cuda_events e
     join containers c using (cgroup_id)
-    where e.op in ('alloc', 'free')
+    -- cuMemAllocHost, cudaHostAlloc, cudaFreeHost and their like.
+    where e.op in ('alloc', 'free') and e.result = 0 and not contains(e.api, 'Host')
     group by all
 ),
 called as (
     select
         tenant,
+        node,
+        gpu,
         sum(calls) filter (op = 'alloc')::bigint    as allocs,
         sum(calls) filter (op = 'free')::bigint     as frees
     from calls
-    group by tenant
+    group by all
 ),
 ways as (
-    select tenant, arg_max(api, (rows, api))        as through
-    from (select tenant, api, sum(rows) as rows from calls where op = 'alloc' group by all)
-    group by tenant
+    select tenant, node, gpu, arg_max(api, (calls, api)) as through
+    from (select tenant, node, gpu, api, sum(calls) as calls from calls where op = 'alloc' group by all)
+    group by all
 )
 select
     g.tenant,
@@ -56,6 +61,6 @@ select
     coalesce(k.allocs, 0) - coalesce(k.frees, 0)    as unfreed,
     w.through
 from grown g
-left join called k using (tenant)
-left join ways w using (tenant)
+left join called k on k.tenant = g.tenant and k.node = g.node and k.gpu is not distinct from g.gpu
+left join ways w on w.tenant = g.tenant and w.node = g.node and w.gpu is not distinct from g.gpu
 order by growth_bytes desc, g.tenant, g.gpu, g.node

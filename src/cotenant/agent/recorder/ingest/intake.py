@@ -21,7 +21,7 @@ class Intake:
         self._makers = makers(ledger, clock) | gpus.makers()
         self._facts = Facts(ledger, gpus.names, gpus.communicators, clock)
         self._facts.add(gpus.handlers(), gpus.gone)
-        self._spans = gpus.spans
+        self._gpus = gpus
         self._ledger = ledger
         self.events = 0  # Rows so far.
 
@@ -49,7 +49,7 @@ class Intake:
         for columns, batch in batches:
             rows = columns.make(batch)
             if columns.family == SPANNED:
-                self._spans.add(batch, rows, self._ledger.outermost)
+                self._gpus.add(batch, rows)
             if sink.keep(columns, batch, rows):
                 rollups.add(columns.family, batch, rows)
                 blind_spots.unnamed(rows)

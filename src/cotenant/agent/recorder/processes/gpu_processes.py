@@ -105,7 +105,7 @@ class GpuProcesses:
         since = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._followed = maps["processes"]
         if "holdings" in maps:
-            self._memory = GpuMemory(maps, self._ledger, self.devices, since)
+            self._memory = GpuMemory(maps, self._ledger, self.devices, since, self._clock)
         if "calls_under_way" in maps:
             under_way = maps["calls_under_way"]
             self._in_flight = InFlight(under_way, self._ledger, self.communicators, self._clock)
@@ -222,6 +222,12 @@ class GpuProcesses:
         for handle, text in report.texts:
             if text:
                 self.names.learn(report.process, handle, text, 0)
+
+    def add(self, batch: Batch, rows: Any) -> None:
+        """A batch of CUDA calls, and the rows that were made of it."""
+        self.spans.add(batch, rows, self._ledger.outermost)
+        if self._memory is not None:
+            self._memory.levels.add(batch, rows)
 
     def look(self) -> None:
         """Read what processes hold; facts are to be taken after this."""

@@ -1,5 +1,6 @@
 """GPU memory that tenants hold, as counted in the kernel."""
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
@@ -7,15 +8,16 @@ from typing import Any, Final
 import numpy as np
 
 from cotenant.agent.process import Process
+from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.processes.devices import Devices
 from cotenant.agent.recorder.quotas import Quotas
+from cotenant.agent.recorder.samplers.memory_levels import Holder, MemoryLevels
 from cotenant.identity.ledger import Ledger
 from cotenant.probes.kernel_maps import KernelMaps
 from cotenant.schema.dimensions import GPU_MEMORY
 from cotenant.schema.layouts import HOLDING, HOLDING_KEY
 from cotenant.store.segment import rows_of
 
-Holder = tuple[int, str | None]  # The tenant's stored id, and its GPU.
 _SWEEP_NS: Final = 16 * 1_000_000_000
 _AGAIN_NS: Final = 600 * 1_000_000_000  # All are written again: retention deletes rows by age.
 
@@ -26,13 +28,21 @@ class GpuMemory:
     table: Final = "gpu_memory"
 
     def __init__(
-        self, maps: KernelMaps, ledger: Ledger, devices: Devices, since_boot_ns: int
+        self,
+        maps: KernelMaps,
+        ledger: Ledger,
+        devices: Devices,
+        since_boot_ns: int,
+        clock: WallClock,
     ) -> None:
         self._holdings = maps["holdings"]
         self._sweeper = maps["sweep"]
         self._ledger = ledger
         self._devices = devices
         self._since_ns = since_boot_ns
+        self._clock = clock
+        self._looked_ns = 0
+        self.levels = MemoryLevels()
         self._whole: set[Process] = set()
         self._unseen: set[Process] = set()
         self._gone: set[Process] = set()
@@ -69,30 +79,28 @@ class GpuMemory:
         """
         raw_keys, raw_values = self._holdings.items()
         keys, values = np.frombuffer(raw_keys, HOLDING_KEY), np.frombuffer(raw_values, HOLDING)
+        self._looked_ns = time.monotonic_ns() + self._clock.offset_ns
         told = values["tenant"] != 0  # The kernel says last whose it is.
         self._seen = keys[told], values[told]
 
     def sample(self, now_ns: int) -> Any:
-        """Rows for each tenant and GPU whose bytes changed between two looks; now and then all."""
+        """Rows for each change of a tenant's bytes on a GPU; now and then for all."""
         held = self._sum(*self._seen)
+        levels = self.levels.take(self._looked_ns, held, self._gone, self._devices.gpu)
         self._sweep(now_ns)
         again = abs(now_ns - self._all_told_ns) >= _AGAIN_NS
         if again:
             self._all_told_ns = now_ns
         rows = []
-        for holder in {**held, **self._before}:
-            now = held.get(holder, (0, 0))
-            if self._before.get(holder) == now and not again:
-                continue
-            rows.append(
-                {
-                    "timestamp_ns": now_ns,
-                    "cgroup_id": holder[0],
-                    "gpu": holder[1],
-                    "bytes": now[0],
-                    "allocations": now[1],
-                }
-            )
+        for holder in {**held, **self._before, **levels}:
+            now, before = held.get(holder, (0, 0)), self._before.get(holder)
+            # Sums of changes end at what is held now, but for what changed during the look.
+            for level in levels.get(holder, ()):
+                if now[0] is not None and level.at_ns < now_ns:
+                    before = level.bytes, level.allocations
+                    rows.append(_row(holder, level.at_ns, before))
+            if before != now or again:
+                rows.append(_row(holder, now_ns, now))
         self._before = held
         return rows_of(GPU_MEMORY, rows)
 
@@ -127,3 +135,8 @@ class GpuMemory:
             if before or missed or process in self._unseen:
                 unsure.add(holder)
         return {h: (None if h in unsure else total[h], live[h]) for h in total}
+
+
+def _row(holder: Holder, at_ns: int, held: tuple[int | None, int]) -> dict[str, Any]:
+    columns = ("timestamp_ns", "cgroup_id", "gpu", "bytes", "allocations")
+    return dict(zip(columns, (at_ns, *holder, *held), strict=True))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cotenant.agent.process import Process
+from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.processes.devices import Devices
 from cotenant.agent.recorder.samplers.gpu_memory import GpuMemory
 from cotenant.schema.layouts import HOLDING, HOLDING_KEY
@@ -55,7 +56,7 @@ def held() -> Held:
 def memory_on(devices: object, held: Held) -> GpuMemory:
     nothing = SimpleNamespace(items=lambda: (b"", b""))
     maps = {"holdings": held, "sweep": held, "usage": nothing, "freed": nothing}
-    return GpuMemory(maps, OneTenantEach(), devices, 0)
+    return GpuMemory(maps, OneTenantEach(), devices, 0, WallClock())
 
 
 def test_a_tenant_that_holds_nothing_any_more_is_told_once_and_forgotten(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from cotenant.agent.recorder.ingest.batch import Batch
+from cotenant.agent.recorder.ingest.clock import WallClock
 from cotenant.agent.recorder.ingest.columns.owner import owners
 from cotenant.agent.recorder.ingest.rollups import Rollups
 from cotenant.agent.recorder.ingest.spans import SECOND as SECOND_ENTRY
@@ -117,7 +118,7 @@ def test_memory_of_many_contexts_is_no_more_than_a_column_can_hold() -> None:
     maps: Any = {"holdings": held, "sweep": held, "usage": nothing, "freed": nothing}
     ledger: Any = OneTenant()
     devices: Any = SimpleNamespace(gpu=lambda *_: None)
-    memory = GpuMemory(maps, ledger, devices, 0)
+    memory = GpuMemory(maps, ledger, devices, 0, WallClock())
     memory.look()
     (row,) = memory.sample(1).to_pylist()
     assert (row["bytes"], row["allocations"]) == (LARGEST, LARGEST)
