@@ -35,7 +35,9 @@ def _finding(row: dict[str, Any]) -> Finding | None:
     if took < LONG_NS or share < OF_ITS_TIME:
         return None
     parts = {text: row[name] or 0 for name, text in _PARTS.items()}
-    parts["outside CUDA (imports, data, weights)"] = max(took - sum(parts.values()), 0)
+    known = all(row[name] is not None for name in ("init_ns", "context_ns", "module_ns"))
+    rest = "outside CUDA (imports, data, weights)" if known else "elsewhere, or starting CUDA"
+    parts[rest] = max(took - sum(parts.values()), 0)
     largest = max(parts, key=lambda text: parts[text])
     spent = ", ".join(
         f"{percent(ns / took)} {text}" for text, ns in parts.items() if ns >= 0.01 * took

@@ -3,8 +3,10 @@
 -- nodes: each starts
 -- reading: The time from a process's start to its first launch. Its start is its exec, if that was
 -- recorded; else, for the GPU processes that came before a cgroup's first launch, as ranks of a job
--- do, the creation of the cgroup. A process that started outside the window is not shown. `init`, `context` and `module` are driver calls of all
--- processes of the cgroup until then. The rest was spent outside CUDA: imports, data, weights.
+-- do, the creation of the cgroup. A process that started outside the window is not shown. `init`, `context`
+-- and `module` are driver calls of the process until then. Where they are no rows, they are known from
+-- `totals`, if only one GPU process of the cgroup started in that time; else they are NULL. The rest was
+-- spent outside CUDA: imports, data, weights.
 with processes as (
     select
         node,
@@ -72,19 +74,33 @@ until as (
     from started s
     asof left join sampled m on m.node = s.node and m.timestamp_ns >= s.launch_ns
 ),
+-- Totals are of a cgroup: what they hold is one process's only if there was no other.
+alone as (
+    select u.*
+    from until u
+    where not exists (
+        from processes p
+        where p.node = u.node and p.cgroup_id = u.cgroup_id and p.pid <> u.pid
+          and p.first_ns <= coalesce(u.until_ns, u.launch_ns + 1_000_000_000)
+          and p.last_ns >= u.begun_ns
+    )
+),
 -- Calls that become rows only if every call is recorded; `totals` always have them.
 totalled as (
     select
         s.node,
         s.pid,
+        any_value(s.launch_ns - s.begun_ns)         as most_ns,
         sum(t.sum_ns) filter (t.function = 'cuInit') as init_ns,
         sum(t.sum_ns) filter (regexp_matches(t.function, '^cu(CtxCreate|DevicePrimaryCtxRetain)')) as context_ns,
         sum(t.sum_ns) filter (regexp_matches(t.function, '^cu(Module|Library)Load')) as module_ns
-    from until s
+    from alone s
     join totals t
         on t.cgroup_id = s.cgroup_id
         and t.timestamp_ns between s.begun_ns and coalesce(s.until_ns, s.launch_ns + 1_000_000_000)
     group by s.node, s.pid
+    -- Calls of a second, of which a part may be after the launch.
+    having coalesce(init_ns, 0) + coalesce(context_ns, 0) + coalesce(module_ns, 0) <= most_ns
 ),
 starts as (
     select

@@ -73,3 +73,18 @@ def test_totals_of_a_sample_that_came_late_are_known(tmp_path):
 
 def test_what_started_before_the_time_that_is_asked_about_is_not_starting_in_it(host):
     assert starts(host, from_ns=START_NS + 20 * SECOND) == []
+
+
+def test_what_two_processes_of_a_cgroup_took_together_is_not_known_of_one(host):
+    for at, op in ((3, "alloc"), (6, "launch")):
+        row = {"timestamp_ns": START_NS + at * SECOND, "duration_ns": 5_000, "pid": 9, "op": op}
+        row |= {"api": "cuCall", "result": 0, "kernel_name": "gemm"}
+        host.add("cuda_events", "train", row)
+    assert [start[2:4] for start in starts(host)] == [(None, None), (None, None)]
+
+
+def test_a_part_is_not_longer_than_the_start(host):
+    row = {"timestamp_ns": START_NS + 4 * SECOND, "family": "cuda", "function": "cuCtxCreate_v2"}
+    row |= {"count": 1, "sum_ns": 4 * SECOND, "max_ns": 7, "histogram": [1]}
+    host.add("totals", "train", row)
+    assert starts(host) == [(7, 3 * SECOND, None, None, None)]

@@ -83,6 +83,27 @@ def _excess(spans: Spans, shared: NDArray[np.bool_], alone: NDArray[np.bool_]) -
     return excess
 
 
+def _by_waits(
+    spans: Spans, waited: Floats, shared: NDArray[np.bool_], alone: NDArray[np.bool_]
+) -> bool:
+    """Whether shared spans usually wait for a CPU for most of what they are longer.
+
+    On a busy host a few waits are as long as all spans together, with the other tenant or without;
+    and a span that takes longer has more of them.
+    """
+    excess = beyond = 0.0
+    length = spans.end - spans.start
+    for kind in np.unique(spans.signature[shared]):
+        of_kind = spans.signature == kind
+        here, usual = of_kind & shared, of_kind & alone
+        if usual.any():
+            longer = float(np.median(length[here])) - float(np.median(length[usual]))
+            excess += longer * int(here.sum())
+            rate = float(np.median(waited[usual] / np.maximum(length[usual], 1)))
+            beyond += float(np.median(waited[here] - rate * length[here])) * int(here.sum())
+    return beyond > _MOSTLY * excess > 0
+
+
 def _only_collectives(
     spans: Spans, shared: NDArray[np.bool_], alone: NDArray[np.bool_], excess: float
 ) -> bool:
@@ -100,8 +121,7 @@ def cause_of(gpu: Gpu, victim: Tenant, other: Tenant, waits: Waits) -> str:
     shared, alone = part >= SHARED, part <= 0
     excess = _excess(spans, shared, alone)
     waited = waits.within(gpu, victim.name, spans.start, spans.end)
-    usual = float(waited[alone].sum()) / max(int(alone.sum()), 1)
-    if excess > 0 and float((waited[shared] - usual).sum()) > _MOSTLY * excess:
+    if excess > 0 and _by_waits(spans, waited, shared, alone):
         return CPU
     if excess > 0 and _only_collectives(spans, shared, alone, excess):
         return NETWORK

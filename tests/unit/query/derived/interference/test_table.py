@@ -162,3 +162,39 @@ def test_waits_for_a_cpu_are_the_cause_where_they_are_most_of_the_loss(tmp_path)
     store.process(b)
     (row,) = _ask(store.write(), "select cause from interference where victim = 'a'")
     assert row == {"cause": "cpu"}
+
+
+@pytest.mark.parametrize("seed", [0, 3, 6, 7])
+def test_the_gpu_is_the_cause_though_a_third_tenant_loads_the_cpu(tmp_path, seed):
+    """B slows a to 1.3 times; both have rare long waits for a CPU, whoever is on the GPU."""
+    dice, gpu = random.Random(seed), Gpu()
+    a, b = gpu.process("a"), gpu.process("b", 1.3)
+    store = VirtualStore(tmp_path / "store")
+
+    def stepping():
+        for _ in range(901):
+            a.launch("step", 2e6 * dice.gauss(1, 0.03))
+            yield from a.sync()
+            row = a.rows[-1]
+            if dice.random() < row["duration_ns"] / 1e7:
+                late = int(min(dice.paretovariate(1.1) * 3e6, 3e8))
+                wait = {"timestamp_ns": row["timestamp_ns"] + row["duration_ns"] - 1}
+                wait |= {"op": "runqueue", "duration_ns": late, "cpu": 0, "pid": a.pid}
+                store.add("host_events", "a", wait | {"attribution": "task"})
+                row["duration_ns"] += late
+                yield from a.sleep(late)
+        a.done = True
+
+    def coming_and_going():
+        while not a.done:
+            yield from b.sleep(dice.expovariate(1 / 80e6))
+            b.launch("burst", dice.uniform(4e7, 1e8))
+            yield from b.sync()
+
+    gpu.live(a, stepping())
+    gpu.live(b, coming_and_going())
+    gpu.run()
+    store.process(a)
+    store.process(b)
+    (row,) = _ask(store.write(), "select cause from interference where victim = 'a'")
+    assert row == {"cause": "time slicing"}
