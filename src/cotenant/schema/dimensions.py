@@ -160,8 +160,8 @@ IN_FLIGHT: Final = Table(
 
 GPU_MEMORY: Final = Table(
     "gpu_memory",
-    "Device bytes held per cgroup and GPU, whenever they changed, and every ten minutes; of more than "
-    "64 changes in a second, the highest.",
+    "Device bytes held per cgroup and GPU, whenever they changed, and every ten minutes; of more "
+    "than 64 changes in a second, the highest.",
     (
         Column("timestamp_ns", "int64", "when it was so, UTC", False),
         Column("cgroup_id", "int64", "joins containers", False),
