@@ -1,0 +1,1 @@
+"""The books: equations that the numbers of any store must satisfy."""
