@@ -74,4 +74,4 @@ def crowd(seed, planted=None, *, noise=0.04):
         spans = Spans(start, end, kind, np.arange(len(start)), none == 0, none, none)
         tenants.append(Tenant(name, spans, BusyIntervals.of(start, end, 0.0, length)))
         busy[name] = np.column_stack([tenants[-1].busy.starts, tenants[-1].busy.ends])
-    return Gpu("node-a", "GPU-1", 0, 0.0, length, tuple(tenants))
+    return Gpu("node-a", "GPU-1", 0, 0.0, length, tuple(tenants), (0.0, length))

@@ -8,7 +8,7 @@ from cotenant.query.text.time_syntax import read_utc
 _SECOND_NS = 1_000_000_000
 
 
-class _Zone:
+class _ShownZone:
     """In which zone moments are shown; None is the local one."""
 
     chosen: tzinfo | None = None
@@ -16,12 +16,12 @@ class _Zone:
 
 def show_utc(utc: bool) -> None:
     """Show and read moments in UTC from now on, or in the local zone."""
-    _Zone.chosen = UTC if utc else None
+    _ShownZone.chosen = UTC if utc else None
     read_utc(utc)
 
 
 def _local(ns: int) -> datetime:
-    return datetime.fromtimestamp(ns // _SECOND_NS, UTC).astimezone(_Zone.chosen)
+    return datetime.fromtimestamp(ns // _SECOND_NS, UTC).astimezone(_ShownZone.chosen)
 
 
 def moment(ns: int) -> str:

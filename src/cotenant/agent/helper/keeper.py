@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from cotenant.agent.helper.stuck_changes import Connections, StuckChange, StuckChanges
+from cotenant.agent.helper.stuck_changes import FuseConnections, StuckChange, StuckChanges
 from cotenant.agent.malloc import give_back_memory
 from cotenant.confine.capabilities import Capability, allow_descriptors, drop_capabilities
 from cotenant.confine.seccomp import Role, refuse_calls
@@ -60,7 +60,7 @@ class Keeper:
         self.pid = os.fork()
         if not self.pid:
             try:
-                _Keeper(requests, reports, helper).run()
+                _KeeperProcess(requests, reports, helper).run()
             finally:
                 os._exit(0)
         os.close(helper)
@@ -124,7 +124,7 @@ class Keeper:
                 self._requests.send(request)
 
 
-class _Keeper:
+class _KeeperProcess:
     """The process itself."""
 
     def __init__(self, requests: socket.socket, reports: socket.socket, helper: int) -> None:
@@ -137,7 +137,7 @@ class _Keeper:
         self._patience_s = PATIENCE_S
         self._watching = threading.Lock()
         self._confine()
-        self._changes = StuckChanges(Connections())
+        self._changes = StuckChanges(FuseConnections())
         drop_capabilities(_KEPT)
         refuse_calls(Role.HELPER)
         give_back_memory()

@@ -36,8 +36,8 @@ class StuckChange:
     took_s: float = 0.0
 
 
-class Connections:
-    """Connections to FUSE file systems, as the kernel offers them to be aborted."""
+class FuseConnections:
+    """FuseConnections to FUSE file systems, as the kernel offers them to be aborted."""
 
     def __init__(self) -> None:
         self._places = [*_CONNECTIONS]
@@ -62,7 +62,7 @@ class Connections:
 class StuckChanges:
     """Watches changes of probes from outside: the thread that makes one may be stuck."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: FuseConnections) -> None:
         self._connections = connections
         self._files: tuple[int, ...] = ()
         self._what = ""
