@@ -37,6 +37,7 @@ struct total {
 	__u64 lost;
 	__u64 waiting;		/* shed since the last row that was sent, whose weight they become */
 	__u64 unmeasured;	/* calls counted at entry only: no duration */
+	__u64 withheld;		/* the part of shed that the budget of kernel events had no room for */
 	__u64 tenant;		/* whose it is, as of the last call */
 	__u64 payer;		/* whose quota it is part of, on one CPU; 0 on others */
 	__u32 histogram[TOTAL_BUCKETS];
@@ -80,6 +81,11 @@ struct control {
 	/* Each grows with news of tenants: by the helper, and by the programs themselves. */
 	__u64 tenants;
 	__u64 delegations;
+	/* The part of a CPU's time for programs on kernel events, in 2^-20; 0 is no limit. */
+	__u64 kernel_budget;
+	/* Each grows when another tenant comes first: by the programs, and by the recorder. */
+	__u64 gpu_tenants;
+	__u64 culprits;
 };
 
 #endif /* COTENANT_TOTAL_H */

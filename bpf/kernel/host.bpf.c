@@ -143,7 +143,7 @@ SEC("?tp_btf/sched_switch")
 int BPF_PROG(host_switch, bool_t preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
 {
-	return switched(preempt, prev, next, prev_state);
+	return METERED(EVENT_HOST, switched(preempt, prev, next, prev_state));
 }
 
 /*
@@ -154,29 +154,33 @@ SEC("?tp_btf/sched_switch")
 int BPF_PROG(host_switch_reading, bool_t preempt, struct task_struct *prev,
 	     struct task_struct *next)
 {
-	return switched(preempt, prev, next, BPF_CORE_READ(prev, __state));
+	return METERED(EVENT_HOST, switched(preempt, prev, next, BPF_CORE_READ(prev, __state)));
 }
 
 /*
  * A thread that waits is moved to another CPU's queue, with its own queue locked. One that is
  * being woken is on none yet.
  */
-SEC("?tp_btf/sched_migrate_task")
-int BPF_PROG(host_migrate, struct task_struct *task)
+static __always_inline void migrates(struct task_struct *task)
 {
 	struct sched_task *sched;
 	__u64 since, now;
 
 	if (!task->on_rq)
-		return 0;
+		return;
 	sched = bpf_task_storage_get(&sched_tasks, task, 0, 0);
 	since = sched && sched->cgroups && !sched->on_since ? waits_since(sched) : 0;
 	if (!since)
-		return 0;
+		return;
 	now = bpf_ktime_get_ns();
 	wait_ends(cpu_of(task), sched, later(since, sched->told_until), now, 0);
 	sched->told_until = now;
-	return 0;
+}
+
+SEC("?tp_btf/sched_migrate_task")
+int BPF_PROG(host_migrate, struct task_struct *task)
+{
+	return METERED(EVENT_HOST, migrates(task));
 }
 
 /* A row of its own frame: see host_waking. */
@@ -205,8 +209,7 @@ static __noinline int wakeup_row(struct task_struct *task, struct sched_task *sc
  * an interrupt wakes is nobody's doing. Interrupts run on a stack of their own, so our frame tells
  * where we are, as long as it is a small one: a large one is put on a private stack.
  */
-SEC("?tp_btf/sched_waking")
-int BPF_PROG(host_waking, struct task_struct *task)
+static __always_inline void waking(struct task_struct *task)
 {
 	struct sched_task *sched = bpf_task_storage_get(&sched_tasks, task, 0,
 							BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -214,11 +217,11 @@ int BPF_PROG(host_waking, struct task_struct *task)
 	__u64 frame;
 
 	if (!sched)
-		return 0;
+		return;
 	sched->runnable_since = bpf_ktime_get_ns();
 	/* Without cgroups no switch has been seen, and its tenant is not known yet. */
 	if ((!host_all && !sched->gpu) || !sched->cgroups)
-		return 0;
+		return;
 	current = bpf_get_current_task_btf();
 	/* The difference of two pointers is a number; the task's address is one already. */
 	asm volatile("%[frame] = r10; %[frame] -= %[task]"
@@ -226,17 +229,26 @@ int BPF_PROG(host_waking, struct task_struct *task)
 		     : [task] "r"(current));
 	frame += bpf_get_current_task() - (__u64)current->stack;
 	wakeup_row(task, sched, frame < STACK_BYTES);
-	return 0;
 }
 
-SEC("?tp_btf/sched_wakeup_new")
-int BPF_PROG(host_wakeup_new, struct task_struct *task)
+SEC("?tp_btf/sched_waking")
+int BPF_PROG(host_waking, struct task_struct *task)
+{
+	return METERED(EVENT_HOST, waking(task));
+}
+
+static __always_inline void woken_new(struct task_struct *task)
 {
 	struct sched_task *sched = sched_of(task);
 
 	if (sched)
 		sched->runnable_since = bpf_ktime_get_ns();
-	return 0;
+}
+
+SEC("?tp_btf/sched_wakeup_new")
+int BPF_PROG(host_wakeup_new, struct task_struct *task)
+{
+	return METERED(EVENT_HOST, woken_new(task));
 }
 
 /* A thread that never leaves its CPU is counted at every tick; runs on each CPU, as an interrupt. */
@@ -289,38 +301,50 @@ static __always_inline struct host_event *life(struct task_struct *task, __u16 o
 	return host_row(total, task, sched, op, bpf_ktime_get_ns());
 }
 
-SEC("?tp_btf/sched_process_exec")
-int BPF_PROG(host_exec, struct task_struct *task)
+static __always_inline void executes(struct task_struct *task)
 {
 	struct host_event *row = life(task, HOST_OP_exec, TOTAL(exec));
 
 	if (row)
 		bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
-	return 0;
 }
 
-SEC("?tp_btf/sched_process_fork")
-int BPF_PROG(host_fork, struct task_struct *parent, struct task_struct *child)
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(host_exec, struct task_struct *task)
+{
+	return METERED(EVENT_HOST, executes(task));
+}
+
+static __always_inline void forks(struct task_struct *parent, struct task_struct *child)
 {
 	struct host_event *row = life(parent, HOST_OP_fork, TOTAL(fork));
 	struct whose whose = {};
 
 	if (!row)
-		return 0;
+		return;
 	whose_task(&whose, child);
 	row_peer(row, child->pid, whose.cgroup_id, whose.v1_id);
 	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
-	return 0;
 }
 
-SEC("?tp_btf/sched_process_exit")
-int BPF_PROG(host_exit, struct task_struct *task)
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(host_fork, struct task_struct *parent, struct task_struct *child)
+{
+	return METERED(EVENT_HOST, forks(parent, child));
+}
+
+static __always_inline void exits(struct task_struct *task)
 {
 	struct host_event *row = life(task, HOST_OP_exit, TOTAL(exit));
 
 	if (row)
 		bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
-	return 0;
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(host_exit, struct task_struct *task)
+{
+	return METERED(EVENT_HOST, exits(task));
 }
 
 /* The one who dies is not the one who asked for memory. */

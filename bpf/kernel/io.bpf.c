@@ -62,8 +62,7 @@ struct {
 	__type(value, __u8);
 } refused_requests SEC(".maps");
 
-SEC("?tp_btf/writeback_dirty_folio")
-int BPF_PROG(io_dirty, struct folio *folio, struct address_space *mapping)
+static __always_inline void folio_dirtied(struct folio *folio, struct address_space *mapping)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 key = (__u64)folio;
@@ -74,25 +73,34 @@ int BPF_PROG(io_dirty, struct folio *folio, struct address_space *mapping)
 		known = bpf_map_lookup_elem(&dirtied, &key);
 		if (known && (known->mapping != (__u64)mapping || known->index != folio->index))
 			dirt_forget(key, known);
-		return 0;
+		return;
 	}
 	dirt.mapping = (__u64)mapping;
 	dirt.index = folio->index;
 	owner_of_task(&dirt.owner, task);
 	dirt.owner.attribution = ATTRIBUTION_dirtier;
 	dirt_note(key, &dirt);
-	return 0;
 }
 
-SEC("?tp_btf/mm_filemap_delete_from_page_cache")
-int BPF_PROG(io_forget, struct folio *folio)
+SEC("?tp_btf/writeback_dirty_folio")
+int BPF_PROG(io_dirty, struct folio *folio, struct address_space *mapping)
+{
+	return METERED(EVENT_IO, folio_dirtied(folio, mapping));
+}
+
+static __always_inline void folio_forgotten(struct folio *folio)
 {
 	__u64 key = (__u64)folio;
 	struct dirt *known = bpf_map_lookup_elem(&dirtied, &key);
 
 	if (known)
 		dirt_forget(key, known);
-	return 0;
+}
+
+SEC("?tp_btf/mm_filemap_delete_from_page_cache")
+int BPF_PROG(io_forget, struct folio *folio)
+{
+	return METERED(EVENT_IO, folio_forgotten(folio));
 }
 
 static __always_inline void request_forget(__u64 key, const struct followed *followed)
@@ -139,19 +147,23 @@ static __always_inline struct followed *follow(struct request *request, bool_t a
 	return followed;
 }
 
-SEC("?tp_btf/block_io_start")
-int BPF_PROG(io_start, struct request *request)
+static __always_inline void request_arrives(struct request *request)
 {
 	struct followed *followed = follow(request, 1);
 	struct bio *bio = request->bio;
 
 	if (!followed)
-		return 0;
+		return;
 	followed->arrived_ns = bpf_ktime_get_ns();
 	followed->own = (__u64)bio;
 	if (bio)
 		bio_look(bio, NULL);
-	return 0;
+}
+
+SEC("?tp_btf/block_io_start")
+int BPF_PROG(io_start, struct request *request)
+{
+	return METERED(EVENT_IO, request_arrives(request));
 }
 
 SEC("?tp_btf/block_bio_backmerge")
@@ -225,8 +237,7 @@ static long lost_step(__u32 index, void *context)
 	return 0;
 }
 
-SEC("?tp_btf/block_rq_issue")
-int BPF_PROG(io_issue, struct request *request)
+static __always_inline void request_issued(struct request *request)
 {
 	__u64 key = (__u64)request, now = bpf_ktime_get_ns(), first = (__u64)request->bio;
 	struct followed *followed = bpf_map_lookup_elem(&requests, &key);
@@ -237,16 +248,21 @@ int BPF_PROG(io_issue, struct request *request)
 		followed = follow(request, 0);
 	if (!followed) {
 		bpf_loop(BIOS_MAX, lost_step, &first, 0);
-		return 0;
+		return;
 	}
 	if (followed->issued_ns)
-		return 0;
+		return;
 	followed->issued_ns = now;
 	followed->bytes = request->__data_len;
 	followed->sector = request->__sector;
 	followed->next = first;
 	bpf_loop(BIOS_MAX, request_step, &followed, 0);
-	return 0;
+}
+
+SEC("?tp_btf/block_rq_issue")
+int BPF_PROG(io_issue, struct request *request)
+{
+	return METERED(EVENT_IO, request_issued(request));
 }
 
 static __always_inline __u16 io_op_of(const struct followed *followed)
@@ -341,20 +357,19 @@ static __noinline int row(const struct followed *followed, struct owner *owner, 
 	return 0;
 }
 
-SEC("?tp_btf/block_rq_complete")
-int BPF_PROG(io_complete, struct request *request, __u8 status, unsigned int bytes)
+static __always_inline void request_completed(struct request *request, __u8 status, unsigned int bytes)
 {
 	__u64 key = (__u64)request, now = bpf_ktime_get_ns();
 	struct followed *followed = bpf_map_lookup_elem(&requests, &key);
 
 	if (!followed) {
 		bpf_map_delete_elem(&refused_requests, &key);
-		return 0;
+		return;
 	}
 	followed->done += bytes;
 	/* A part of it; the rest follows. */
 	if (!status && followed->done < followed->bytes)
-		return 0;
+		return;
 	/* For one that only waits for the device's cache, the device issues one of its own. */
 	if (!followed->issued_ns)
 		bio_forget(followed->own);
@@ -370,5 +385,10 @@ int BPF_PROG(io_complete, struct request *request, __u8 status, unsigned int byt
 		row(followed, &nobody, followed->owners.untold, now, status);
 	}
 	request_forget(key, followed);
-	return 0;
+}
+
+SEC("?tp_btf/block_rq_complete")
+int BPF_PROG(io_complete, struct request *request, __u8 status, unsigned int bytes)
+{
+	return METERED(EVENT_IO, request_completed(request, status, bytes));
 }

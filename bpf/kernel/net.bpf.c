@@ -5,6 +5,7 @@
  * Sending and receiving belong to the task that does it; a connection that was made or taken in
  * an interrupt belongs to the task that asked for it, or to the listener's.
  */
+#include "kernel/caller.bpf.h"
 #include "kernel/interrupted.bpf.h"
 #include "kernel/sock.bpf.h"
 #include <bpf/bpf_endian.h>
@@ -17,9 +18,11 @@ VALUES(net_op);
 VALUES(net_family);
 NUMBERS(endpoint_number);
 
-#define SOCK_STREAM 1
 #define MSG_PEEK 2
 #define UNIX_PATH_AT 2	/* of sun_path in sockaddr_un */
+
+/* Rows for messages over Unix sockets, too: else they are in the totals alone. */
+const volatile __u8 net_all = 0;
 
 struct sockaddr_un {
 	char sun_path[108];
@@ -96,18 +99,11 @@ struct moved {
 	__u32 known;
 };
 
-static __always_inline void row(const struct sock *sock, struct owner *owner,
-				const struct moved *moved)
+static __always_inline void row(const struct sock *sock, const struct owner *owner,
+				struct total *total, const struct moved *moved)
 {
-	struct net_event *event;
-	struct total *total;
+	struct net_event *event = row_room(total, owner, EVENT_NET, sizeof(*event));
 
-	if (owner_excluded(owner))
-		return;
-	total = owner_total(owner, KERNEL_FUNCTION(EVENT_NET, moved->op));
-	if (total)
-		total_add(total, moved->duration_ns, moved->bytes);
-	event = row_reserve(total, owner, EVENT_NET, sizeof(*event));
 	if (!event)
 		return;
 	head_of(&event->head, owner, EVENT_NET, sizeof(*event), moved->began_ns);
@@ -123,7 +119,8 @@ static __always_inline void row(const struct sock *sock, struct owner *owner,
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline int moved(struct sock *sock, int bytes, __u32 op)
+/* A message of the current task that the budget has room for: this costs much more than to count. */
+static __noinline int message_row(struct sock *sock, struct caller *caller, __u32 bytes, __u32 op)
 {
 	struct moved moved = {
 		.began_ns = bpf_ktime_get_ns(),
@@ -131,26 +128,95 @@ static __always_inline int moved(struct sock *sock, int bytes, __u32 op)
 		.op = op,
 		.known = 1 << NET_KNOWN_BYTES,
 	};
-	struct owner owner;
+	__u32 index = op == NET_OP_recv;
+	struct owner owner = {};
+	struct total *total;
 
-	owner_of_task(&owner, bpf_get_current_task_btf());
-	if (sock->sk_protocol == IPPROTO_TCP)
-		socket_use(sock);
-	row(sock, &owner, &moved);
+	if (!caller)
+		return 0;
+	caller_owner(&owner, caller);
+	owner_task(&owner, bpf_get_current_task_btf());
+	owner.attribution = owner.tenant == NOBODY ? ATTRIBUTION_kernel : ATTRIBUTION_task;
+	total = owner_total(&owner, KERNEL_FUNCTION(EVENT_NET, op));
+	caller->count[index]++;
+	caller->bytes[index] += bytes;
+	messages_tell(caller, index, total);
+	row_seen(total);
+	row(sock, &owner, total, &moved);
 	return 0;
+}
+
+static __always_inline bool_t caller_excluded(const struct caller *caller)
+{
+	struct control *now = control();
+	struct owner owner = {};
+
+	if (!now || !now->excludes)
+		return 0;
+	caller_owner(&owner, caller);
+	return owner_excluded(&owner);
+}
+
+/*
+ * A message: only programs that run as the task, one at a time on its CPU, count here, and a plain
+ * addition is exact.
+ */
+static __always_inline void moved(struct sock *sock, __u32 bytes, __u32 op)
+{
+	struct caller *caller = caller_here(bpf_get_current_task_btf());
+	struct meter *meter;
+	bool_t rows = sock->__sk_common.skc_family != AF_UNIX || net_all;
+
+	if (!caller || caller_excluded(caller))
+		return;
+	if (rows) {
+		meter = meter_here();
+		if (sock->sk_protocol == IPPROTO_TCP)
+			socket_use(sock);
+		if (meter && within_budget(meter, EVENT_NET,
+					   caller->first && runs_short(meter, EVENT_NET))) {
+			message_row(sock, caller, bytes, op);
+			return;
+		}
+	}
+	caller->count[op - NET_OP_send]++;
+	caller->bytes[op - NET_OP_send] += bytes;
+	caller->withheld[op - NET_OP_send] += rows;
 }
 
 SEC("?tp_btf/sock_send_length")
 int BPF_PROG(net_send, struct sock *sock, int result)
 {
-	return result > 0 ? moved(sock, result, NET_OP_send) : 0;
+	if (result <= 0)
+		return 0;
+	return METERED(EVENT_NET, moved(sock, result, NET_OP_send));
 }
 
 /* Bytes that were only looked at come again. */
 SEC("?tp_btf/sock_recv_length")
 int BPF_PROG(net_recv, struct sock *sock, int result, int flags)
 {
-	return result > 0 && !(flags & MSG_PEEK) ? moved(sock, result, NET_OP_recv) : 0;
+	if (result <= 0 || flags & MSG_PEEK)
+		return 0;
+	return METERED(EVENT_NET, moved(sock, result, NET_OP_recv));
+}
+
+/* A connection: its total, and its row. */
+static __always_inline void connection(struct sock *sock, struct owner *owner,
+				       const struct moved *moved)
+{
+	struct total *total;
+
+	if (owner_excluded(owner))
+		return;
+	total = owner_total(owner, KERNEL_FUNCTION(EVENT_NET, moved->op));
+	if (total)
+		total_add(total, moved->duration_ns, moved->bytes);
+	row_seen(total);
+	if (affordable(owner->tenant, owner->cgroup_id, EVENT_NET))
+		row(sock, owner, total, moved);
+	else
+		row_withheld(total, owner);
 }
 
 static __always_inline void connected(struct sock *sock, struct socket_user *user)
@@ -169,7 +235,7 @@ static __always_inline void connected(struct sock *sock, struct socket_user *use
 	moved.began_ns = user->connect_ns;
 	moved.duration_ns = bpf_ktime_get_ns() - user->connect_ns;
 	user->connect_ns = 0;
-	row(sock, &owner, &moved);
+	connection(sock, &owner, &moved);
 }
 
 static __always_inline void accepted(struct sock *sock)
@@ -178,7 +244,7 @@ static __always_inline void accepted(struct sock *sock)
 	struct owner owner;
 
 	owner_of_sock(&owner, sock);
-	row(sock, &owner, &moved);
+	connection(sock, &owner, &moved);
 }
 
 static __noinline int state_changed(struct sock *sock, int old, int new)
@@ -207,7 +273,7 @@ SEC("?tp_btf/inet_sock_set_state")
 int BPF_PROG(net_state, struct sock *sock, int old, int new)
 {
 	run_set(INTERRUPTED_net_state, 1);
-	state_changed(sock, old, new);
+	METERED(EVENT_NET, state_changed(sock, old, new));
 	run_set(INTERRUPTED_net_state, 0);
 	return 0;
 }

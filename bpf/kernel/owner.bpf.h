@@ -9,6 +9,7 @@
 #define COTENANT_OWNER_BPF_H
 
 #include "common/share.bpf.h"
+#include "kernel/meter.bpf.h"
 
 #define PF_KTHREAD 0x00200000
 #define ROOT_CGROUP 1
@@ -139,14 +140,22 @@ static __always_inline struct total *owner_total(struct owner *owner, __u16 func
 	return total;
 }
 
-/* Room for a row of this owner, or NULL: then it was shed or lost, and is counted. */
-static __always_inline void *row_reserve(struct total *total, const struct owner *owner,
-					 enum event_kind kind, __u32 size)
+/* The budget has no room for this row. */
+static __always_inline void *row_withheld(struct total *total, const struct owner *owner)
+{
+	shed(total, owner->tenant);
+	if (total)
+		__sync_fetch_and_add(&total->withheld, 1);
+	return NULL;
+}
+
+/* Room for a row that the budget allows, or NULL: then it was shed or lost, and is counted. */
+static __always_inline void *row_room(struct total *total, const struct owner *owner,
+				      enum event_kind kind, __u32 size)
 {
 	struct control *now = control();
 	void *row;
 
-	row_seen(total);
 	if (now && now->kernel_above &&
 	    bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > now->kernel_above &&
 	    !has_credit(owner->tenant, kind, size + 8)) {
@@ -157,6 +166,16 @@ static __always_inline void *row_reserve(struct total *total, const struct owner
 	if (!row)
 		row_lost(total, owner->tenant);
 	return row;
+}
+
+/* Room for a row of this owner, or NULL: then it was shed or lost, and is counted. */
+static __always_inline void *row_reserve(struct total *total, const struct owner *owner,
+					 enum event_kind kind, __u32 size)
+{
+	row_seen(total);
+	if (affordable(owner->tenant, owner->cgroup_id, kind))
+		return row_room(total, owner, kind, size);
+	return row_withheld(total, owner);
 }
 
 static __always_inline void head_of(struct event_head *head, const struct owner *owner,

@@ -57,7 +57,7 @@ static __always_inline void refresh(struct sched_task *sched, const struct task_
 	sched->migrations = migrations;
 	sched->version = version;
 	if (sched->gpu)
-		gpu_tenant_mark(whose.cgroup_id);
+		gpu_whose_mark(&whose);
 }
 
 static __always_inline struct sched_task *sched_of(struct task_struct *task)
@@ -116,11 +116,6 @@ static __always_inline struct total *span_add(struct sched_task *sched, __u16 fu
 	return total;
 }
 
-static __always_inline bool_t tenant_uses_gpu(__u64 cgroup_id)
-{
-	return bpf_map_lookup_elem(&gpu_tenants, &cgroup_id) != NULL;
-}
-
 /* Events of a thread's life are rows for those who use a GPU, and for their tenants. */
 static __always_inline bool_t worth_a_row(const struct sched_task *sched)
 {
@@ -152,7 +147,12 @@ static __always_inline struct host_event *host_row(struct total *total,
 	owner.tenant = sched->whose.tenant;
 	if (owner_excluded(&owner))
 		return NULL;
-	row = row_reserve(total, &owner, EVENT_HOST, sizeof(*row));
+	row_seen(total);
+	/* What was asked for explicitly is outside of the budget. */
+	if (host_all || affordable(owner.tenant, owner.cgroup_id, EVENT_HOST))
+		row = row_room(total, &owner, EVENT_HOST, sizeof(*row));
+	else
+		row = row_withheld(total, &owner);
 	if (!row)
 		return NULL;
 	owner_task(&owner, task);

@@ -187,7 +187,13 @@ static __noinline int row(struct owner *owner, const struct flow *flow, __u32 op
 	total = owner_total(owner, KERNEL_FUNCTION(EVENT_TCP, op));
 	if (total)
 		total_add(total, 0, 0);
-	event = row_reserve(total, owner, EVENT_TCP, sizeof(*event));
+	if (op == TCP_OP_state) {
+		event = row_reserve(total, owner, EVENT_TCP, sizeof(*event));
+	} else {
+		/* Seldom, and of interest whoever's it is: these stay rows. */
+		row_seen(total);
+		event = row_room(total, owner, EVENT_TCP, sizeof(*event));
+	}
 	if (!event)
 		return 0;
 	head_of(&event->head, owner, EVENT_TCP, sizeof(*event), bpf_ktime_get_ns());
@@ -349,7 +355,7 @@ SEC("?tp_btf/inet_sock_set_state")
 int BPF_PROG(tcp_state, struct sock *sock, int old, int new)
 {
 	run_set(INTERRUPTED_tcp_state, 1);
-	state_changed(sock, old, new);
+	METERED(EVENT_TCP, state_changed(sock, old, new));
 	run_set(INTERRUPTED_tcp_state, 0);
 	return 0;
 }

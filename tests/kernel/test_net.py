@@ -71,7 +71,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pairs(place: Path) -> tuple[Recording, dict[str, Cgroup]]:
     """Each pair in a cgroup of its own, by its first two words, in one recording."""
     cgroups: dict[str, Cgroup] = {}
-    with ExitStack() as stack, record(place / "store", "--events", "net") as recording:
+    with (
+        ExitStack() as stack,
+        record(place / "store", "--events", "net", "--net-rows", "all") as recording,
+    ):
         for family, kind, address, _ in PAIRS:
             cgroup = cgroups[family + kind] = stack.enter_context(new_cgroup())
             where = address_of(place, family, address)

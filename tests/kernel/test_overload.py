@@ -185,7 +185,14 @@ def test_a_storm_of_switches_costs_its_neighbour_no_io_or_traffic(
         file.write_bytes(os.urandom(READS * 4096))
         os.sync()
         with record(
-            store, *MIDDLE_RING, "--events", "host,io,net", "--host-rows", "all"
+            store,
+            *MIDDLE_RING,
+            "--events",
+            "host,io,net",
+            "--host-rows",
+            "all",
+            "--net-rows",
+            "all",
         ) as recording:
             loud = storm.popen([switches, 0, 120, 0])
             quiet = python(small, AT_LEISURE.format(file=str(file), reads=READS))

@@ -18,6 +18,7 @@ from cotenant.schema.families import FAMILIES
 V1_CONTROLLERS: Final = {name: number for number, name in ENUMS["v1_controller"].items()}
 
 SHARE: Final = 0.05
+KERNEL_SHARE: Final = 0.01
 REST_S: Final = 30.0
 
 
@@ -39,12 +40,15 @@ class Settings:
     # Spans of threads that use no GPU library become rows from here on.
     host_threshold_ns: int = 10_000_000
     host_rows: str = "gpu"  # Or "all": every span of every thread.
+    net_rows: str = "network"  # Or "all": messages over Unix sockets, too.
     group: str | None = None  # None is the usual one, where there is one.
     user: str | None = None  # None is the usual one, or its number where there is none.
     config: Config = field(default_factory=Config)
     node: str | None = None  # None is what the configuration, the environment or the host says.
     adopt: bool = False  # Take over a node of this name that another machine recorded.
     budget: float = SHARE  # Of a thread's time that probes may cost it; 0 is no limit.
+    # Of each CPU's time that programs on kernel events may take; 0 is no limit.
+    kernel_budget: float = KERNEL_SHARE
     budget_rest_s: float = REST_S  # For how long those that cost more at entry, too, are detached.
     keep_ns: int | None = None  # None keeps rows for ever,
     keep_rollups_ns: int | None = None  # and rollups.
@@ -122,6 +126,7 @@ def for_helper(settings: Settings, hierarchy: Hierarchy) -> HelperSettings:
             "every_call": int(settings.calls == "all"),
             "host_threshold_ns": settings.host_threshold_ns,
             "host_all": int(settings.host_rows == "all"),
+            "net_all": int(settings.net_rows == "all"),
             "waits_secret": secrets.randbits(63),
         },
     )

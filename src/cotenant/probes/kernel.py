@@ -93,3 +93,10 @@ def counted(number: int) -> tuple[str, str] | None:
     record = RECORDS.get(kind)
     name = ENUMS[f"{record.family}_op"].get(op) if record else None
     return (record.family, name) if record and name else None
+
+
+def kernel_function(family: str, op: str) -> int:
+    """The number of the totals that count this operation."""
+    kind = next(kind for kind, record in RECORDS.items() if record.family == family)
+    number = next(number for number, name in ENUMS[f"{family}_op"].items() if name == op)
+    return KERNEL_FUNCTION_BIT | kind << KERNEL_FUNCTION_KIND_SHIFT | number

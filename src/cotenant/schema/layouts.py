@@ -34,6 +34,15 @@ CALL_SPEC: Final = np.dtype(
     }
 )
 
+CALLER: Final = np.dtype(
+    {
+        "names": ['cgroup', 'v1', 'version', 'first', 'cgroup_id', 'cgroup_v1_id', 'tenant', 'hierarchy', 'count', 'bytes', 'withheld'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '2<u8', '2<u8', '2<u8'],
+        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96],
+        "itemsize": 112,
+    }
+)
+
 CONTENTION: Final = np.dtype(
     {
         "names": ['waited_ns', 'tenant'],
@@ -54,10 +63,10 @@ CONTENTION_KEY: Final = np.dtype(
 
 CONTROL: Final = np.dtype(
     {
-        "names": ['window', 'excludes', 'off', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes', 'tenants', 'delegations'],
-        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
-        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80],
-        "itemsize": 88,
+        "names": ['window', 'excludes', 'off', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes', 'tenants', 'delegations', 'kernel_budget', 'gpu_tenants', 'culprits'],
+        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104],
+        "itemsize": 112,
     }
 )
 
@@ -124,6 +133,15 @@ MEMORY_LOCK: Final = np.dtype(
     }
 )
 
+METER: Final = np.dtype(
+    {
+        "names": ['timed_ns', 'saved_first_ns', 'counting_ns', 'left', 'gap', 'made', 'lacks_first', 'reserved', 'lacks', 'saved_ns', 'spent_ns', 'runs'],
+        "formats": ['<u8', '<u8', '<u8', '<u4', '<u4', '<u4', '<u4', '<u4', '8<u4', '8<u8', '8<u8', '8<u8'],
+        "offsets": [0, 8, 16, 24, 28, 32, 36, 40, 44, 80, 144, 208],
+        "itemsize": 272,
+    }
+)
+
 PROCESS: Final = np.dtype(
     {
         "names": ['start_ns', 'tenant', 'captures'],
@@ -171,10 +189,10 @@ TENANT: Final = np.dtype(
 
 TOTAL: Final = np.dtype(
     {
-        "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'previous_ns', 'previous_window', 'rows', 'shed', 'lost', 'waiting', 'unmeasured', 'tenant', 'payer', 'histogram'],
-        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '40<u4'],
-        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112],
-        "itemsize": 272,
+        "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'previous_ns', 'previous_window', 'rows', 'shed', 'lost', 'waiting', 'unmeasured', 'withheld', 'tenant', 'payer', 'histogram'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '40<u4'],
+        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120],
+        "itemsize": 280,
     }
 )
 

@@ -6,6 +6,7 @@ beyond the first few hundred share one name. A name's control characters are spe
 it is safe to look at, and two names stay two.
 """
 
+import json
 import os
 import threading
 from collections import Counter
@@ -181,8 +182,32 @@ class Metrics:
                 (),
                 {(): newest / 1e9},
             )
+        yield from self._kernel_cost(session)
         yield from self._lacking(session)
         yield from _disk(session.store)
+
+    def _kernel_cost(self, session: Session) -> Iterator[Metric]:
+        """Of the newest recording of each node: what falls is another recording's."""
+        spent: dict[Labels, float] = {}
+        left: dict[Labels, float] = {}
+        for row in session.ask(counters.KERNEL_COST).rows():
+            notes, node = json.loads(row["notes"] or "{}"), self._shown(row["node"])
+            for family, cost in notes.get("kernel_cost", {}).get("families", {}).items():
+                spent[node, self._shown(family)] = cost["spent_ns"] / 1e9
+            for family, number in notes.get("left_to_totals", {}).get("over_budget", {}).items():
+                left[node, self._shown(family)] = number
+        yield _counter(
+            "cotenant_kernel_program_seconds_total",
+            "CPU time of programs on kernel events.",
+            ("node", "family"),
+            spent,
+        )
+        yield _counter(
+            "cotenant_kernel_events_left_to_totals_total",
+            "Kernel events without a row, for which the budget had no room.",
+            ("node", "family"),
+            left,
+        )
 
     def _lacking(self, session: Session) -> Iterator[Metric]:
         """What is missing from all that is kept, also where nobody knows whose it was."""

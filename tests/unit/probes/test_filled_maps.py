@@ -55,6 +55,10 @@ BY_NOBODY = {
     # The operator says who is excluded, and the agent divides the room among them:
     # tests/unit/agent/helper/test_exclusion.py.
     "excluded",
+    # The agent names at most 512: tests/unit/agent/recorder/overhead/test_culprits.py.
+    "culprits",
+    # A fixed number for each CPU.
+    "callers", "meters",
     # Of programs that only try what a kernel can do.
     "allocated", "stack_places", "trees",
 }  # fmt: skip

@@ -168,6 +168,7 @@ class Recorder:
         limits = RetentionLimits(keep_ns, settings.max_bytes, longer_ns)
         self._maintenance = StoreMaintenance(self._writer, limits)
         self._session.note(**cost.notes(), probes=settings.probes, budget=settings.budget)
+        self._session.note(kernel_budget=settings.kernel_budget, net_rows=settings.net_rows)
         self._session.note(cpus=len(online_cpus()))
 
     def _sample_clock(self) -> None:

@@ -10,6 +10,8 @@ from cotenant.agent.recorder.ingest.columns.owner import owners
 from cotenant.agent.recorder.ingest.rollups import Rollups
 from cotenant.agent.recorder.overhead.control_page import ControlPage
 from cotenant.agent.recorder.overhead.cost_control import CallCost, CostControl
+from cotenant.agent.recorder.overhead.culprits import Culprits
+from cotenant.agent.recorder.overhead.kernel_cost import KernelCost
 from cotenant.agent.recorder.overhead.resting_tenants import RestingTenants
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
 from cotenant.agent.recorder.program_counters import ProgramCounters, orphans
@@ -60,6 +62,7 @@ class Sampling:
         self._span_rows = SpanRows(gpus.spans, self.losses.gpu_windows)
         gpu_seconds = GpuSeconds(gpus.spans, self._span_rows, ledger, gpus.held)
         self.control = ControlPage(maps["controls"], ring_bytes=settings.events_bytes)
+        self.control.kernel_budget(settings.kernel_budget)
         self.resting = RestingTenants(maps["resting"])
         self._cost_control = CostControl(
             self.control, self.resting, settings, cost, ask, self._path
@@ -75,10 +78,14 @@ class Sampling:
         on_host: list[Sampler] = []
         if host:
             on_host.append(Throttle(ledger, exclude=settings.config.exclude))
+        self._contention: CpuContention | None = None
         if host and "contention" in maps:
-            on_host.append(
-                CpuContention(maps["contention"], ledger, self._gone, self._quotas.freed)
+            self._contention = CpuContention(
+                maps["contention"], ledger, self._gone, self._quotas.freed
             )
+            on_host.append(self._contention)
+        self._culprits = Culprits(maps["culprits"], self.control) if "culprits" in maps else None
+        self._kernel_cost = KernelCost(maps["meters"]) if "meters" in maps else None
         self._samplers: list[Sampler] = [
             self._totals,
             self.losses,
@@ -106,6 +113,9 @@ class Sampling:
         session.trouble(samples=sample_all(self._samplers, self.holes, sink, now_ns))
         self._gpus.note_sharing()
         self._bound_cost(session)
+        if self._culprits:
+            taken = self._contention.taken if self._contention else ()
+            self._culprits.step(self._totals, taken, time.monotonic())
         counters = self.counters.read()
         self.losses.orphans = orphans(counters)
         session.note(**counters)
@@ -114,6 +124,7 @@ class Sampling:
         session.layers(self._gpus.layers, processes=with_processes)
         if with_processes:
             session.note(spans=self._gpus.spans.counts())
+            self._note_kernel_cost(session, now_ns)
             session.spans_until(None if last else self._spanned_ns(now_ns))
         self._seconds += 1
         if self._seconds % _FORGET_EVERY == 0:
@@ -163,6 +174,15 @@ class Sampling:
         ]
         session.storms(names, time.time_ns(), control.entry_ns)
         session.over_budget(self._totals.unmeasured)
+
+    def _note_kernel_cost(self, session: SessionRow, now_ns: int) -> None:
+        """What kernel events cost, and what was left to totals for it."""
+        if self._kernel_cost:
+            left = {
+                "over_budget": dict(self._totals.withheld),
+                "unix_messages": self._totals.unix_messages,
+            }
+            session.note(kernel_cost=self._kernel_cost.notes(now_ns), left_to_totals=left)
 
     def _path(self, owner: Tally) -> str | None:
         return self._where(owner.hierarchy, owner.cgroup_id)

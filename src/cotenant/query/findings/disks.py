@@ -38,6 +38,13 @@ order by i.node, i.device, c.tenant, i.timestamp_ns
 """
 
 
+# What is charged to nobody's process has no name.
+_PROCESS: Final = """
+select i.comm, i.pid, sum(i.bytes * i.weight)::double as bytes
+from io_events i
+join containers c using (cgroup_id)"""
+
+
 @dataclass(frozen=True, slots=True)
 class _User:
     """One tenant of a disk."""
@@ -67,8 +74,17 @@ def _with_delays(ask: Ask, finding: Finding) -> Finding:
     pair = f"tenant = {quoted(finding.victim)} and neighbour = {quoted(finding.culprit or '')}"
     pair += f" and node = {quoted(finding.nodes[0])}"
     rows = ask(f"select sum(delayed_ns)::bigint as ns from ({question}) where {pair}").to_pylist()
+    most = ask(
+        f"{_PROCESS} where i.pid > 0 and c.tenant = {quoted(finding.culprit or '')} "
+        f"and i.node = {quoted(finding.nodes[0])} group by all order by 3 desc limit 1"
+    )
     delayed = f"its requests were delayed by {milliseconds(rows[0]['ns'] or 0)}, added up"
-    return replace(finding, evidence=(*finding.evidence, delayed))
+    whose = [
+        f"most of what {finding.culprit} moved was moved by {row['comm']} (process {row['pid']}): "
+        f"{(row['bytes'] or 0) / 2**20:,.0f} MiB"
+        for row in most.to_pylist()
+    ]
+    return replace(finding, evidence=(*finding.evidence, delayed, *whose))
 
 
 def _found(ask: Ask) -> list[Finding]:

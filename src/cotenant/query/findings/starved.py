@@ -65,6 +65,27 @@ where b.waited_ns >= 0.1 * t.seen_ns and b.waits >= 20 and b.waited_ns >= l.litt
 qualify row_number() over (partition by b.tenant, b.node order by b.waited_ns desc, b.tid) = 1
 """
 
+# Of the thieves' threads the one that had a CPU for most of the tenant's waits.
+_RAN: Final = """
+with threads as (
+    select node, cgroup_id, tid, any_value(pid) as pid, arg_max(comm, timestamp_ns) as comm
+    from host_events
+    group by all
+),
+by_thread as (
+    select w.tenant, w.node, c.tenant as thief, w.peer_pid, any_value(t.pid) as pid,
+           any_value(t.comm) as comm, sum(w.thief_ns * w.weight)::double as had_ns
+    from cpu_waits w
+    join containers c on c.cgroup_id = w.thief_cgroup_id
+    left join threads t
+      on t.node = w.node and t.tid = w.peer_pid and t.cgroup_id = w.peer_cgroup_id
+    where w.peer_cgroup_id = w.thief_cgroup_id
+    group by w.tenant, w.node, c.tenant, w.peer_pid
+)
+from by_thread
+qualify row_number() over (partition by tenant, node, thief order by had_ns desc, peer_pid) = 1
+"""
+
 _QUOTA: Final = """
 select
     c.tenant,
@@ -82,11 +103,21 @@ having times >= 5
 
 def find(ask: Ask) -> list[Finding]:
     """Starved threads, one per tenant and node, and quotas that stop a tenant."""
-    waits = [_waiting(row) for row in ask(_WAITS).to_pylist()]
+    ran = {(r["tenant"], r["node"], r["thief"]): r for r in ask(_RAN).to_pylist()}
+    waits = [
+        _waiting(row, ran.get((row["tenant"], row["node"], row["thief"])))
+        for row in ask(_WAITS).to_pylist()
+    ]
     return [f for f in waits if f is not None] + [_stopped(r) for r in ask(_QUOTA).to_pylist()]
 
 
-def _waiting(row: dict[str, Any]) -> Finding | None:
+def _thread(row: dict[str, Any]) -> str:
+    """The thread that had the CPU; its name is known where it has a row of its own."""
+    name = f"{row['comm']} (process {row['pid']})" if row["comm"] else f"thread {row['peer_pid']}"
+    return f"most of it in {name}: {milliseconds(row['had_ns'])}"
+
+
+def _waiting(row: dict[str, Any], most: dict[str, Any] | None) -> Finding | None:
     share = row["waited_ns"] / max(row["seen_ns"], 1)
     of_it = min(row["thief_ns"], row["had_ns"]) / max(row["waited_ns"], 1)
     # Without somebody who had the CPU the wait proves nothing.
@@ -109,6 +140,7 @@ def _waiting(row: dict[str, Any]) -> Finding | None:
             f"(the longest {milliseconds(row['longest_ns'])})",
             f"{row['thief']} had a CPU for {milliseconds(row['had_ns'])} while a thread of "
             f"{row['tenant']} waited for it{ran}",
+            *([_thread(most)] if most else []),
         ),
         next=shell.ask("who_stole_cpu", row["tenant"]) + " own=true" * own,
         base="that thread's time",

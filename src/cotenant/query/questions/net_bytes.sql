@@ -3,7 +3,8 @@
 -- param: limit BIGINT = 20   how many rows to show
 -- nodes: each moved
 -- reading: Bytes that the program passed to its sockets, each counted once. `peer` is NULL where the
--- socket does not know it: an unconnected datagram socket, or the unnamed end of a Unix one.
+-- socket does not know it: an unconnected datagram socket, or the unnamed end of a Unix one. Messages
+-- over Unix sockets are counted in `totals` alone, unless `record --net-rows all` asked for rows.
 with moved as (
     select
         c.tenant,

@@ -29,6 +29,9 @@ INFO: Final = """
 SELECT tenant, max(container_id) AS container, max(namespace) AS namespace, max(pod) AS pod,
        max(unit) AS unit, max(slurm_job) AS slurm_job, max(image) AS image, max(node) AS node
   FROM containers GROUP BY tenant ORDER BY tenant"""
+# Of the newest recording of each node.
+KERNEL_COST: Final = """
+SELECT node, arg_max(notes, started_ns) AS notes FROM sessions GROUP BY node ORDER BY node"""
 NEWEST: Final = "SELECT max(timestamp_ns) AS newest_ns FROM totals"
 
 # A runtime call contains driver calls, which are counted themselves.

@@ -81,9 +81,27 @@ def _recorded(store: str) -> Iterator["Check"]:
         yield Check(
             f"recorded process {process['pid']}", not missed, found, advice if missed else "", False
         )
+    if last.kernel_cost:
+        yield _kernel_cost(last.kernel_cost, last.left_to_totals)
     hidden = len(last.libraries[_SHOWN_MAX:]) + len(last.processes[_SHOWN_MAX:])
     if hidden:
         yield Check("others", True, f"{hidden} more in the table sessions", needed=False)
+
+
+def _kernel_cost(cost: dict[str, Any], left: dict[str, Any]) -> "Check":
+    """What programs on kernel events took, and what was left to totals for it."""
+    from cotenant.agent.doctor import Check
+
+    spent = [f"{name} {text.duration(one['spent_ns'])}" for name, one in cost["families"].items()]
+    found = f"programs took {', '.join(spent) or 'nothing'}"
+    found += f", at most {100 * cost['busiest_cpu_share']:.2f} % of a CPU"
+    counted = [f"{number:,} {name} events" for name, number in left.get("over_budget", {}).items()]
+    more = []
+    if counted:
+        more.append(f"counted in totals, of tenants without a GPU first: {', '.join(counted)}")
+    if messages := left.get("unix_messages"):
+        more.append(f"counted in totals, of all tenants: {messages:,} messages over Unix sockets")
+    return Check("recorded kernel events", True, found, "", False, tuple(more))
 
 
 def _library(library: dict[str, Any]) -> "Check":

@@ -103,6 +103,14 @@ def _add_what(group: Any) -> None:
         help="of other threads, record off-CPU intervals at least this long (default: 10ms)",
     )
 
+    group.add_argument(
+        "--net-rows",
+        choices=("network", "all"),
+        default="network",
+        help="record every message over TCP, UDP and other network sockets (network), or also over "
+        "Unix sockets, which are else counted in totals only (all) (default: network)",
+    )
+
 
 def _add_how(group: Any) -> None:
     group.add_argument(
@@ -173,6 +181,13 @@ def _add_limits(group: Any) -> None:
         "but not recorded until the next second; off: no limit (default: 5%%)",
     )
     group.add_argument(
+        "--kernel-budget",
+        type=share,
+        metavar="PERCENT",
+        help="share of each CPU's time that programs on kernel events may take; beyond it, those "
+        "of tenants without a GPU are counted but not recorded; off: no limit (default: 1%%)",
+    )
+    group.add_argument(
         "--budget-rest",
         metavar="TIME",
         help="where a tenant exceeds the budget even when its calls are only counted, and no other "
@@ -238,12 +253,15 @@ def _chosen(args: argparse.Namespace) -> dict[str, Any]:
         "events": _families(args.events),
         "host_threshold_ns": duration_ns(args.host_threshold),
         "host_rows": args.host_rows,
+        "net_rows": args.net_rows,
         "keep_ns": period_ns(args.keep) if args.keep is not None else None,
         "keep_rollups_ns": period_ns(args.keep_rollups) if args.keep_rollups is not None else None,
         "max_bytes": args.max_bytes,
     }
     if args.budget is not None:
         chosen["budget"] = args.budget
+    if args.kernel_budget is not None:
+        chosen["kernel_budget"] = args.kernel_budget
     if args.budget_rest is not None:
         chosen["budget_rest_s"] = duration_ns(args.budget_rest) / 1e9
     return chosen

@@ -14,6 +14,7 @@ _DIVIDED_EACH: Final = 64 << 10  # Quota of a tenant, where there is room.
 _KERNEL_PART: Final = 1 / 4
 # Quotas kept free for tenants that come before the next count.
 _NEWCOMERS: Final = 3
+_WHOLE: Final = 1 << 20  # As programs write a part of a CPU's time.
 
 
 class ControlPage:
@@ -47,6 +48,14 @@ class ControlPage:
     def budget(self, calls: int) -> None:
         """How many calls of a thread are recorded in full each second; 0 is all."""
         self._control["budget_calls"] = calls
+
+    def kernel_budget(self, share: float) -> None:
+        """The part of each CPU's time for programs on kernel events; 0 is no limit."""
+        self._control["kernel_budget"] = int(share * _WHOLE)
+
+    def another_first(self) -> None:
+        """Another tenant comes first, or does no longer: what programs remember is stale."""
+        self._control["culprits"] += 1
 
     def blind(self) -> None:
         """All probes go: from now on nobody knows what events time."""

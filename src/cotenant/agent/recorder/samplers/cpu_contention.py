@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cotenant.agent.recorder.overhead.culprits import CpuTaken
 from cotenant.identity.ledger import Ledger
 from cotenant.probes.kernel_maps import KernelMap
-from cotenant.schema.constants import MAPS
+from cotenant.schema.constants import MAPS, TENANT_HOST
 from cotenant.schema.layouts import CONTENTION, CONTENTION_KEY
 
 Gone = Callable[[int, int], bool]  # Whether the cgroup with these two ids was removed.
@@ -30,6 +31,7 @@ class CpuContention:
         self._freed = freed
         self._before: dict[bytes, int] = {}
         self._idle: dict[bytes, int] = {}
+        self.taken: list[CpuTaken] = []  # Since the sample before.
 
     def sample(self, now_ns: int) -> Any | None:
         """One row for each pair of which a thread waited; None if none did."""
@@ -44,10 +46,23 @@ class CpuContention:
         changed = np.flatnonzero(added > 0)
         tenants = dict(zip(names, entries["tenant"].tolist(), strict=True))
         self._forget(tenants, set(changed.tolist()))
+        pairs = np.frombuffer(keys, CONTENTION_KEY)[changed]
+        self._note(pairs, entries["tenant"][changed], added[changed])
         if not len(changed):
             return None
-        pairs = np.frombuffer(keys, CONTENTION_KEY)[changed]
         return self._rows(now_ns, pairs, added[changed])
+
+    def _note(
+        self,
+        pairs: npt.NDArray[np.void],
+        tenants: npt.NDArray[np.uint64],
+        waited: npt.NDArray[np.int64],
+    ) -> None:
+        """Who took what from whom, as programs know them."""
+        who = np.where(tenants == TENANT_HOST, pairs["cgroup_id"], tenants)
+        columns = (who, pairs["peer_cgroup_id"], pairs["peer_v1_id"], waited)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        self.taken = [CpuTaken(*row) for row in rows]
 
     def _rows(self, now_ns: int, pairs: npt.NDArray[np.void], waited: npt.NDArray[np.int64]) -> Any:
         own = [np.ascontiguousarray(pairs[name]) for name in ("cgroup_id", "cgroup_v1_id")]

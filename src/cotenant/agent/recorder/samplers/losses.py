@@ -19,12 +19,14 @@ import pyarrow as pa
 from cotenant.agent.recorder.ingest.columns.owner import OWNER
 from cotenant.agent.recorder.samplers.lost_windows import LostWindows
 from cotenant.schema.dimensions import LOSSES
+from cotenant.schema.families import KERNEL_FAMILIES
 from cotenant.store.segment import arrow_schema
 
 RING_FULL: Final = "ring full"
 STORE_FULL: Final = "store behind"
 OVER_SHARE: Final = "over its share"
 OVER_BUDGET: Final = "over budget"
+KERNEL_BUDGET: Final = "over the kernel budget"
 
 _SPANNED: Final = "cuda"
 _TERMS: Final = ("seen", "stored", "shed", "lost")
@@ -49,7 +51,7 @@ class Fate(NamedTuple):
     seen: int
     shed: int
     lost: int
-    over_budget: int  # The part of shed whose thread was over budget.
+    over_budget: int  # The part of shed whose thread, or whose CPU, was over budget.
 
 
 Owners = Callable[[npt.NDArray[np.void]], npt.NDArray[np.int64]]
@@ -170,7 +172,10 @@ class Losses:
                 "shed": shed,
                 "lost": lost,
                 "queued": seen - stored - shed - lost,
-                "reason": [_reason(*row[2:]) for row in rows],
+                "reason": [
+                    _reason(tally.family, *row[2:])
+                    for tally, row in zip(tallies, rows, strict=True)
+                ],
                 "from_ns": pa.array(np.full(len(rows), since_ns, np.int64), mask=nothing),
                 "to_ns": pa.array(np.full(len(rows), now_ns, np.int64), mask=nothing),
                 "unseen": pa.nulls(len(rows), pa.int64()),
@@ -190,11 +195,11 @@ class Losses:
         self.gpu_windows.forget(now_ns)
 
 
-def _reason(shed: int, lost: int, over_budget: int, dropped: int) -> str | None:
+def _reason(family: str, shed: int, lost: int, over_budget: int, dropped: int) -> str | None:
     causes = {
         RING_FULL: lost - dropped,
         STORE_FULL: dropped,
         OVER_SHARE: shed - over_budget,
-        OVER_BUDGET: over_budget,
+        KERNEL_BUDGET if family in KERNEL_FAMILIES else OVER_BUDGET: over_budget,
     }
     return ", ".join(cause for cause, events in causes.items() if events) or None

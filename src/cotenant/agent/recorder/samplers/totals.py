@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cotenant.agent.recorder.ingest.columns.owner import OWNER, owners
+from cotenant.agent.recorder.samplers.callers import MESSAGES, Callers
 from cotenant.agent.recorder.samplers.losses import Fate, Losses, Tally
 from cotenant.identity.ids import NOBODY, UNTOLD
 from cotenant.identity.ledger import Ledger
@@ -18,7 +19,7 @@ from cotenant.probes.kernel_maps import KernelMaps
 from cotenant.schema.constants import KERNEL_FUNCTION_BIT, KERNEL_FUNCTION_KIND_SHIFT
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY
 
-_SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured")
+_SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured", "withheld")
 # Samples without a change after which the total of a removed cgroup is deleted.
 _IDLE_SAMPLES: Final = 30
 _LARGEST: Final = np.uint64((1 << 63) - 1)
@@ -49,6 +50,7 @@ class Totals:
         self._end_window = end_window
         self._freed = freed
         self._cpus = possible_cpus()
+        self._callers = Callers(maps.get("callers"), self._cpus)
         self._places: dict[bytes, int] = {}
         self._sums: dict[str, Values] = {name: np.zeros(0, np.int64) for name in _SUMMED}
         self._histogram = np.zeros((0, TOTAL["histogram"].shape[0]), np.uint32)
@@ -60,11 +62,15 @@ class Totals:
         # How many tenants had GPU calls, and how many each kind of kernel event, in that window.
         self.calling = self.raising = 0
         self.unmeasured: Counter[str] = Counter()  # Calls counted at entry only, by function.
+        self.withheld: Counter[str] = Counter()  # Over the kernel budget, by family.
+        self.unix_messages = 0  # Those that become no row.
 
     def sample(self, now_ns: int) -> Any:
         """Rows for the window that ends now."""
         window = self._end_window()
         entries, cpus, names = self._kept()
+        elsewhere = self._callers.add(cpus, names)
+        moving = np.isin(entries["function"], MESSAGES)
         before = np.array([self._places.get(name, -1) for name in names], np.int64)
         sums = {name: cpus[name].sum(axis=1).astype(np.int64) for name in _SUMMED}
         # Buckets wrap around, and so does what was added to them.
@@ -72,6 +78,9 @@ class Totals:
         known = before >= 0
         delta = {name: _since(sums[name], self._sums[name], before, known) for name in _SUMMED}
         buckets = _since(histogram, self._histogram, before, known)
+        for name in _SUMMED:
+            _hold(sums[name], delta[name], moving)
+        _hold(histogram[:, 0], buckets[:, 0].view(np.int32), moving)
         self._places = {name: at for at, name in enumerate(names)}
         self._sums, self._histogram = sums, histogram
         changed = np.flatnonzero((delta["count"] != 0) | (delta["rows"] != 0))
@@ -79,7 +88,8 @@ class Totals:
         self._tell(
             entries[changed], tenants[changed], {name: delta[name][changed] for name in _SUMMED}
         )
-        self._forget(names, changed, entries, cpus["payer"].max(axis=1, initial=0))
+        busy = elsewhere.union(changed.tolist())
+        self._forget(names, busy, entries, cpus["payer"].max(axis=1, initial=0))
         longest = _longest(cpus, window)
         return self._rows(now_ns, entries, changed, delta, buckets, longest)
 
@@ -112,12 +122,18 @@ class Totals:
             if about is None:
                 continue
             count, unmeasured = int(delta["count"][at]), int(delta["unmeasured"][at])
-            rows, shed, lost = (int(delta[name][at]) for name in ("rows", "shed", "lost"))
+            rows, shed, lost, withheld = (
+                int(delta[name][at]) for name in ("rows", "shed", "lost", "withheld")
+            )
             tally = Tally(about[0], *owner[at])
             # A call over budget that was to become no row of its own is not shed.
-            self._losses.count(tally, Fate(rows, shed, lost, min(shed, unmeasured)))
+            self._losses.count(tally, Fate(rows, shed, lost, min(shed, unmeasured + withheld)))
             self.calls[tally, function] = (count, unmeasured)
             self.tenants[tally] = int(tenants[at])
+            if withheld:
+                self.withheld[tally.family] += withheld
+            if function in MESSAGES:
+                self.unix_messages += count - rows
             if unmeasured:
                 self.unmeasured[about[1]] += unmeasured
 
@@ -166,12 +182,11 @@ class Totals:
     def _forget(
         self,
         names: list[bytes],
-        changed: Values,
+        busy: set[int],
         entries: npt.NDArray[np.void],
         payers: Tenants,
     ) -> None:
         """Delete totals of removed cgroups from the kernel's maps: nobody adds to them any more."""
-        busy = set(changed.tolist())
         idle = {
             name: self._idle.get(name, 0) + 1 for at, name in enumerate(names) if at not in busy
         }
@@ -206,6 +221,13 @@ def _since(
     delta = now.copy()
     delta[known] -= then[before[known]]
     return delta
+
+
+def _hold(sums: Values, delta: npt.NDArray[Any], moving: npt.NDArray[np.bool_]) -> None:
+    """Of what is on its way to a total nothing is taken back: it is there the next time."""
+    less = moving & (delta < 0)
+    sums[less] -= delta[less].astype(sums.dtype)
+    delta[less] = 0
 
 
 def _longest(cpus: npt.NDArray[np.void], window: int) -> Values:
