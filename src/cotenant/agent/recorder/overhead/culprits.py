@@ -38,7 +38,7 @@ class CpuTaken(NamedTuple):
     waited_ns: int
 
 
-class WindowTotals(Protocol):
+class CulpritTotals(Protocol):
     """Who did what in the second that is over."""
 
     @property
@@ -65,7 +65,7 @@ class Culprits:
         self._until: dict[tuple[int, str], float] = {}
         self._written: dict[int, int] = {}
 
-    def step(self, totals: WindowTotals, taken: Iterable[CpuTaken], now: float) -> None:
+    def step(self, totals: CulpritTotals, taken: Iterable[CpuTaken], now: float) -> None:
         """One second is over."""
         keys = {tally: _key(tally, tenant) for tally, tenant in totals.tenants.items()}
         self._gpu |= {key for tally, key in keys.items() if tally.family in GPU_FAMILIES}
