@@ -7,6 +7,7 @@ kernel refuses that program, the buffers wake for each mapping, and for every ot
 
 import mmap
 import os
+import select
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
@@ -80,13 +81,21 @@ class _Waker:
         programs = {_PROGRAM: -1}
         loaded, self.maps = load(path, programs, shared=nothing, sizes=nothing, constants=nothing)
         self._descriptors = [*loaded.values(), *self.maps.values()]
+        self._version = 0
         try:
-            self._link = syscalls.attach_tracepoint(loaded[_PROGRAM])
+            self._descriptors.append(syscalls.attach_tracepoint(loaded[_PROGRAM]))
+            self._try_out()
         except OSError:
             self.close()
             raise
-        self._descriptors.append(self._link)
-        self._version = 0
+
+    def _try_out(self) -> None:
+        """OSError if the program does not see a mapping of our own."""
+        with open("/proc/self/exe", "rb") as file:
+            code = mmap.PROT_READ | mmap.PROT_EXEC
+            mmap.mmap(file.fileno(), mmap.PAGESIZE, mmap.MAP_PRIVATE, code).close()
+        if not select.select([self.maps["sightings"]], (), (), 0)[0]:
+            raise OSError("our own mapping did not wake us")
 
     def unsettle(self) -> None:
         """Wake for every file again."""
