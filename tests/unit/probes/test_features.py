@@ -22,7 +22,7 @@ from cotenant.probes.sites import Stepping
 def test_functions_are_single_stepped_unasked_only_where_it_costs_twice_as_much_at_most(
     trial: Trial, chosen: Stepping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features, "attempt", lambda _: trial)
+    monkeypatch.setattr(features, "attempt", lambda *_: trial)
     assert choose_stepping("auto", Method.SESSION) is chosen
     assert choose_stepping("any", Method.SESSION) is Stepping.ALL
     assert choose_stepping("emulated", Method.SESSION) is Stepping.NONE
@@ -31,7 +31,7 @@ def test_functions_are_single_stepped_unasked_only_where_it_costs_twice_as_much_
 def works(monkeypatch: pytest.MonkeyPatch, *methods: Method) -> None:
     """A kernel on which only these methods work."""
     reasons = {method: None if method in methods else f"no {method}" for method in Method}
-    monkeypatch.setattr(features, "attempt", lambda method: Trial(reasons[method]))
+    monkeypatch.setattr(features, "attempt", lambda method, _: Trial(reasons[method]))
 
 
 @pytest.mark.parametrize(

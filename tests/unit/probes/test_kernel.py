@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cotenant._native import OBJECTS
-from cotenant.probes import mappers
+from cotenant.probes import mappers, memory_locks
 from cotenant.probes.attach import Method
 from cotenant.probes.function import CallFamily
 from cotenant.probes.hooks import together
@@ -69,8 +69,8 @@ def test_the_objects_of_every_recording_have_their_programs(stem: str) -> None:
 
 
 def test_programs_that_a_kernel_may_refuse_are_not_loaded_with_those_that_all_have() -> None:
-    assert sections("vma").keys() >= set(mappers.PROGRAMS)
-    assert set(mappers.PROGRAMS).isdisjoint(_OBJECTS["vma"])
+    assert sections(memory_locks.OBJECT).keys() == {memory_locks.PROGRAM, *mappers.PROGRAMS}
+    assert memory_locks.OBJECT not in _OBJECTS
 
 
 def test_a_total_of_the_kernel_is_counted_by_kind_and_operation(tmp_path: Path) -> None:
