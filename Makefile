@@ -97,6 +97,7 @@ gen: build ## write again what is generated from bpf/common/event.h, the questio
 
 .PHONY: bench
 bench: setup-tests ## measure what it costs, into docs/bench/ (an hour; BENCH=--quick for ten minutes)
+	@tools/setup.sh bench
 	@.venv/bin/python bench/run.py $(BENCH)
 
 .PHONY: soak

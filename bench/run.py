@@ -53,6 +53,7 @@ SCRIPTS = (
     Script("page"),
     Script("rounds", ("--rounds", "200"), ("--rounds", "10")),
     Script("busy", (), ("--demos", "1")),
+    Script("neighbours", (), ("--pairs", "2")),
     Script("torch_names"),
     Script("confidence", (), ("100", "20")),
     Script("scale", (), ("--rows", "1000000", "--larger", "10000000")),
@@ -118,6 +119,41 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+CONDITIONS = {
+    "recorded": "recorded",
+    "budget_off": "budget off",
+    "bpftrace": "bpftrace",
+    "peer": "peer",
+}
+
+
+def neighbours(results: dict[str, Any]) -> str:
+    """Programs without a GPU: speeds, of that without a recording."""
+    programs = at(results, "neighbours", "result", "programs")
+    if not programs:
+        return ""
+    there = {
+        name: head for name, head in CONDITIONS.items() if any(name in p for p in programs.values())
+    }
+    lines = [
+        "Speed of programs without a GPU beside a recording, of that without: the median of pairs, "
+        "95 % of such medians, and the part of a CPU that the agent takes. bpftrace counts "
+        "switches and messages by cgroup.",
+        "",
+        f"| Program | {' | '.join(there.values())} |",
+        "|---" * (1 + len(there)) + "|",
+    ]
+    for program, found in programs.items():
+        cells = [_neighbour(found[name]) if name in found else "" for name in there]
+        lines.append(f"| {program} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n\n"
+
+
+def _neighbour(found: dict[str, Any]) -> str:
+    low, high = found["interval"]
+    return f"{found['ratio']:.3f} ({low:.3f} to {high:.3f}), {100 * found['agent_cpu_share']:.1f} %"
+
+
 def plots(results: dict[str, Any]) -> list[str]:
     """Draw what there is; the names of the pictures."""
     drawn = []
@@ -159,7 +195,7 @@ def page(results: dict[str, Any]) -> str:
         "machine in one go; absolute times are this machine's. Load average before each run is "
         "in [results.json](results.json) with everything else that was measured; how is in "
         f"[bench/README.md](../../bench/README.md).{soak}\n\n"
-        f"{table(results)}\n\n{pictures}\n"
+        f"{table(results)}\n\n{neighbours(results)}{pictures}\n"
     )
 
 

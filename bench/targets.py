@@ -45,6 +45,12 @@ def _growth(results: dict[str, Any], *names: str) -> float | None:
     return max(large[name]["cpu_s"] / small[name]["cpu_s"] for name in both)
 
 
+def _of_neighbours(results: dict[str, Any], worst: Callable[..., float], what: str) -> Any:
+    """The worst of all programs, recorded by default."""
+    programs = at(results, "neighbours", "result", "programs")
+    return worst(one["recorded"][what] for one in programs.values()) if programs else None
+
+
 def _grown(results: dict[str, Any], *what: str) -> float | None:
     """By how much these grew over the soak, the worst of them.
 
@@ -302,6 +308,18 @@ TARGETS: tuple[Check, ...] = (
         "printed",
         lambda r: at(r, "busy", "result", "median_hole_s"),
         lambda v: True,
+    ),
+    (
+        "programs without a GPU: speed of the slowest beside a recording, median of pairs",
+        ">= 0.97",
+        lambda r: _of_neighbours(r, min, "ratio"),
+        lambda v: v >= 0.97,
+    ),
+    (
+        "the same: CPUs that the agent takes, at most",
+        "<= 0.03",
+        lambda r: _of_neighbours(r, max, "agent_cpu_share"),
+        lambda v: v <= 0.03,
     ),
     (
         "soak, a new container each second: BPF links, maps, descriptors, more at the end",

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything a fresh Debian 12 or Ubuntu 24.04 needs to build and record (`make setup`), and with
-# `tests`, `kernels`, `spark` or `readers` as its argument what the tests, other kernels, questions on
-# Spark or other readers of a store need besides. A stamp per step makes a second run free.
+# `tests`, `kernels`, `bench`, `spark` or `readers` as its argument what the tests, other kernels,
+# measurements, questions on Spark or other readers of a store need besides. A stamp per step makes
+# a second run free.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
@@ -18,6 +19,10 @@ packages=(
 test_packages=(e2fsprogs iproute2 nftables iptables iperf3 chromium debootstrap)
 # Machines for other kernels.
 kernel_packages=(qemu-system-x86 busybox-static cpio kmod zstd debootstrap e2fsprogs)
+# Programs that people run beside GPUs, and the least that can be done on the same hooks.
+bench_packages=(
+	rt-tests redis-server redis-tools postgresql fio sysbench nginx-light wrk bpftrace
+)
 # What Spark runs on.
 spark_packages=(default-jre-headless)
 # Programs of packages that would leave a service enabled: unpacked into build/, not installed.
@@ -135,6 +140,9 @@ tests)
 kernels)
 	install kernel-packages "${kernel_packages[@]}"
 	;;
+bench)
+	install bench-packages "${bench_packages[@]}"
+	;;
 spark)
 	command -v java >/dev/null || install spark-packages "${spark_packages[@]}"
 	install_python spark-python requirements-spark.txt
@@ -147,7 +155,7 @@ readers)
 	install_reader pyspark 'pyspark==3.5.*'
 	;;
 *)
-	say "usage: tools/setup.sh [tests|kernels|spark|readers]"
+	say "usage: tools/setup.sh [tests|kernels|bench|spark|readers]"
 	exit 2
 	;;
 esac

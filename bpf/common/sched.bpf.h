@@ -43,7 +43,7 @@ struct {
 
 /*
  * Version 2 cgroups with a thread that called a GPU library, by the ids that they go by: a tenant
- * has no more of those than its quota of cgroups. And their tenants, by their keys.
+ * has no more of those than its quota of cgroups.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -60,22 +60,10 @@ static __always_inline bool_t tenant_uses_gpu(__u64 cgroup_id)
 
 static __always_inline void gpu_tenant_mark(__u64 cgroup_id)
 {
-	struct control *now = control();
 	__u8 yes = 1;
 
-	if (tenant_uses_gpu(cgroup_id))
-		return;
-	bpf_map_update_elem(&gpu_tenants, &cgroup_id, &yes, BPF_ANY);
-	if (now)
-		__sync_fetch_and_add(&now->gpu_tenants, 1);
-}
-
-/* By its cgroup, and by its outermost one: their ids in version 2 are their keys. */
-static __always_inline void gpu_whose_mark(const struct whose *whose)
-{
-	gpu_tenant_mark(whose->cgroup_id);
-	if (has_outermost(whose->tenant))
-		gpu_tenant_mark(whose->tenant);
+	if (!bpf_map_lookup_elem(&gpu_tenants, &cgroup_id))
+		bpf_map_update_elem(&gpu_tenants, &cgroup_id, &yes, BPF_ANY);
 }
 
 /* The current thread calls a GPU library: seldom run, once in the life of a thread. */
@@ -88,7 +76,7 @@ static __always_inline void gpu_mark(struct task_struct *task)
 	if (sched)
 		sched->gpu = 1;
 	whose_task(&whose, task);
-	gpu_whose_mark(&whose);
+	gpu_tenant_mark(whose.cgroup_id);
 }
 
 #endif /* COTENANT_SCHED_BPF_H */

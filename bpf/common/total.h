@@ -83,9 +83,7 @@ struct control {
 	__u64 delegations;
 	/* The part of a CPU's time for programs on kernel events, in 2^-20; 0 is no limit. */
 	__u64 kernel_budget;
-	/* Each grows when another tenant comes first: by the programs, and by the recorder. */
-	__u64 gpu_tenants;
-	__u64 culprits;
+	__u64 first_tenants;	/* grows when others come first */
 };
 
 #endif /* COTENANT_TOTAL_H */

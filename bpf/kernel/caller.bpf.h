@@ -156,7 +156,7 @@ static __always_inline struct caller *caller_here(const struct task_struct *task
 
 	if (!caller || !now)
 		return NULL;
-	version = now->tenants + now->delegations + now->gpu_tenants + now->culprits;
+	version = now->tenants + now->delegations + now->first_tenants;
 	if (cgroup == ROOT_CGROUP && is_kthread(task))
 		cgroup = KERNEL_THREADS;
 	if (caller->cgroup != cgroup || caller->v1 != v1 || caller->version != version)

@@ -58,14 +58,17 @@ struct {
 	__type(value, struct meter);
 } meters SEC(".maps");
 
-/* Tenants that took something from one that uses a GPU: of which kinds of event; written by the agent. */
+/*
+ * Tenants that come first, and for which kinds of event: all for those that use a GPU. Written by the
+ * agent.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1024);
 	__type(key, __u64);
 	__type(value, __u8);
-} culprits SEC(".maps");
+} first_tenants SEC(".maps");
 
 static __always_inline struct meter *meter_here(void)
 {
@@ -80,9 +83,10 @@ static __noinline int comes_first(__u64 tenant, __u64 cgroup_id, __u32 kind)
 	__u64 key = has_outermost(tenant) ? tenant : cgroup_id;
 	__u8 *kinds;
 
-	if (tenant_uses_gpu(cgroup_id) || tenant_uses_gpu(key))
+	/* That is known before the agent knows. */
+	if (tenant_uses_gpu(cgroup_id))
 		return 1;
-	kinds = bpf_map_lookup_elem(&culprits, &key);
+	kinds = bpf_map_lookup_elem(&first_tenants, &key);
 	return kinds && *kinds >> (kind & 7) & 1;
 }
 

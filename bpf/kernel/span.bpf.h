@@ -57,7 +57,7 @@ static __always_inline void refresh(struct sched_task *sched, const struct task_
 	sched->migrations = migrations;
 	sched->version = version;
 	if (sched->gpu)
-		gpu_whose_mark(&whose);
+		gpu_tenant_mark(whose.cgroup_id);
 }
 
 static __always_inline struct sched_task *sched_of(struct task_struct *task)

@@ -63,10 +63,10 @@ CONTENTION_KEY: Final = np.dtype(
 
 CONTROL: Final = np.dtype(
     {
-        "names": ['window', 'excludes', 'off', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes', 'tenants', 'delegations', 'kernel_budget', 'gpu_tenants', 'culprits'],
-        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
-        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104],
-        "itemsize": 112,
+        "names": ['window', 'excludes', 'off', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes', 'tenants', 'delegations', 'kernel_budget', 'first_tenants'],
+        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96],
+        "itemsize": 104,
     }
 )
 

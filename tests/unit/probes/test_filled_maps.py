@@ -55,8 +55,8 @@ BY_NOBODY = {
     # The operator says who is excluded, and the agent divides the room among them:
     # tests/unit/agent/helper/test_exclusion.py.
     "excluded",
-    # The agent names at most 512: tests/unit/agent/recorder/overhead/test_culprits.py.
-    "culprits",
+    # The agent names at most 512: tests/unit/agent/recorder/overhead/test_first_tenants.py.
+    "first_tenants",
     # A fixed number for each CPU.
     "callers", "meters",
     # Of programs that only try what a kernel can do.

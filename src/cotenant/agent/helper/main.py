@@ -96,7 +96,7 @@ SHARED_MAPS: Final = (
     "holdings", "tenants", "told", "usage", "freed", "resting", "processes",
 )  # fmt: skip
 # Those of families that may not be recorded.
-FAMILY_MAPS: Final = ("contention", "callers", "culprits", "meters")
+FAMILY_MAPS: Final = ("contention", "callers", "first_tenants", "meters")
 
 NCCL: Final = "nccl"
 

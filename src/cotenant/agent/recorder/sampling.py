@@ -10,7 +10,7 @@ from cotenant.agent.recorder.ingest.columns.owner import owners
 from cotenant.agent.recorder.ingest.rollups import Rollups
 from cotenant.agent.recorder.overhead.control_page import ControlPage
 from cotenant.agent.recorder.overhead.cost_control import CallCost, CostControl
-from cotenant.agent.recorder.overhead.culprits import Culprits
+from cotenant.agent.recorder.overhead.first_tenants import FirstTenants
 from cotenant.agent.recorder.overhead.kernel_cost import KernelCost
 from cotenant.agent.recorder.overhead.resting_tenants import RestingTenants
 from cotenant.agent.recorder.processes.gpu_processes import GpuProcesses
@@ -84,7 +84,9 @@ class Sampling:
                 maps["contention"], ledger, self._gone, self._quotas.freed
             )
             on_host.append(self._contention)
-        self._culprits = Culprits(maps["culprits"], self.control) if "culprits" in maps else None
+        self._first_tenants = (
+            FirstTenants(maps["first_tenants"], self.control) if "first_tenants" in maps else None
+        )
         self._kernel_cost = KernelCost(maps["meters"]) if "meters" in maps else None
         self._samplers: list[Sampler] = [
             self._totals,
@@ -113,9 +115,9 @@ class Sampling:
         session.trouble(samples=sample_all(self._samplers, self.holes, sink, now_ns))
         self._gpus.note_sharing()
         self._bound_cost(session)
-        if self._culprits:
+        if self._first_tenants:
             taken = self._contention.taken if self._contention else ()
-            self._culprits.step(self._totals, taken, time.monotonic())
+            self._first_tenants.step(self._totals, taken, time.monotonic())
         counters = self.counters.read()
         self.losses.orphans = orphans(counters)
         session.note(**counters)

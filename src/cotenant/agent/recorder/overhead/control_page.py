@@ -55,7 +55,7 @@ class ControlPage:
 
     def another_first(self) -> None:
         """Another tenant comes first, or does no longer: what programs remember is stale."""
-        self._control["culprits"] += 1
+        self._control["first_tenants"] += 1
 
     def blind(self) -> None:
         """All probes go: from now on nobody knows what events time."""

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cotenant.agent.recorder.overhead.culprits import CpuTaken
+from cotenant.agent.recorder.overhead.first_tenants import CpuTaken
 from cotenant.identity.ledger import Ledger
 from cotenant.probes.kernel_maps import KernelMap
 from cotenant.schema.constants import MAPS, TENANT_HOST

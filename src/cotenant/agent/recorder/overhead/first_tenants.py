@@ -1,4 +1,4 @@
-"""Tenants that took a CPU, a disk or the network from one with a GPU: their rows come first, too.
+"""Tenants whose rows come first: those with a GPU, and those that took something from them.
 
 See bpf/kernel/meter.bpf.h. Which they are is decided once a second, by what was counted in it:
 
@@ -19,14 +19,15 @@ from cotenant.probes.kernel import kernel_function
 from cotenant.probes.kernel_maps import KernelMap
 from cotenant.schema.constants import MAPS, TENANT_HOST
 from cotenant.schema.events import RECORDS
-from cotenant.schema.families import GPU_FAMILIES
+from cotenant.schema.families import GPU_FAMILIES, KERNEL_FAMILIES
 
 _KINDS: Final = {record.family: kind for kind, record in RECORDS.items()}
 _TAKEN_NS: Final = 10_000_000  # Of a CPU in a second.
 _PART: Final = 0.1  # Of all requests, or of all messages.
 _RETRANSMIT: Final = kernel_function("tcp", "retransmit")
 _KEPT_S: Final = 30.0
-_MOST: Final = 512  # Half of what the map holds.
+_MOST: Final = 512  # Half of what the map holds; the other half is for tenants with a GPU.
+_ALL: Final = sum(1 << _KINDS[family] for family in KERNEL_FAMILIES)
 
 
 class CpuTaken(NamedTuple):
@@ -38,7 +39,7 @@ class CpuTaken(NamedTuple):
     waited_ns: int
 
 
-class CulpritTotals(Protocol):
+class CountedTotals(Protocol):
     """Who did what in the second that is over."""
 
     @property
@@ -55,20 +56,24 @@ def _key(tally: Tally, tenant: int) -> int:
     return tally.cgroup_id if tenant == TENANT_HOST else tenant
 
 
-class Culprits:
+class FirstTenants:
     """Writes them where the programs look."""
 
     def __init__(self, told: KernelMap, page: ControlPage) -> None:
         self._told = told
         self._page = page
-        self._gpu: set[int] = set()
+        self._gpu: dict[int, None] = {}  # The last one that called comes last.
         self._until: dict[tuple[int, str], float] = {}
         self._written: dict[int, int] = {}
 
-    def step(self, totals: CulpritTotals, taken: Iterable[CpuTaken], now: float) -> None:
+    def step(self, totals: CountedTotals, taken: Iterable[CpuTaken], now: float) -> None:
         """One second is over."""
         keys = {tally: _key(tally, tenant) for tally, tenant in totals.tenants.items()}
-        self._gpu |= {key for tally, key in keys.items() if tally.family in GPU_FAMILIES}
+        for key in {key for tally, key in keys.items() if tally.family in GPU_FAMILIES}:
+            self._gpu.pop(key, None)
+            self._gpu[key] = None
+        while len(self._gpu) > _MOST:
+            del self._gpu[next(iter(self._gpu))]
         found = self._of_cpus(keys, taken)
         counts = self._counts(keys, totals.calls)
         if any(key in self._gpu for key in counts["io"]):
@@ -104,12 +109,12 @@ class Culprits:
         return counts
 
     def _write(self) -> None:
-        kinds: Counter[int] = Counter()
+        kinds = Counter(dict.fromkeys(self._gpu, _ALL))
         for key, family in self._until:
             kinds[key] |= 1 << _KINDS[family]
         if kinds == self._written:
             return
-        key_bytes, value_bytes = MAPS["culprits"]
+        key_bytes, value_bytes = MAPS["first_tenants"]
         for key in self._written.keys() - kinds.keys():
             self._told.delete(key.to_bytes(key_bytes, "little"))
         for key, bits in kinds.items():
