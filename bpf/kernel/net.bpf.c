@@ -213,7 +213,8 @@ static __always_inline void connection(struct sock *sock, struct owner *owner,
 	if (total)
 		total_add(total, moved->duration_ns, moved->bytes);
 	row_seen(total);
-	if (affordable(owner->tenant, owner->cgroup_id, EVENT_NET))
+	/* As a change of state, so that a storm of messages leaves connections their rows. */
+	if (affordable(owner->tenant, owner->cgroup_id, EVENT_TCP))
 		row(sock, owner, total, moved);
 	else
 		row_withheld(total, owner);
