@@ -1,0 +1,34 @@
+"""The books of a real recording of many tenants balance, and agree with what they logged."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.books.equations import Books, balances
+from tests.books.registry import KNOWN_OF_RECORDINGS
+from tests.books.surfaces import disagreements
+from tests.books.truths import counts, peaks
+from tests.books.workloads import Crowd
+from tests.kernel.conftest import Cgroup, record
+from tests.kernel.script import warm
+
+SEED = int(os.environ.get("COTENANT_SEED", "1"))
+SECONDS = float(os.environ.get("COTENANT_SECONDS", "6"))
+
+
+@pytest.mark.timeout(600)
+def test_the_books_of_a_recording_balance(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    with record(store) as recording:
+        warm(recording, cgroups(), "libcudart.so.12", "libcudart.so.13", "libnccl.so.2")
+        crowd = Crowd(tmp_path / "logs", cgroups, SEED, SECONDS)
+        crowd.start()
+        crowd.end()
+    with Books(store) as books:
+        found = [*counts(books, crowd.tenants), *peaks(books, crowd.tenants)]
+    found += [*balances(store, SEED), *disagreements(store, tmp_path)]
+    wrong = [each for each in found if (each.equation, each.where) not in KNOWN_OF_RECORDINGS]
+    assert wrong == []
