@@ -22,8 +22,9 @@ from tests.books.equations import Books, Imbalance, bounds
 
 # What a question, a screen and the rows themselves call one number: question, column, and the
 # condition that the question puts on a row; then the screen's column of the summary and the page.
+LAUNCHED = "op in ('launch', 'graph_launch') and result = 0"
 NUMBERS = (
-    ("launches", "cuda_events", "op in ('launch', 'graph_launch')", "launch_rate", "launches"),
+    ("launches", "cuda_events", LAUNCHED, "launch_rate", "launches"),
     ("copied_bytes", "cuda_events", "op = 'memcpy'", "copies", "total_bytes"),
     ("waited_ns", "cuda_events", "op = 'sync'", "sync_stalls", "waited_ns"),
     ("nccl_calls", "nccl_events", "true", "nccl_cost", "calls"),
@@ -55,14 +56,14 @@ def numbers(books: Books) -> Iterator[Imbalance]:
             f"join containers using (cgroup_id) where {where} group by tenant"
         )
         truth = _by_tenant(rows, "n")
-        told = {
+        answers = {
             question: _by_tenant(books.ask(questions()[question]), column),
             "summary": _by_tenant(shown, number),
         }
         if number == "launches":
             seconds = (last - first) / 1e9
-            told["page"] = Counter({t: round(rate * seconds) for t, rate in page.items()})
-        for surface, found in told.items():
+            answers["page"] = Counter({t: round(rate * seconds) for t, rate in page.items()})
+        for surface, found in answers.items():
             if found != truth:
                 yield Imbalance("numbers", f"{surface}.{number}", f"{found} for {truth}")
 
