@@ -96,9 +96,10 @@ class GpuMemory:
             now, before = held.get(holder, (0, 0)), self._before.get(holder)
             # Sums of changes end at what is held now, but for what changed during the look.
             for level in levels.get(holder, ()):
-                if now[0] is not None and level.at_ns < now_ns:
-                    before = level.bytes, level.allocations
-                    rows.append(_row(holder, level.at_ns, before))
+                then = level.bytes, level.allocations
+                if now[0] is not None and level.at_ns < now_ns and then != before:
+                    before = then
+                    rows.append(_row(holder, level.at_ns, then))
             if before != now or again:
                 rows.append(_row(holder, now_ns, now))
         self._before = held
