@@ -54,7 +54,7 @@ def test_the_table_has_a_row_for_each_pair_and_says_which_way(tmp_path):
     rows = _ask(root, "select * from interference order by victim")
     assert list(rows[0]) == [
         "gpu", "victim", "aggressor", "slowdown", "ci_low", "ci_high", "p", "samples", "cause",
-        "window_start_ns", "window_end_ns", "node", "evidence",
+        "window_start_ns", "window_end_ns", "node", "evidence", "cost_ns",
     ]  # fmt: skip
     first, second = rows
     assert (first["victim"], first["aggressor"], first["cause"]) == ("a", "b", "time slicing")
