@@ -18,6 +18,7 @@ from cotenant.store.periods import changed_periods
 # What goes when it is older than rows are kept, of whichever family there is most.
 _ROWS: Final = frozenset({*(table.name for table in EVENTS), "spans"})
 _SECONDS: Final = "rollups"
+_FEW: Final = 1_000_000
 _ROLLUPS: Final = frozenset({_SECONDS, "rollup_minutes", "rollup_hours"})
 _GPU: Final = frozenset({"gpu_seconds", "gpu_minutes", "gpu_hours"})
 
@@ -26,7 +27,8 @@ def create_macros(
     connection: Any, segments: Sequence[Segment], window: Window, absent: Mapping[str, Absent]
 ) -> None:
     """``by_rows(node, time)``: whether CUDA calls that began then are counted from rows;
-    ``by_spans(node, time)``: whether work that began then is known by spans.
+    ``by_spans(node, time)``: whether work that began then is known by spans; ``few_spans()``:
+    whether these are few enough to be put in order.
     """
     of_node: dict[str, list[Segment]] = {}
     for segment in segments:
@@ -37,6 +39,8 @@ def create_macros(
     edges = "" if short else _edges(window)
     rows = [_counted_by_rows(n, own, since[n], edges, short=short) for n, own in of_node.items()]
     spans = [_left(node, own, _GPU, since[node]) for node, own in of_node.items()]
+    few = sum(s.rows for s in segments if s.table == "spans" and window.covers(s)) <= _FEW
+    connection.execute(f"CREATE OR REPLACE MACRO few_spans() AS {str(few).lower()}")
     for macro, chosen in (("by_rows", rows), ("by_spans", spans)):
         # A constant, so that nothing is read only to be left out.
         answer = "true" if _all_whole(chosen) else " OR ".join(f"({one})" for one in chosen)

@@ -12,12 +12,15 @@ with gpus as (
         g.node,
         g.gpu,
         -- Work of two of its tenants at a time is the work of one team.
-        least(sum(g.busy_ns), any_value(t.time_ns)) as busy_ns,
+        least(any_value(b.busy_ns), any_value(t.time_ns)) as busy_ns,
         any_value(t.time_ns)                        as time_ns,
         arg_max(j.tenant, (g.busy_ns, j.tenant))    as tenant
     from gpu_seconds g
     join jobs j using (cgroup_id)
     join looked_at t on t.node = g.node
+    join busy_of_jobs b
+      on b.kind = 'team' and b.name is not distinct from j.team and b.node = g.node
+     and b.gpu is not distinct from g.gpu
     group by all
     having sum(g.busy_ns) > 0
 ),
