@@ -5,7 +5,7 @@ with written as (
     from stored.span_mixes
     group by mix
 )
-select distinct m.mix, m.kernel_name, m.size, m.count
+select m.mix, m.kernel_name, m.size, m.count
 from stored.span_mixes m
 join written w
   on w.mix = m.mix and w.timestamp_ns = m.timestamp_ns and w.cgroup_id = m.cgroup_id

@@ -23,12 +23,17 @@ with requests as (
     where e.op in ('read', 'write') and ($device is null or e.device = $device)
 ),
 met as (
-    select v.id, o.tenant as neighbour, sum(o.bytes) as bytes
+    select v.id, v.node, v.device, v.tenant, o.tenant as neighbour, o.id as other, o.bytes
     from requests v
     join requests o
       on o.node = v.node and o.device = v.device and o.tenant <> v.tenant
      and o.start_ns < v.end_ns and o.end_ns > v.start_ns
-    group by v.id, o.tenant
+),
+-- A request of the neighbour counts once, beside however many it was.
+moved as (
+    select node, device, tenant, neighbour, sum(bytes) as bytes
+    from (select distinct node, device, tenant, neighbour, other, bytes from met)
+    group by all
 ),
 alone as (
     select r.node, r.device, r.tenant, avg(r.duration_ns) as alone_ns, count(*) as requests
@@ -44,13 +49,16 @@ delays as (
         sum(greatest(r.duration_ns - coalesce(a.alone_ns, r.duration_ns), 0))::bigint as delayed_ns,
         avg(r.duration_ns)::bigint                  as beside_ns,
         any_value(a.alone_ns)::bigint               as alone_ns,
-        sum(m.bytes)::bigint                        as neighbour_bytes,
+        any_value(b.bytes)::bigint                  as neighbour_bytes,
         count(*)                                    as requests_beside,
         any_value(a.requests)                       as requests_alone,
         r.device,
         r.node
-    from met m
+    from (select distinct id, neighbour from met) m
     join requests r using (id)
+    join moved b
+      on b.node = r.node and b.device = r.device and b.tenant = r.tenant
+     and b.neighbour = m.neighbour
     left join alone a on a.node = r.node and a.device = r.device and a.tenant = r.tenant
     where ($tenants is null or list_contains($tenants, r.tenant))
     group by r.node, r.device, r.tenant, m.neighbour
