@@ -39,7 +39,9 @@ class _RowBatch:
                     valid = self._rows.column(field.column).is_valid().to_numpy()
                     bits |= valid.astype(np.uint64) << np.uint64(field.known)
             return bits
-        field = _FIELDS[name]
+        if name == "cgroup_id":
+            return self._rows.column(name).to_numpy()
+        field = _FIELDS["api" if name == "function" else name]
         if field.column is None or field.column not in self._rows.column_names:
             return np.zeros(self.rows, field.type)
         values = self._rows.column(field.column)
@@ -55,9 +57,10 @@ class _RowBatch:
     def unknown(self, field):
         return None if field.known is None else ~(self.field(KNOWN) >> field.known & 1 == 1)
 
-    def key(self, *_):
-        distinct, codes = np.unique(self._rows.column("cgroup_id").to_numpy(), return_inverse=True)
-        return codes, np.stack([distinct, distinct], axis=1)
+    def key(self, *names):
+        columns = [self.field(name).astype(np.int64) for name in names]
+        distinct, codes = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        return codes.reshape(-1), distinct
 
 
 class SpannedWriter(StoreWriter):
