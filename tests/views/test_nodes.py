@@ -20,7 +20,8 @@ SPAN = {
     "copies": 0, "copied_bytes": 0, "collectives": 0, "total_extent": 1.0, "shed": 0, "lost": False,
 }  # fmt: skip
 SESSION = {
-    "session_id": "s", "boot_id": "b", "kernel": "6", "started_ns": NOW, "wall_offset_ns": 0,
+    "session_id": "s", "boot_id": "b", "kernel": "6", "started_ns": NOW,
+    "ended_ns": NOW + 4 * SECOND, "wall_offset_ns": 0,
     "attach_method": "multi", "layers": "auto", "hierarchy": "v2",
 }  # fmt: skip
 LAUNCHES = {"gpu-1": 7, "gpu-2": 11, "gpu-3": 13, "gpu-4": 17}

@@ -51,10 +51,11 @@ class Door:
     def place(self, fd: int, change: Callable[[], _T], seconds: float) -> _T:
         """Place probes in an open file; HeldUp if a lock is in the way for so long."""
         until = time.monotonic() + seconds
+        patience = 0.0
         while True:
             with self._turn:
                 try:
-                    self._look(fd, _TURN_S)
+                    self._look(fd, patience)
                 except HeldUp:
                     if time.monotonic() > until:
                         raise
@@ -63,26 +64,37 @@ class Door:
                         done = change()
                     self._looked = fd, time.monotonic()
                     return done
+            # Outside the turn: a lock that is kept for long delays no change of another file.
             if self._locks:
                 self._locks.wait_until_free(fd, until - time.monotonic())
+            patience = _TURN_S
 
     def remove(self, files: Collection[int], change: Callable[[Collection[int]], None]) -> None:
         """Remove the probes of those of these open files in whose way there is no lock.
 
         HeldUp if there is one in the way of each.
         """
-        with self._turn:
-            free: list[int] = []
-            refused = None
-            for fd in files:
-                try:
-                    self._look(fd, 0 if free else _TURN_S)
-                    free.append(fd)
-                except HeldUp as error:
-                    refused = error
-            if refused and not free:
-                raise refused
-            self._remove(free, change)
+        free, refused = self._free(files, 0)
+        if not free:
+            free, refused = self._free(files, _TURN_S)
+        if free:
+            with self._turn:
+                free, refused = self._free(free, _TURN_S)
+                self._remove(free, change)
+        if not free and refused:
+            raise refused
+
+    def _free(self, files: Collection[int], seconds: float) -> tuple[list[int], HeldUp | None]:
+        """The files in whose way there is no lock; the first is waited for. What was in the way."""
+        free: list[int] = []
+        refused = None
+        for fd in files:
+            try:
+                self._look(fd, 0 if free else seconds)
+                free.append(fd)
+            except HeldUp as error:
+                refused = error
+        return free, refused
 
     def remove_patiently(self, fd: int, change: Callable[[], None]) -> None:
         """Remove the probes of an open file when nothing is in the way, in the end anyway."""
@@ -102,6 +114,8 @@ class Door:
             self._remove(files, change)
 
     def _remove(self, files: Collection[int], change: Callable[[Collection[int]], None]) -> None:
+        if not files:
+            return
         with self._watch.during(files, "removed"):
             change(files)
 

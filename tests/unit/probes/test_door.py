@@ -84,6 +84,27 @@ def test_a_change_waits_for_a_lock_and_holds_up_no_other(door: Door, locks: Lock
     assert placed == [5, 3]
 
 
+def test_no_other_change_waits_for_a_lock_in_the_way(
+    door: Door, locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a look waits for a lock, changes of other files go on."""
+    placed: list[int] = []
+    waits = locks.wait_until_free
+
+    def look(fd: int, seconds: float) -> None:
+        if fd == 3 and seconds > 0:
+            door.place(5, lambda: placed.append(5), 1)
+        waits(fd, seconds)
+
+    monkeypatch.setattr(locks, "wait_until_free", look)
+    locks.held = {3}
+    with pytest.raises(HeldUp):
+        door.place(3, lambda: placed.append(3), 0.05)
+    with pytest.raises(HeldUp):
+        door.remove([3], lambda _: placed.append(3))
+    assert set(placed) == {5}
+
+
 def test_probes_go_when_nothing_is_in_their_way(door: Door, locks: Locks) -> None:
     removals = Removals(door)
     held, free = attachment(), [attachment() for _ in range(19)]

@@ -15,6 +15,7 @@ from cotenant.agent.helper.discovery.mapped_range import MappedRange
 from cotenant.agent.helper.fair_queue import tenant_of
 from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.inodes import Inode, inodes_of
+from cotenant.probes.memory_locks import MemoryLock
 
 
 class MappedFile(NamedTuple):
@@ -25,12 +26,15 @@ class MappedFile(NamedTuple):
 
 
 def mapped_files(
-    code: CodeMappings, wanted: Callable[[Inode, str], bool]
+    code: CodeMappings, wanted: Callable[[Inode, str], bool], silent: dict[int, MemoryLock]
 ) -> Iterator[tuple[str, MappedFile]]:
-    """The wanted ones, each once for each tenant that maps it."""
+    """The wanted ones, each once for each tenant that maps it.
+
+    Locked processes are left out, and added to ``silent``.
+    """
     seen: set[tuple[str, Inode]] = set()
     whose = functools.cache(tenant_of)
-    for mappings in code.everywhere():
+    for mappings in code.everywhere(silent):
         for tenant, mine in _by_tenant(mappings, whose):
             for inode, mapping in inodes_of(mine):
                 if wanted(inode, tenant) and (tenant, inode) not in seen:

@@ -14,12 +14,13 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
 
 from cotenant.agent.helper.discovery.directories import looks_like_library
+from cotenant.agent.helper.discovery.locked_processes import LockedProcesses
 from cotenant.agent.helper.discovery.mapped_files import MappedFile, mapped_files
 from cotenant.agent.helper.discovery.mapped_range import MappedRange
 from cotenant.agent.helper.discovery.mmap_events import MmapEvent, MmapEvents
@@ -95,6 +96,7 @@ class DiscoveryScheduler:
         self._roots = RootSearch(libraries, tell, passed_over)
         self.newcomers = Newcomers(self._roots, self._timetable, self._put, self._put_files)
         self._settled = SettledFiles(records, libraries)
+        self._locked = LockedProcesses(passed_over)
         self._scanning: set[str] = set()
         self._scanned = -_SCAN_EVERY_S
         self._read_ns = time.monotonic_ns()
@@ -116,7 +118,7 @@ class DiscoveryScheduler:
     def scan(self) -> None:
         """Find what is mapped already; called once, before recording is announced."""
         now = time.monotonic_ns()
-        running = self._running()
+        running = self._running(now)
         # Where UCX will write there must be no probe: it has to be known before the first one.
         if any(is_ucx(file.place.path()) for files in running.values() for file in files):
             self._libraries.ucx_came()
@@ -135,16 +137,24 @@ class DiscoveryScheduler:
             if self._libraries.placing:
                 until = min(last, time.monotonic() + _SCAN_S)
 
-    def _running(self) -> dict[str, list[MappedFile]]:
+    def _running(self, since_ns: int) -> dict[str, list[MappedFile]]:
         """What is mapped as code and was not looked at, by tenant."""
         found: dict[str, list[MappedFile]] = {}
-        for tenant, file in mapped_files(self._code, self._is_new):
+        for tenant, file in self._mapped_files(self._is_new, since_ns):
             mine = found.setdefault(tenant, [])
             if len(mine) < _SCANNED_MAX:
                 mine.append(file)
             else:
                 self._passed_over.add("mappings", tenant)
         return found
+
+    def _mapped_files(
+        self, wanted: Callable[[Inode, str], bool], since_ns: int
+    ) -> Iterator[tuple[str, MappedFile]]:
+        """What is mapped as code; the mappings of locked processes are read after a sweep."""
+        silent: dict[int, MemoryLock] = {}
+        yield from mapped_files(self._code, wanted, silent)
+        self._locked.add(silent, since_ns)
 
     def _is_new(self, inode: Inode, tenant: str) -> bool:
         return not self._libraries.knows(inode, tenant)
@@ -165,12 +175,13 @@ class DiscoveryScheduler:
             self._lost_since_ns = since_ns
             wait = self._scanned + _SCAN_EVERY_S - time.monotonic()
             self._timetable.add(wait, lambda: self._put(OURS, self._scan_again, "work"))
+        self._lost_since_ns = min(self._lost_since_ns, since_ns)
 
     def _scan_again(self) -> None:
-        since_ns, self._lost_since_ns = self._lost_since_ns, None
+        since_ns, self._lost_since_ns = self._lost_since_ns or 0, None
         self._scanned = time.monotonic()
-        for tenant, files in self._running().items():
-            self._put(tenant, self._scan(tenant, files, since_ns or 0), "mappings")
+        for tenant, files in self._running(since_ns).items():
+            self._put(tenant, self._scan(tenant, files, since_ns), "mappings")
 
     def stop(self) -> None:
         """Take no more work; waits for what is under way, up to a bound."""
@@ -330,6 +341,8 @@ class DiscoveryScheduler:
         # What is mapped by nobody, and who has ended, is known if everybody was asked.
         if not silent and (gone := self._libraries.sweep(mapped, linger_ns=self._linger_ns)):
             self._look_anew(gone)
+        if (since_ns := self._locked.released(silent)) is not None:
+            self.mappings_lost(since_ns)
         self._libraries.rest_again()
         self._libraries.unprobed.sweep()
         for tenant, recover in self._libraries.recoveries():
@@ -372,7 +385,7 @@ class DiscoveryScheduler:
         Nobody queued it: it was probed at that time.
         """
         now = time.monotonic_ns()
-        for tenant, file in mapped_files(self._code, lambda inode, _: inode in gone):
+        for tenant, file in self._mapped_files(lambda inode, _: inode in gone, now):
             # Its file may never answer: that is not for us to wait for.
             look = functools.partial(self._consider_again, tenant, file.place, now)
             self._put(tenant, look, "mappings")

@@ -87,7 +87,7 @@ def test_who_maps_what_a_scan_has_found_elsewhere_is_told_of_its_gap(monkeypatch
         seen_again=lambda inode, tenant, when_ns: again.put((inode.number, tenant, when_ns)),
     )
     discovery = DiscoveryScheduler(libraries, no_code(), fail, PassedOver())  # type: ignore[arg-type]
-    running = discovery._running()
+    running = discovery._running(0)
     known.add(Unused.inode)
     for tenant, places in running.items():
         list(discovery._scan(tenant, places, 23))
@@ -106,7 +106,7 @@ def test_a_tenant_with_more_files_than_are_looked_at_keeps_none_from_another(
     passed_over = PassedOver()
     libraries = no_libraries(knows=lambda *_: False)
     discovery = DiscoveryScheduler(libraries, no_code(), fail, passed_over)  # type: ignore[arg-type]
-    found = discovery._running()
+    found = discovery._running(0)
     assert {tenant: len(places) for tenant, places in found.items()} == {"storm": 19, "calm": 1}
     assert passed_over.take_news() == WorkPassedOver({"mappings": {"storm": 4}})
 
