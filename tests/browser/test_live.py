@@ -15,7 +15,8 @@ def test_findings_come_by_themselves_as_the_recording_goes_on(tmp_path, visit):
         with serving(growing.root) as served:
             tab = visit(served)
             said = tab.page.locator("#findings")
-            said.get_by_text("Nothing stands out").wait_for(timeout=PATIENCE_MS)
+            said.get_by_text("Looking").wait_for(state="hidden", timeout=PATIENCE_MS)
+            assert said.locator(".finding").count() == 0
             growing.grow(12)
             found = tab.page.locator("#findings .finding", has_text="ml/serve slows ml/train")
             found.wait_for(timeout=PATIENCE_MS)

@@ -14,7 +14,7 @@ NODES = "() => cotenant.timeline.layout.rows.filter((row) => row.kind === 'node'
 MANY = 9
 PATIENCE_MS = 120_000
 LOSSY = node_name(7)
-LOOKED_AT = ("containers", "cuda_events", "nccl_events", "losses")
+LOOKED_AT = ("containers", "cuda_events", "nccl_events", "losses", "spans", "span_mixes")
 
 
 @pytest.fixture(scope="module")

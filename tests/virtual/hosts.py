@@ -43,6 +43,10 @@ def _bursts(dice, process, length):
             yield from process.sleep(2e5)
 
 
+# Columns with times of day.
+MOMENTS = {"timestamp_ns", "end_ns", "proof_ns", "done_ns", "certain_from_ns", "certain_until_ns"}
+
+
 class Growing:
     """A recording that has begun and not ended: the rows of another one, as if they came now."""
 
@@ -65,9 +69,10 @@ class Growing:
         for name, rows in self._rows.items():
             at = rows.column("timestamp_ns")
             part = rows.filter(pc.and_(pc.greater_equal(at, start), pc.less(at, self._until)))
-            moved = pc.add(part.column("timestamp_ns"), self._shift)
-            place = part.column_names.index("timestamp_ns")
-            self._writer.append(name, part.set_column(place, "timestamp_ns", moved))
+            for column in MOMENTS & {*part.column_names}:
+                moved = pc.add(part.column(column), self._shift)
+                part = part.set_column(part.column_names.index(column), column, moved)
+            self._writer.append(name, part)
         self._writer.seal(time.time_ns())
 
     def close(self):
