@@ -53,6 +53,7 @@ SCRIPTS = (
     Script("page"),
     Script("rounds", ("--rounds", "200"), ("--rounds", "10")),
     Script("busy", (), ("--demos", "1")),
+    Script("forks", (), ("--rounds", "1", "--tries", "20")),
     Script("neighbours", (), ("--pairs", "2")),
     Script("torch_names"),
     Script("confidence", (), ("100", "20")),
@@ -154,6 +155,32 @@ def _neighbour(found: dict[str, Any]) -> str:
     return f"{found['ratio']:.3f} ({low:.3f} to {high:.3f}), {100 * found['agent_cpu_share']:.1f} %"
 
 
+PHASES = {
+    "start": "a recording starts",
+    "placed": "a library gets its probes",
+    "removed": "a library loses its probes",
+    "stop": "a recording stops",
+}
+
+
+def forks(results: dict[str, Any]) -> str:
+    """For how long no process of the host can fork."""
+    found = at(results, "forks", "result", "mappers")
+    if not found:
+        return ""
+    lines = [
+        "Forks of the host wait while probes come or go: the longest fork of all rounds, and what "
+        "all forks of a round took beyond a millisecond each, in ms.",
+        "",
+        f"| Processes that map the driver | {' | '.join(PHASES.values())} |",
+        "|---" * (1 + len(PHASES)) + "|",
+    ]
+    for mappers, phases in found.items():
+        cells = [f"{phases[p]['longest_ms']:g}; {phases[p]['waited_ms']:g}" for p in PHASES]
+        lines.append(f"| {int(mappers):,} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n\n"
+
+
 def plots(results: dict[str, Any]) -> list[str]:
     """Draw what there is; the names of the pictures."""
     drawn = []
@@ -195,7 +222,7 @@ def page(results: dict[str, Any]) -> str:
         "machine in one go; absolute times are this machine's. Load average before each run is "
         "in [results.json](results.json) with everything else that was measured; how is in "
         f"[bench/README.md](../../bench/README.md).{soak}\n\n"
-        f"{table(results)}\n\n{neighbours(results)}{pictures}\n"
+        f"{table(results)}\n\n{neighbours(results)}{forks(results)}{pictures}\n"
     )
 
 

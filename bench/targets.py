@@ -310,6 +310,24 @@ TARGETS: tuple[Check, ...] = (
         lambda v: True,
     ),
     (
+        "longest fork while a recording starts and 1,000 processes map the driver, ms",
+        "printed",
+        lambda r: at(r, "forks", "result", "mappers", "1000", "start", "longest_ms"),
+        lambda v: True,
+    ),
+    (
+        "longest launch while a recording starts, ms",
+        "printed",
+        lambda r: at(r, "forks", "result", "launch", "start_longest_ms"),
+        lambda v: True,
+    ),
+    (
+        "memory locks taken around the moment of probing that forks waited for, of 300",
+        "<= 3",
+        lambda r: at(r, "forks", "result", "random", "waited"),
+        lambda v: v <= 3,
+    ),
+    (
         "programs without a GPU: speed of the slowest beside a recording, median of pairs",
         ">= 0.97",
         lambda r: _of_neighbours(r, min, "ratio"),
