@@ -20,6 +20,7 @@ from tests.kernel.compiler import CLIENTS, build_client
 from tests.kernel.conftest import COTENANT, SIM, Recording, ask, cgroup_root, record, truth
 from tests.kernel.containers import copy_needed, remove_tree
 from tests.lacking import lacking
+from tests.nvcc import build_with_nvcc
 
 TIMES = 23
 GPU = f"GPU-{uuid.UUID(bytes=b'cotenant-sim-gp0')}"
@@ -32,9 +33,7 @@ def image_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("root")
     build_root(root, PLACE)
     built = {"lazy": ["gcc", "-O1", "-o", root / "bin/lazy", CLIENTS / "lazy.c", "-ldl"]}
-    if shutil.which("nvcc"):
-        source = CLIENTS / "three.cu"
-        built["three"] = ["nvcc", "-cudart", "shared", "-o", root / "bin/three", source]
+    copy_needed(root, build_with_nvcc(root / "bin/three", CLIENTS / "three.cu"))
     copy_needed(root, build_client(root / "bin/brief", "brief"))
     for name, command in built.items():
         subprocess.run([str(word) for word in command], check=True, capture_output=True)
@@ -160,8 +159,6 @@ def test_two_containers_of_one_image_on_overlay_count_each_call_once(
 def test_a_program_built_by_nvcc_shows_its_own_kernels(
     docker: dict[str, str], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not shutil.which("nvcc"):
-        lacking("containers", "nvcc is not installed")
     monkeypatch.setenv("DOCKER_HOST", docker["DOCKER_HOST"])
     with record(store) as recording:
         container = start(docker, "nvcc", tmp_path / "log", "/bin/three", str(TIMES))

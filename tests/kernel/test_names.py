@@ -16,6 +16,7 @@ import pytest
 from tests.kernel.compiler import build_client
 from tests.kernel.conftest import SIM, Cgroup, Recording, record, sim_environment
 from tests.kernel.script import Script, warm
+from tests.nvcc import build_with_nvcc
 
 LAUNCHES = 7
 
@@ -196,7 +197,6 @@ def test_a_stripped_program_that_ran_before_is_told_by_build_and_place(
     assert all(name.startswith(f"unknown@{build[1]}+0x") for name in found)
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc, to build as it builds")
 def test_what_nvcc_builds_is_named_from_the_start_and_late(
     cgroup: Cgroup, store: Path, tmp_path: Path
 ) -> None:
@@ -210,8 +210,7 @@ def test_what_nvcc_builds_is_named_from_the_start_and_late(
         'int main() { go(3); puts("{}"); fflush(stdout);\n'
         '  while (getchar() != EOF) { go(7); puts("{}"); fflush(stdout); } }\n'
     )
-    program = tmp_path / "k"
-    subprocess.run(["nvcc", "-cudart", "shared", "-o", program, source], check=True, cwd=tmp_path)
+    program = build_with_nvcc(tmp_path / "k", source)
     wanted = {"void scale<float>(float*, float)": 7, "plain(float*)": 7}
     assert run_late(cgroup, program, store) == Counter(wanted)
     with record(store.with_name("early")) as recording:

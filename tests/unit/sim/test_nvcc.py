@@ -1,13 +1,13 @@
 """A program compiled by the real compiler, run unchanged."""
 
 import json
-import shutil
 import subprocess
 from collections import Counter
 
 import pytest
 
 from cotenant import sim
+from tests.nvcc import build_with_nvcc
 
 PROGRAM = r"""
 #include <cstring>
@@ -46,16 +46,12 @@ int main()
 }
 """
 
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 
-
-@needs_nvcc
 @pytest.mark.parametrize("streams", ["legacy", "per-thread"])
 def test_a_program_of_nvcc_runs_unchanged(tmp_path, device, streams):
     source, program, log = (tmp_path / name for name in ("a.cu", "a.out", "truth.jsonl"))
     source.write_text(PROGRAM)
-    compile_line = ["nvcc", "-cudart", "shared", "-default-stream", streams, "-o"]
-    subprocess.run([*compile_line, str(program), str(source)], check=True, timeout=240)
+    build_with_nvcc(program, source, "-default-stream", streams)
     env = sim.environment({**device, "COTENANT_SIM_LOG": str(log)})
     subprocess.run([str(program)], env=env, check=True, timeout=60)
 
