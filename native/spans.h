@@ -192,6 +192,10 @@ struct span {
 	int64_t end_ns;
 	int64_t proof_ns;
 	int64_t waited_ns;
+	int64_t done_ns;	/* these three: 0 if not known */
+	int64_t certain_from_ns;
+	int64_t certain_until_ns;
+	int64_t queued_ns;	/* when its first operation began */
 	int64_t stream;
 	int64_t cgroup_id;
 	uint64_t context;

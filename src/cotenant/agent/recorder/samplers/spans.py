@@ -68,6 +68,10 @@ class SpanRows:
                 ),
                 "proof_ns": pa.array(spans["proof_ns"], mask=~proven),
                 "proof_api": _apis(spans["api"], proven),
+                **{
+                    name: pa.array(spans[name], mask=spans[name] == 0)
+                    for name in ("done_ns", "certain_from_ns", "certain_until_ns")
+                },
                 "closed_by": _closed_by(spans, proven),
                 "streams": spans["streams"].astype(np.int32),
                 "total_extent": spans["extent"],
