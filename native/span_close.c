@@ -2,15 +2,13 @@
 /*
  * From operations and proofs to spans.
  *
- * A process's proofs are taken in the order in which they began, up to the first that has not
- * settled. Each closes the operations that began before it and that no earlier one has closed.
+ * A process's proofs are taken in the order in which they returned, up to the first that has not
+ * settled. Each closes what was queued before it and that no earlier one has closed.
  */
 #include <stdlib.h>
 
 #include "spans.h"
 
-/* A wait that returns sooner says only that the work was done before it. */
-#define WAITED_LEAST_NS 10000
 #define ITEMS_MAX 262144
 #define MIXES_MAX 262144
 
@@ -39,16 +37,20 @@ static int32_t mix_of(struct spans *spans, struct queue *queue, uint32_t count, 
 	return mix_make(spans, sum, &spans->scratch);
 }
 
+/* Without operations it goes on with what an older span has of them. */
 static struct span span_of(const struct queue *queue, const struct sum *sum)
 {
+	int64_t first_ns = sum->ops && !queue->carried ? sum->first_ns : queue->before_ns;
+
 	return (struct span){
-		.start_ns = queue->has_before && queue->before_ns > sum->first_ns ?
-			    queue->before_ns : sum->first_ns,
-		.end_ns = sum->last_ns,
+		.start_ns = queue->has_before && queue->before_ns > first_ns ?
+			    queue->before_ns : first_ns,
+		.end_ns = sum->ops ? sum->last_ns : queue->before_ns,
+		.queued_ns = first_ns,
 		.stream = queue->stream->number,
 		.cgroup_id = queue->cgroup_id,
-		.context = sum->context,
-		.has_context = sum->has_context,
+		.context = sum->ops ? sum->context : queue->carried_context,
+		.has_context = sum->ops ? sum->has_context : queue->carried_has_context,
 		.launches = sum->launches,
 		.copies = sum->copies,
 		.copied_bytes = sum->copied_bytes,
@@ -56,13 +58,26 @@ static struct span span_of(const struct queue *queue, const struct sum *sum)
 		.shed = sum->shed,
 		.extent = (double)sum->extent / EXTENT_SCALE,
 		.pid = queue->process->pid,
-		.gpu = sum->gpu,
+		.gpu = sum->ops ? sum->gpu : queue->carried_gpu,
 		.mix = -1,
+		.non_blocking = queue->stream->non_blocking,
 	};
 }
 
+/* What nothing has proven may go on: its next span begins where this one ends. */
+static void carry(struct queue *queue, const struct sum *sum, const struct span *span)
+{
+	queue->carried = 1;
+	if (sum->ops)
+		queue->carried_ns = sum->last_ns;
+	queue->carried_context = span->context;
+	queue->carried_has_context = span->has_context;
+	queue->carried_gpu = span->gpu;
+}
+
+/* A queue's first operations; without a proof, up to a time. */
 static int close_span(struct spans *spans, struct queue *queue, uint32_t count,
-		      const struct proof *proof, uint8_t closed_by)
+		      struct proof *proof, uint8_t closed_by, int64_t end_ns)
 {
 	struct sum sum = {0};
 	struct span span;
@@ -75,33 +90,42 @@ static int close_span(struct spans *spans, struct queue *queue, uint32_t count,
 	sum_join(&sum, &queue->folded);
 	span = span_of(queue, &sum);
 	span.closed_by = closed_by;
+	if (end_ns > span.end_ns)
+		span.end_ns = end_ns;
 	if (proof) {
 		span.proof_ns = proof->began_ns;
 		span.waited_ns = proof->took_ns;
 		span.api = proof->api;
-		span.end_ns = proof->began_ns;
-		if (proof->took_ns >= WAITED_LEAST_NS)
-			span.end_ns += proof->took_ns;
-		queue->before_ns = proof->began_ns + proof->took_ns;
-		queue->has_before = 1;
+		span.done_ns = proof->done_ns;
+		if (sum.ops && sum.last_ns > proof->last_ns)
+			proof->last_ns = sum.last_ns;
+		if (queue->carried && queue->carried_ns > proof->last_ns)
+			proof->last_ns = queue->carried_ns;
 	}
 	if (span.end_ns < span.start_ns)
 		span.end_ns = span.start_ns;
-	if (!sum.mixless) {
+	queue->before_ns = span.end_ns;
+	queue->has_before = 1;
+	if (sum.ops && !sum.mixless) {
 		span.mix = mix_of(spans, queue, count, &sum);
 		if (span.mix < 0)
 			return -1;
 	}
+	if (closed_by == CLOSED_BY_AGE)
+		carry(queue, &sum, &span);
+	else
+		queue->carried = 0;
 	queue_drop(spans, queue, count);
 	memset(&queue->folded, 0, sizeof(queue->folded));
 	queue_forget_kinds(spans, queue);
 	queue->since_ns = spans->now_ns;
-	return buffer_add(&spans->closed, &span, sizeof(span));
+	return buffer_add(&spans->closed, &span, sizeof(span)) ||
+	       buffer_add(&spans->provers, &proof, sizeof(proof));
 }
 
 static int op_order(const void *one, const void *other)
 {
-	int64_t a = ((const struct op *)one)->began_ns, b = ((const struct op *)other)->began_ns;
+	int64_t a = op_end(one), b = op_end(other);
 
 	return a < b ? -1 : a > b;
 }
@@ -111,37 +135,104 @@ static int pending(const struct queue *queue)
 	uint32_t count;
 
 	ops_of(queue, &count);
-	return count || queue->folded.ops;
+	return count || queue->folded.ops || queue->carried;
 }
 
-/* The next proof of what is pending: of its stream, or of all streams of its process. */
-static struct proof *next_proof(struct queue *queue, int64_t limit)
+/* When the first of what is pending was queued. */
+static int64_t pending_since(const struct queue *queue)
 {
 	uint32_t count;
 	struct op *ops = ops_of(queue, &count);
-	int64_t from_ns = queue->folded.ops ? queue->folded.newest_ns : ops[0].began_ns;
-	struct proof *own = proofs_first(&queue->stream->proofs, from_ns, limit);
-	struct proof *all = proofs_first(&queue->process->proofs, from_ns, limit);
 
-	return own && (!all || proof_order(own, all) <= 0) ? own : all;
+	if (queue->carried)
+		return queue->carried_ns;
+	return queue->folded.ops ? queue->folded.last_ns : op_end(&ops[0]);
 }
 
-static uint32_t began_by(const struct queue *queue, int64_t until_ns)
+static struct proof *sooner(struct proof *one, struct proof *other)
+{
+	if (!one || !other)
+		return one ? one : other;
+	return proof_order(one, other) <= 0 ? one : other;
+}
+
+static uint32_t queued_by(const struct queue *queue, int64_t until_ns)
 {
 	uint32_t count, low = 0;
 	struct op *ops = ops_of(queue, &count);
 
-	if (count && ops[count - 1].began_ns <= until_ns)
+	if (count && op_end(&ops[count - 1]) <= until_ns)
 		return count;
 	while (low < count) {
 		uint32_t middle = low + (count - low) / 2;
 
-		if (ops[middle].began_ns <= until_ns)
+		if (op_end(&ops[middle]) <= until_ns)
 			low = middle + 1;
 		else
 			count = middle;
 	}
 	return low;
+}
+
+static int earlier_order(const void *one, const void *other)
+{
+	const struct earlier *a = one, *b = other;
+
+	if (a->context != b->context)
+		return a->context < b->context ? -1 : 1;
+	return a->queued_ns < b->queued_ns ? -1 : a->queued_ns > b->queued_ns;
+}
+
+/* Until when a copy waits for what was queued before it on blocking streams. */
+static int64_t waits_until(const struct spans *spans, const struct context *context,
+			   int64_t queued_ns)
+{
+	const struct earlier *earlier = (struct earlier *)spans->earlier.bytes;
+	const struct earlier wanted = {context, queued_ns, 0};
+	size_t low = 0, high = spans->earlier.used / sizeof(*earlier);
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (earlier_order(&earlier[middle], &wanted) <= 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && earlier[low - 1].context == context ? earlier[low - 1].end_ns : INT64_MIN;
+}
+
+/* When the device was done, if this call proves it; a copy may have had to wait for its turn. */
+static int64_t end_of(const struct spans *spans, const struct queue *queue,
+		      const struct proof *proof)
+{
+	int64_t end_ns = proof_end(proof), turn_ns;
+
+	if (!proof->itself)
+		return end_ns;
+	turn_ns = waits_until(spans, queue->stream->context, proof->cover_ns);
+	if (turn_ns > end_ns)
+		end_ns = turn_ns;
+	if (queue->has_before && queue->before_ns > end_ns)
+		end_ns = queue->before_ns;
+	return end_ns + proof->slack_ns;
+}
+
+/* The next proof of what is pending: of its stream, or of all streams of its context. */
+static struct proof *next_proof(const struct spans *spans, const struct queue *queue, int64_t limit)
+{
+	const struct stream *stream = queue->stream;
+	int64_t since_ns = pending_since(queue);
+	struct proof *own, *all = proofs_first(&stream->context->proofs, since_ns, limit);
+
+	if (stream->blocking)
+		all = sooner(all, proofs_first(&stream->context->blocking_proofs, since_ns, limit));
+	if (limit > stream->kept_ns)
+		limit = stream->kept_ns;
+	own = proofs_first(&stream->proofs, since_ns, limit);
+	if (own && all && own->itself)
+		return end_of(spans, queue, own) <= proof_end(all) ? own : all;
+	return sooner(own, all);
 }
 
 static int close_queue(struct spans *spans, struct queue *queue, int64_t limit)
@@ -153,25 +244,35 @@ static int close_queue(struct spans *spans, struct queue *queue, int64_t limit)
 		sort(&queue->ops, sizeof(struct op), op_order);
 		queue->unordered = 0;
 	}
-	while (pending(queue) && (proof = next_proof(queue, limit))) {
-		uint32_t count = began_by(queue, proof->began_ns);
+	while (pending(queue) && (proof = next_proof(spans, queue, limit))) {
+		uint32_t count = queued_by(queue, proof->cover_ns);
 
-		/* In how many cgroups the process was matters to nobody here. */
+		/* In how many cgroups the process was does not matter here. */
 		if (!proof->closed || proof->last_stream != queue->stream->number)
 			proof->closed++;
 		proof->last_stream = queue->stream->number;
-		if (close_span(spans, queue, count, proof, CLOSED_BY_PROOF))
+		if (close_span(spans, queue, count, proof, CLOSED_BY_PROOF,
+			       end_of(spans, queue, proof)))
 			return -1;
 	}
 	queue_tidy(queue);
 	return 0;
 }
 
+/* Spans that were closed since, and have not been looked at. */
+static struct span *closed_since(const struct spans *spans, size_t first, uint32_t *count)
+{
+	*count = (spans->closed.used - first) / sizeof(struct span);
+	return (struct span *)(spans->closed.bytes + first);
+}
+
 /* What nothing has proven done: of all queues, or of those that are held for too long. */
-static int give_up(struct spans *spans, struct process *process, uint8_t closed_by)
+static int give_up(struct spans *spans, struct process *process, uint8_t closed_by, int64_t end_ns)
 {
 	size_t first = spans->closed.used;
 	int64_t last_stream = 0;
+	struct span *given_up;
+	uint32_t given;
 
 	process->unproven = 0;
 	for (struct queue *queue = process->queues; queue; queue = queue->next) {
@@ -181,44 +282,150 @@ static int give_up(struct spans *spans, struct process *process, uint8_t closed_
 		if (!pending(queue) || (closed_by == CLOSED_BY_AGE &&
 					spans->now_ns - queue->since_ns < spans->hold_ns))
 			continue;
-		if (close_span(spans, queue, count, NULL, closed_by))
+		if (close_span(spans, queue, count, NULL, closed_by, end_ns))
 			return -1;
 		queue_tidy(queue);
 		if (!process->unproven || last_stream != queue->stream->number)
 			process->unproven++;
 		last_stream = queue->stream->number;
 	}
-	for (; first < spans->closed.used; first += sizeof(struct span))
-		((struct span *)(spans->closed.bytes + first))->streams = process->unproven;
+	spans->provers.used = 0;
+	given_up = closed_since(spans, first, &given);
+	for (uint32_t i = 0; i < given; i++)
+		given_up[i].streams = process->unproven;
 	return 0;
+}
+
+/* What a proof says is known once it has closed spans of all its streams. */
+static void tell_proofs(struct spans *spans, size_t first)
+{
+	struct proof **provers = (struct proof **)spans->provers.bytes;
+	uint32_t count;
+	struct span *closed = closed_since(spans, first, &count);
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct proof *proof = provers[i];
+
+		closed[i].streams = proof->closed;
+		if (!proof->until_ns || proof->until_ns - proof->last_ns <= proof->floor_ns)
+			continue;
+		closed[i].certain_from_ns = proof->last_ns;
+		closed[i].certain_until_ns = proof->until_ns;
+	}
+	spans->provers.used = 0;
+}
+
+/* What was proven of the streams that small copies wait for, and since when they have more. */
+static int note_earlier(struct spans *spans, struct process *process, size_t first)
+{
+	const struct proof **provers = (const struct proof **)spans->provers.bytes;
+	struct earlier *earlier;
+	uint32_t count;
+	struct span *closed = closed_since(spans, first, &count);
+
+	spans->earlier.used = 0;
+	for (struct queue *queue = process->queues; queue; queue = queue->next)
+		queue->stream->context->pending_ns = INT64_MAX;
+	for (struct queue *queue = process->queues; queue; queue = queue->next) {
+		struct context *context = queue->stream->context;
+		int64_t since_ns;
+
+		if (queue->stream->kind != STREAM_PLAIN || queue->stream->non_blocking ||
+		    !pending(queue))
+			continue;
+		since_ns = queue->folded.ops ? queue->folded.first_ns : pending_since(queue);
+		if (since_ns < context->pending_ns)
+			context->pending_ns = since_ns;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t number = closed[i].has_context ? closed[i].context : 0;
+		struct earlier one = {context_find(spans, process, number), closed[i].queued_ns,
+				      closed[i].end_ns};
+
+		if (one.context && !closed[i].non_blocking && provers[i] &&
+		    buffer_add(&spans->earlier, &one, sizeof(one)))
+			return -1;
+	}
+	sort(&spans->earlier, sizeof(*earlier), earlier_order);
+	earlier = (struct earlier *)spans->earlier.bytes;
+	for (size_t i = 1; i < spans->earlier.used / sizeof(*earlier); i++)
+		if (earlier[i].context == earlier[i - 1].context &&
+		    earlier[i].end_ns < earlier[i - 1].end_ns)
+			earlier[i].end_ns = earlier[i - 1].end_ns;
+	return 0;
+}
+
+/* Small copies, once all other streams are looked at: some wait for what is not proven yet. */
+static int close_copies(struct spans *spans, struct process *process, size_t first, int64_t limit)
+{
+	int any = 0;
+
+	for (struct queue *queue = process->queues; queue; queue = queue->next)
+		any |= queue->stream->kind == STREAM_COPIES && pending(queue);
+	if (!any)
+		return 0;
+	if (note_earlier(spans, process, first))
+		return -1;
+	for (struct queue *queue = process->queues; queue; queue = queue->next) {
+		struct stream *stream = queue->stream;
+		struct proof *proof;
+
+		if (stream->kind != STREAM_COPIES)
+			continue;
+		/* The first copy that was queued after what is not proven, and all that follow. */
+		proof = proofs_first(&stream->proofs, stream->context->pending_ns, INT64_MAX);
+		stream->kept_ns = proof ? proof_end(proof) : INT64_MAX;
+		if (close_queue(spans, queue, limit))
+			return -1;
+	}
+	return 0;
+}
+
+static int64_t sort_proofs(struct spans *spans, struct process *process, int at_once)
+{
+	int64_t limit = INT64_MAX;
+
+	for (struct queue *queue = process->queues; queue; queue = queue->next) {
+		struct stream *stream = queue->stream;
+		struct buffer *buffers[] = {&stream->proofs, &stream->context->proofs,
+					    &stream->context->blocking_proofs};
+
+		if (queue != stream->first)
+			continue;
+		for (int i = 0; i < 3; i++) {
+			proofs_sort(buffers[i]);
+			if (!at_once)
+				limit = proofs_unsettled(spans, buffers[i], limit);
+		}
+	}
+	return limit;
+}
+
+static void forget_proofs(struct spans *spans, struct process *process, int64_t limit, int at_once)
+{
+	for (struct queue *queue = process->queues; queue; queue = queue->next) {
+		struct stream *stream = queue->stream;
+
+		proofs_forget(spans, process, &stream->context->proofs, limit);
+		proofs_forget(spans, process, &stream->context->blocking_proofs, limit);
+		proofs_forget(spans, process, &stream->proofs,
+			      !at_once && stream->kept_ns < limit ? stream->kept_ns : limit);
+		stream->kept_ns = INT64_MAX;
+	}
 }
 
 int process_close(struct spans *spans, struct process *process, int at_once)
 {
 	size_t first = spans->closed.used;
-	int64_t limit = INT64_MAX;
+	int64_t limit = sort_proofs(spans, process, at_once);
 
-	proofs_sort(&process->proofs);
-	if (!at_once)
-		limit = proofs_unsettled(spans, &process->proofs, limit);
-	for (struct queue *queue = process->queues; queue; queue = queue->next) {
-		if (queue != queue->stream->first)
-			continue;
-		proofs_sort(&queue->stream->proofs);
-		if (!at_once)
-			limit = proofs_unsettled(spans, &queue->stream->proofs, limit);
-	}
 	for (struct queue *queue = process->queues; queue; queue = queue->next)
-		if (close_queue(spans, queue, limit))
+		if (queue->stream->kind == STREAM_PLAIN && close_queue(spans, queue, limit))
 			return -1;
-	for (; first < spans->closed.used; first += sizeof(struct span)) {
-		struct span *span = (struct span *)(spans->closed.bytes + first);
-
-		span->streams = proofs_closed(&process->proofs, span);
-	}
-	proofs_forget(spans, process, &process->proofs, limit);
-	for (struct queue *queue = process->queues; queue; queue = queue->next)
-		proofs_forget(spans, process, &queue->stream->proofs, limit);
+	if (close_copies(spans, process, first, limit))
+		return -1;
+	tell_proofs(spans, first);
+	forget_proofs(spans, process, limit, at_once);
 	return 0;
 }
 
@@ -226,12 +433,14 @@ int process_close(struct spans *spans, struct process *process, int at_once)
 static int tell_open(struct spans *spans, const struct process *process)
 {
 	for (struct queue *queue = process->queues; queue; queue = queue->next) {
+		const struct stream *stream = queue->stream;
 		uint32_t count;
 		struct op *ops = ops_of(queue, &count);
 		struct sum sum = queue->folded;
 		struct span span;
 
-		if (!pending(queue) || queue->stream->proofs.used || process->proofs.used)
+		if (!pending(queue) || stream->proofs.used || stream->context->proofs.used ||
+		    stream->context->blocking_proofs.used)
 			continue;
 		if (count) {
 			sum_add(spans, &sum, &ops[0]);
@@ -268,13 +477,17 @@ static int visit(struct spans *spans, struct process *process, int stopping)
 
 	if (process_close(spans, process, stopping || gone))
 		return -1;
-	if (stopping || gone) {
-		if (give_up(spans, process, gone ? CLOSED_BY_EXIT : CLOSED_BY_STOP))
+	if (process->gone_ns && (stopping || gone)) {
+		if (give_up(spans, process, CLOSED_BY_EXIT, process->ended_ns))
 			return -1;
+	} else if (stopping && give_up(spans, process, CLOSED_BY_STOP, spans->utc_ns)) {
+		return -1;
+	}
+	if (stopping || gone) {
 		process_free(spans, process);
 		return 0;
 	}
-	if (give_up(spans, process, CLOSED_BY_AGE) || tell_open(spans, process))
+	if (give_up(spans, process, CLOSED_BY_AGE, spans->utc_ns) || tell_open(spans, process))
 		return -1;
 	forget_queues(spans, process);
 	if (!process->queues && spans->now_ns - process->used_ns >= spans->hold_ns)
@@ -302,8 +515,9 @@ int spans_crowded(const struct spans *spans)
 
 void spans_free(struct spans *spans)
 {
-	struct buffer *buffers[] = {&spans->closed, &spans->open, &spans->mix_sizes,
-				    &spans->mix_items, &spans->scratch};
+	struct buffer *buffers[] = {&spans->closed,    &spans->open,	&spans->mix_sizes,
+				    &spans->mix_items, &spans->scratch, &spans->provers,
+				    &spans->earlier};
 
 	for (uint32_t i = 0; i < spans->processes.size; i++)
 		while (spans->processes.buckets[i])
@@ -313,6 +527,7 @@ void spans_free(struct spans *spans)
 	seconds_free(spans);
 	table_free(&spans->processes);
 	table_free(&spans->streams);
+	table_free(&spans->contexts);
 	table_free(&spans->queues);
 	for (size_t i = 0; i < sizeof(buffers) / sizeof(*buffers); i++)
 		free(buffers[i]->bytes);

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls that prove work done, in the order in which they began. */
+/* Calls that prove work done, in the order in which they returned. */
 #include <stdlib.h>
 
 #include "spans.h"
 
 #define PROOFS_MAX 524288
-/* Whoever waited for so many settle times waits for no call that began before: it took longer. */
-#define LONG_SETTLES 4
 
 static void recount(struct spans *spans, struct process *process, int64_t more)
 {
@@ -28,28 +26,22 @@ static int make_room(struct spans *spans, struct process *process)
 }
 
 int proof_add(struct spans *spans, struct process *process, struct buffer *proofs,
-	      const struct signature *sig, int64_t began_ns, int64_t took_ns)
+	      const struct proof *proof)
 {
-	struct proof proof = {
-		.began_ns = began_ns,
-		.took_ns = took_ns,
-		.came_ns = spans->now_ns,
-		.api = sig->api,
-	};
-
-	if (make_room(spans, process) || buffer_add(proofs, &proof, sizeof(proof)))
+	if (make_room(spans, process) || buffer_add(proofs, proof, sizeof(*proof)))
 		return -1;
 	recount(spans, process, 1);
 	return 0;
 }
 
+/* By when they returned: of those that prove something, the first does. */
 int proof_order(const void *one, const void *other)
 {
 	const struct proof *a = one, *b = other;
 
-	if (a->began_ns != b->began_ns)
-		return a->began_ns < b->began_ns ? -1 : 1;
-	return a->took_ns < b->took_ns ? -1 : a->took_ns > b->took_ns;
+	if (proof_end(a) != proof_end(b))
+		return proof_end(a) < proof_end(b) ? -1 : 1;
+	return a->began_ns < b->began_ns ? -1 : a->began_ns > b->began_ns;
 }
 
 void sort(struct buffer *buffer, size_t size, int (*compare)(const void *, const void *))
@@ -77,24 +69,23 @@ static struct proof *proofs_in(const struct buffer *buffer, uint32_t *count)
 
 static int settled(const struct spans *spans, const struct proof *proof)
 {
-	return spans->now_ns - proof->came_ns >= spans->settle_ns ||
-	       proof->took_ns >= LONG_SETTLES * (int64_t)spans->settle_ns;
+	return spans->now_ns - proof->came_ns >= spans->settle_ns;
 }
 
-/* When the first of these proofs began that has not settled; the limit if all have. */
+/* When the first of these proofs returned that has not settled; the limit if all have. */
 int64_t proofs_unsettled(const struct spans *spans, const struct buffer *buffer, int64_t limit)
 {
 	uint32_t count;
 	struct proof *proofs = proofs_in(buffer, &count);
 
-	for (uint32_t i = 0; i < count; i++)
-		if (proofs[i].began_ns < limit && !settled(spans, &proofs[i]))
-			limit = proofs[i].began_ns;
+	for (uint32_t i = 0; i < count && proof_end(&proofs[i]) < limit; i++)
+		if (!settled(spans, &proofs[i]))
+			return proof_end(&proofs[i]);
 	return limit;
 }
 
-/* The first of these proofs that began then or later, before the limit. */
-struct proof *proofs_first(const struct buffer *buffer, int64_t from_ns, int64_t limit)
+/* The first of these proofs, of those before the limit, that proves what was queued then. */
+struct proof *proofs_first(const struct buffer *buffer, int64_t queued_ns, int64_t limit)
 {
 	uint32_t count, low = 0, high;
 	struct proof *proofs = proofs_in(buffer, &count);
@@ -102,33 +93,16 @@ struct proof *proofs_first(const struct buffer *buffer, int64_t from_ns, int64_t
 	for (high = count; low < high;) {
 		uint32_t middle = low + (high - low) / 2;
 
-		if (proofs[middle].began_ns < from_ns)
+		if (proof_end(&proofs[middle]) < queued_ns)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return low < count && proofs[low].began_ns < limit ? proofs + low : NULL;
-}
-
-/* What settled proofs have closed says how many streams the same call proved done. */
-uint32_t proofs_closed(const struct buffer *buffer, const struct span *span)
-{
-	uint32_t count;
-	struct proof *proofs = proofs_in(buffer, &count);
-
-	for (uint32_t low = 0; low < count;) {
-		uint32_t middle = low + (count - low) / 2;
-		struct proof wanted = {.began_ns = span->proof_ns, .took_ns = span->waited_ns};
-		int side = proof_order(&proofs[middle], &wanted);
-
-		if (!side)
-			return proofs[middle].closed;
-		if (side < 0)
-			low = middle + 1;
-		else
-			count = middle;
-	}
-	return 1;
+	/* What is passed over was under way then, or waited for an older event. */
+	for (; low < count && proof_end(&proofs[low]) < limit; low++)
+		if (proofs[low].cover_ns >= queued_ns)
+			return &proofs[low];
+	return NULL;
 }
 
 void proofs_forget(struct spans *spans, struct process *process, struct buffer *buffer,
@@ -137,7 +111,7 @@ void proofs_forget(struct spans *spans, struct process *process, struct buffer *
 	uint32_t count, gone = 0;
 	struct proof *proofs = proofs_in(buffer, &count);
 
-	while (gone < count && proofs[gone].began_ns < limit)
+	while (gone < count && proof_end(&proofs[gone]) < limit)
 		gone++;
 	if (!gone)
 		return;

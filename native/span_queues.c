@@ -63,39 +63,129 @@ struct process *process_of(struct spans *spans, struct tenant *tenant, uint32_t 
 	return process;
 }
 
-static uint64_t stream_hash(const struct spans *spans, const struct process *process,
-			    int64_t number)
+static uint64_t context_hash(const struct spans *spans, const struct process *process,
+			     uint64_t number)
 {
-	return scramble(scramble(spans->seed[1], (uintptr_t)process), number);
+	return scramble(scramble(spans->seed[0], (uintptr_t)process), number);
 }
 
-static struct stream *stream_of(struct spans *spans, struct process *process, int64_t number)
+struct context *context_find(const struct spans *spans, const struct process *process,
+			     uint64_t number)
 {
-	uint64_t hash = stream_hash(spans, process, number);
-	struct node *node = table_find(&spans->streams, hash);
-	struct stream *stream;
+	struct node *node = table_find(&spans->contexts, context_hash(spans, process, number));
 
 	for (; node; node = table_next(node)) {
-		stream = (struct stream *)node;
-		if (stream->process == process && stream->number == number)
+		struct context *context = (struct context *)node;
+
+		if (context->process == process && context->number == number)
+			return context;
+	}
+	return NULL;
+}
+
+static struct context *context_of(struct spans *spans, struct process *process, uint64_t number)
+{
+	struct context *context = context_find(spans, process, number);
+
+	if (context)
+		return context;
+	context = calloc(1, sizeof(*context));
+	if (!context)
+		return NULL;
+	context->node.hash = context_hash(spans, process, number);
+	context->process = process;
+	context->number = number;
+	if (!table_add(&spans->contexts, &context->node))
+		return context;
+	free(context);
+	return NULL;
+}
+
+static void context_leave(struct spans *spans, struct context *context)
+{
+	if (--context->streams)
+		return;
+	table_remove(&spans->contexts, &context->node);
+	proofs_free(spans, context->process, &context->proofs);
+	proofs_free(spans, context->process, &context->blocking_proofs);
+	free(context);
+}
+
+static uint64_t context_number(const struct signature *sig)
+{
+	return sig->flags & SIG_CONTEXT ? sig->context : 0;
+}
+
+static uint64_t stream_hash(const struct spans *spans, const struct process *process,
+			    const struct signature *sig, enum stream_kind kind)
+{
+	uint64_t hash = scramble(scramble(spans->seed[1], (uintptr_t)process), sig->stream);
+
+	/* Each context has default streams of its own. */
+	return sig->stream > 0 ? hash : scramble(hash + kind, context_number(sig));
+}
+
+struct stream *stream_find(const struct spans *spans, const struct process *process,
+			   const struct signature *sig, enum stream_kind kind)
+{
+	struct node *node = table_find(&spans->streams, stream_hash(spans, process, sig, kind));
+
+	for (; node; node = table_next(node)) {
+		struct stream *stream = (struct stream *)node;
+
+		if (stream->process == process && stream->number == sig->stream &&
+		    stream->kind == kind &&
+		    (sig->stream > 0 || stream->context->number == context_number(sig)))
 			return stream;
 	}
-	stream = calloc(1, sizeof(*stream));
+	return NULL;
+}
+
+static struct stream *stream_new(struct spans *spans, struct process *process,
+				 const struct signature *sig, enum stream_kind kind)
+{
+	struct context *context = context_of(spans, process, context_number(sig));
+	struct stream *stream = context ? calloc(1, sizeof(*stream)) : NULL;
+
 	if (!stream)
 		return NULL;
-	stream->node.hash = hash;
+	stream->node.hash = stream_hash(spans, process, sig, kind);
 	stream->process = process;
-	stream->number = number;
+	stream->number = sig->stream;
+	stream->kind = kind;
+	stream->kept_ns = INT64_MAX;
+	context->streams++;
+	stream->context = context;
 	if (!table_add(&spans->streams, &stream->node))
 		return stream;
+	context_leave(spans, context);
 	free(stream);
 	return NULL;
+}
+
+/* What a call says of its stream: the default ones are blocking. */
+static int stream_learn(struct spans *spans, struct stream *stream, const struct signature *sig)
+{
+	struct context *context;
+
+	stream->blocking = sig->stream <= 0 || sig->flags & SIG_BLOCKING;
+	stream->non_blocking = !!(sig->flags & SIG_NON_BLOCKING);
+	if (!(sig->flags & SIG_CONTEXT) || stream->context->number == sig->context)
+		return 0;
+	context = context_of(spans, stream->process, sig->context);
+	if (!context)
+		return -1;
+	context->streams++;
+	context_leave(spans, stream->context);
+	stream->context = context;
+	return 0;
 }
 
 static void stream_free(struct spans *spans, struct stream *stream)
 {
 	table_remove(&spans->streams, &stream->node);
 	proofs_free(spans, stream->process, &stream->proofs);
+	context_leave(spans, stream->context);
 	free(stream);
 }
 
@@ -126,25 +216,25 @@ static struct queue *queue_new(struct spans *spans, struct stream *stream, uint6
 }
 
 struct queue *queue_of(struct spans *spans, struct tenant *tenant, struct process *process,
-		       int64_t number, int64_t cgroup_id)
+		       const struct signature *sig, enum stream_kind kind)
 {
-	uint64_t hash = scramble(stream_hash(spans, process, number), cgroup_id);
-	struct node *node = table_find(&spans->queues, hash);
-	struct stream *stream;
-	struct queue *queue;
+	uint64_t hash = scramble(stream_hash(spans, process, sig, kind), sig->cgroup_id);
+	struct stream *stream = stream_find(spans, process, sig, kind);
+	struct queue *queue = stream ? stream->first : NULL;
 
-	for (; node; node = table_next(node)) {
-		queue = (struct queue *)node;
-		if (queue->process == process && queue->stream->number == number &&
-		    queue->cgroup_id == cgroup_id)
+	if (stream && stream_learn(spans, stream, sig))
+		return NULL;
+	for (; queue && queue->stream == stream; queue = queue->next)
+		if (queue->cgroup_id == sig->cgroup_id)
 			return queue;
-	}
 	if (!room_for(tenant->queues, spans->queues.count, QUEUES_MAX) ||
 	    process->nqueues >= PROCESS_QUEUES_MAX)
 		return NULL;
-	stream = stream_of(spans, process, number);
-	if (!stream)
-		return NULL;
+	if (!stream) {
+		stream = stream_new(spans, process, sig, kind);
+		if (!stream || stream_learn(spans, stream, sig))
+			return NULL;
+	}
 	queue = queue_new(spans, stream, hash);
 	if (!queue) {
 		if (!stream->first)
@@ -153,7 +243,7 @@ struct queue *queue_of(struct spans *spans, struct tenant *tenant, struct proces
 	}
 	queue->process = process;
 	queue->tenant = tenant;
-	queue->cgroup_id = cgroup_id;
+	queue->cgroup_id = sig->cgroup_id;
 	queue_place(queue);
 	process->nqueues++;
 	tenant->queues++;
@@ -286,7 +376,7 @@ int queue_add(struct spans *spans, struct queue *queue, const struct op *op)
 	}
 	if (!count && !queue->folded.ops)
 		queue->since_ns = spans->now_ns;
-	if (count && ops[count - 1].began_ns > op->began_ns)
+	if (count && op_end(&ops[count - 1]) > op_end(op))
 		queue->unordered = 1;
 	if (queue->ops.used + sizeof(*op) > queue->ops.room &&
 	    buffer_reserve(&queue->ops, sizeof(*op)))
@@ -310,7 +400,7 @@ int64_t queues_oldest(const struct spans *spans)
 
 			if (queue->folded.ops && queue->folded.first_ns < oldest)
 				oldest = queue->folded.first_ns;
-			for (uint32_t at = 0; at < count; at += queue->unordered ? 1 : count)
+			for (uint32_t at = 0; at < count; at++)
 				if (ops[at].began_ns < oldest)
 					oldest = ops[at].began_ns;
 		}
@@ -346,7 +436,6 @@ void process_free(struct spans *spans, struct process *process)
 		process->queues = queue->next;
 		queue_free(spans, queue);
 	}
-	proofs_free(spans, process, &process->proofs);
 	table_remove(&spans->processes, &process->node);
 	process->tenant->processes--;
 	free(process);

@@ -6,7 +6,7 @@
 
 /* What the last row of a signature came to, on either side of the boundary. */
 struct found {
-	struct queue *queues[2];
+	struct queue *queues[2][2];	/* by side and kind */
 	struct process *processes[2];
 	struct tenant *tenant;
 	struct item *item;
@@ -18,6 +18,10 @@ struct found {
 
 #define NS_PER_SECOND 1000000000
 #define LARGE_BYTES 65536
+#define CERTAIN_LEAST_NS 100000	/* less than this is delay of the host, or may be */
+#define SPIN_NS 10000		/* from the device to the return of a spinning call, at most */
+#define COPY_FLOOR_NS 200000
+#define COPY_BYTES_PER_NS 2	/* of a copy through memory of the host */
 
 static struct item *find_item(struct spans *spans, const struct signature *sig, struct found *found,
 			      uint64_t name, int64_t size)
@@ -55,28 +59,135 @@ static struct process *find_process(struct spans *spans, const struct signature 
 }
 
 static struct queue *find_queue(struct spans *spans, const struct signature *sig,
-				struct found *found, uint32_t side)
+				struct found *found, uint32_t side, enum stream_kind kind)
 {
 	struct process *process;
 
-	if (found->queues[side])
-		return found->queues[side];
+	if (found->queues[side][kind])
+		return found->queues[side][kind];
 	process = find_process(spans, sig, found, side);
 	if (process)
-		found->queues[side] = queue_of(spans, found->tenant, process, sig->stream,
-					       sig->cgroup_id);
-	return found->queues[side];
+		found->queues[side][kind] = queue_of(spans, found->tenant, process, sig, kind);
+	return found->queues[side][kind];
 }
 
-/* All streams of a process are done: no queue is needed, which there may be no room for. */
-static int add_process_proof(struct spans *spans, const struct signature *sig, struct found *found,
-			     int64_t began_ns, int64_t took_ns)
+/*
+ * A copy that names no stream has done its work when it returns, like what it waits for; a small
+ * one to the device may return before the device has come to it, and proves nothing else.
+ */
+static int ends_by_itself(const struct signature *sig, uint64_t bytes)
 {
-	struct process *process = find_process(spans, sig, found, began_ns >= spans->boundary_ns);
+	return sig->flags & SIG_IF_LARGE && bytes <= LARGE_BYTES;
+}
 
-	if (!process)
+static int is_proof(const struct signature *sig, uint64_t bytes)
+{
+	return sig->flags & (SIG_PROVES_STREAM | SIG_PROVES_CONTEXT | SIG_PROVES_BLOCKING) &&
+	       !ends_by_itself(sig, bytes);
+}
+
+/* What the thread saw of the device; a copy takes time of its own on the host. */
+static void see(const struct found *found, const struct signature *sig, uint64_t bytes,
+		int64_t seen_ns, struct proof *proof)
+{
+	if (!seen_ns)
+		return;
+	if (sig->flags & SIG_NOT_READY) {
+		proof->until_ns = seen_ns;
+		return;
+	}
+	proof->done_ns = seen_ns;
+	proof->floor_ns = CERTAIN_LEAST_NS;
+	if (sig->work)
+		proof->floor_ns += COPY_FLOOR_NS + (int64_t)(bytes / COPY_BYTES_PER_NS);
+	if (sig->flags & SIG_WOKEN) {
+		if (!sig->work)
+			tenant_slept(found->tenant, seen_ns - proof->began_ns);
+		proof->until_ns = seen_ns - tenant_delay_ns(found->tenant);
+	} else if (sig->flags & SIG_SPUN) {
+		proof->until_ns = seen_ns - SPIN_NS;
+	}
+}
+
+static struct buffer *proven_by(struct spans *spans, const struct signature *sig,
+				const struct process *process)
+{
+	struct stream *stream;
+	struct context *context;
+
+	if (sig->flags & SIG_PROVES_STREAM) {
+		stream = stream_find(spans, process, sig, STREAM_PLAIN);
+		return stream ? &stream->proofs : NULL;
+	}
+	context = context_find(spans, process, sig->flags & SIG_CONTEXT ? sig->context : 0);
+	if (!context)
+		return NULL;
+	return sig->flags & SIG_PROVES_CONTEXT ? &context->proofs : &context->blocking_proofs;
+}
+
+/* Where nothing was queued, nothing is proven, and no room is needed. */
+static int add_proof(struct spans *spans, const struct rows *rows, size_t i, struct found *found)
+{
+	const struct signature *sig = &rows->signatures[rows->codes[i]];
+	struct proof proof = {
+		.began_ns = rows->began_ns[i],
+		.took_ns = rows->took_ns[i],
+		.cover_ns = sig->flags & SIG_RECORDED ? (int64_t)rows->bytes[i] : rows->began_ns[i],
+		.last_ns = INT64_MIN,
+		.came_ns = spans->now_ns,
+		.api = sig->api,
+	};
+	struct process *process = find_process(spans, sig, found,
+					       proof.began_ns >= spans->boundary_ns);
+	struct buffer *proofs = process ? proven_by(spans, sig, process) : NULL;
+
+	if (!proofs)
 		return 0;
-	return proof_add(spans, process, &process->proofs, sig, began_ns, took_ns);
+	see(found, sig, rows->bytes[i], rows->seen_ns[i], &proof);
+	return proof_add(spans, process, proofs, &proof);
+}
+
+/* It is proven by itself, once all is that the device does before. */
+static int add_copy_proof(struct spans *spans, const struct rows *rows, size_t i,
+			  struct queue *queue)
+{
+	struct proof proof = {
+		.began_ns = rows->began_ns[i],
+		.took_ns = rows->took_ns[i],
+		.cover_ns = rows->began_ns[i] + (int64_t)rows->took_ns[i],
+		.last_ns = INT64_MIN,
+		.slack_ns = COPY_NS + rows->bytes[i] / LINK_BYTES_PER_NS,
+		.came_ns = spans->now_ns,
+		.api = rows->signatures[rows->codes[i]].api,
+		.itself = 1,
+	};
+
+	return proof_add(spans, queue->process, &queue->stream->proofs, &proof);
+}
+
+static int add_work(struct spans *spans, const struct rows *rows, size_t i, struct found *found)
+{
+	const struct signature *sig = &rows->signatures[rows->codes[i]];
+	int64_t began_ns = rows->began_ns[i], took_ns = rows->took_ns[i];
+	int itself = ends_by_itself(sig, rows->bytes[i]);
+	struct queue *queue = find_queue(spans, sig, found, began_ns >= spans->boundary_ns,
+					 itself ? STREAM_COPIES : STREAM_PLAIN);
+	int64_t size = sig->flags & SIG_SIZED_BY_BYTES ? (int64_t)rows->bytes[i] :
+		       sig->flags & SIG_SIZED ? sig->size : 0;
+	struct item *item;
+	struct op op;
+
+	if (!queue) {
+		tenant_refuse(spans, found->tenant, sig->weight);
+		return 0;
+	}
+	item = find_item(spans, sig, found, rows->names[i], size);
+	/* What returns when it is done was queued before. */
+	op = (struct op){began_ns, is_proof(sig, rows->bytes[i]) ? 0 : took_ns,
+			 item ? item->number : 0, sig->weight};
+	if (!item || queue_add(spans, queue, &op))
+		return -1;
+	return itself ? add_copy_proof(spans, rows, i, queue) : 0;
 }
 
 static int add_row(struct spans *spans, const struct rows *rows, size_t i, struct found *all)
@@ -84,10 +195,9 @@ static int add_row(struct spans *spans, const struct rows *rows, size_t i, struc
 	const struct signature *sig = &rows->signatures[rows->codes[i]];
 	struct found *found = &all[rows->codes[i]];
 	int64_t began_ns = rows->began_ns[i], took_ns = rows->took_ns[i];
-	uint32_t side = began_ns >= spans->boundary_ns;
-	struct queue *queue;
+	int proves = is_proof(sig, rows->bytes[i]);
 
-	if (!sig->work && !(sig->flags & (SIG_PROVES_STREAM | SIG_PROVES_PROCESS | SIG_WAITS)))
+	if (!sig->work && !proves && !(sig->flags & SIG_WAITS))
 		return 0;
 	if ((uint64_t)(began_ns - found->second_ns) >= NS_PER_SECOND || !found->second) {
 		found->second = second_of(spans, sig, began_ns / NS_PER_SECOND);
@@ -96,34 +206,15 @@ static int add_row(struct spans *spans, const struct rows *rows, size_t i, struc
 			return -1;
 	}
 	second_add(found->second, sig, took_ns, rows->bytes[i]);
-	if (!sig->work && !(sig->flags & (SIG_PROVES_STREAM | SIG_PROVES_PROCESS)))
+	if (!sig->work && !proves)
 		return 0;
 	if (!found->tenant)
 		found->tenant = tenant_of(spans, sig->tenant);
 	if (!found->tenant)
 		return -1;
-	if (sig->flags & SIG_PROVES_PROCESS)
-		return add_process_proof(spans, sig, found, began_ns, took_ns);
-	queue = find_queue(spans, sig, found, side);
-	if (!queue) {
-		/* Without a queue there is nothing that a wait could prove done. */
-		tenant_refuse(spans, found->tenant, sig->work ? sig->weight : 0);
-		return 0;
-	}
-	if (sig->work) {
-		int64_t size = sig->flags & SIG_SIZED_BY_BYTES ? (int64_t)rows->bytes[i] :
-			       sig->flags & SIG_SIZED ? sig->size : 0;
-		struct item *item = find_item(spans, sig, found, rows->names[i], size);
-		struct op op = {began_ns, took_ns, item ? item->number : 0, sig->weight};
-
-		if (!item || queue_add(spans, queue, &op))
-			return -1;
-	}
-	if (sig->flags & SIG_PROVES_STREAM ||
-	    (sig->flags & SIG_PROVES_IF_LARGE && rows->bytes[i] > LARGE_BYTES))
-		return proof_add(spans, queue->process, &queue->stream->proofs, sig, began_ns,
-				 took_ns);
-	return 0;
+	if (sig->work && add_work(spans, rows, i, found))
+		return -1;
+	return proves ? add_proof(spans, rows, i, found) : 0;
 }
 
 int rows_add(struct spans *spans, const struct rows *rows)

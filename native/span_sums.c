@@ -14,12 +14,10 @@ static __int128 extent_of(const struct item *item)
 void sum_add(struct spans *spans, struct sum *sum, const struct op *op)
 {
 	const struct item *item = spans->by_number[op->item];
-	int64_t queued_ns = op->began_ns + op->took_ns;
+	int64_t queued_ns = op_end(op);
 
 	if (!sum->ops || op->began_ns < sum->first_ns)
 		sum->first_ns = op->began_ns;
-	if (!sum->ops || op->began_ns > sum->newest_ns)
-		sum->newest_ns = op->began_ns;
 	if (!sum->ops || queued_ns > sum->last_ns)
 		sum->last_ns = queued_ns;
 	if (!sum->ops || sum->gpu < 0)

@@ -32,6 +32,47 @@ void tenant_refuse(struct spans *spans, struct tenant *tenant, uint32_t weight)
 	spans->refused += weight;
 }
 
+#define DELAY_MOST_NS 100000
+#define DELAY_LEAST_NS 15000
+#define DELAY_MARGIN_NS 10000
+#define WAITS_LEAST 100	/* from which the delay is known */
+#define SHARE 20	/* of them, so many are the shortest */
+
+void tenant_slept(struct tenant *tenant, int64_t waited_ns)
+{
+	tenant->slept++;
+	if (waited_ns >= 0 && waited_ns < SHORT_WAIT_US * 1000LL)
+		tenant->short_waits[waited_ns / 1000]++;
+	if (tenant->slept < UINT32_MAX / 2)
+		return;
+	tenant->slept /= 2;
+	for (int us = 0; us < SHORT_WAIT_US; us++)
+		tenant->short_waits[us] /= 2;
+}
+
+/*
+ * No wait that slept was shorter than the delay, so the shortest ones bound it. A tenant is judged
+ * by its own waits: what it does to deceive us concerns nobody else.
+ */
+int64_t tenant_delay_ns(const struct tenant *tenant)
+{
+	uint32_t shorter = 0;
+
+	if (tenant->slept < WAITS_LEAST)
+		return DELAY_MOST_NS;
+	for (int us = 0; us < SHORT_WAIT_US; us++) {
+		int64_t delay_ns = (us + 1) * 1000LL + DELAY_MARGIN_NS;
+
+		shorter += tenant->short_waits[us];
+		if (shorter < tenant->slept / SHARE)
+			continue;
+		if (delay_ns < DELAY_LEAST_NS)
+			return DELAY_LEAST_NS;
+		return delay_ns < DELAY_MOST_NS ? delay_ns : DELAY_MOST_NS;
+	}
+	return DELAY_MOST_NS;
+}
+
 int tenants_take(struct spans *spans, struct buffer *taken)
 {
 	for (uint32_t i = 0; i < spans->tenants.size; i++) {

@@ -5,8 +5,8 @@
  *
  *   rows  ->  operations and proofs of a queue  ->  settled  ->  spans, each with its mix
  *
- * Rows come when their call returns, and are ordered by when it began. So a proof waits until
- * rows of calls that began before it have had time to come.
+ * Rows come when their call returns, and are ordered by that. Where two calls prove something,
+ * the one that returned first counts. Proofs wait a little, since rows may come out of order.
  */
 #ifndef COTENANT_SPANS_H
 #define COTENANT_SPANS_H
@@ -31,11 +31,19 @@ enum {
 	SIG_COLLECTIVE = 4,
 	SIG_CONTEXT = 8,
 	SIG_PROVES_STREAM = 16,
-	SIG_PROVES_PROCESS = 32,
-	SIG_PROVES_IF_LARGE = 64,	/* its stream, if its bytes are many */
-	SIG_WAITS = 128,
+	SIG_PROVES_CONTEXT = 32,	/* all its streams */
+	SIG_PROVES_BLOCKING = 64,	/* of its streams, the default one and the blocking ones */
+	SIG_IF_LARGE = 128,	/* only if its bytes are many; else it ends by itself */
+	SIG_WAITS = 256,
+	SIG_RECORDED = 512,	/* only what was queued by the time in `bytes` */
+	SIG_WOKEN = 1024,	/* how `seen` is known: its thread was woken then */
+	SIG_SPUN = 2048,	/* it span until then */
+	SIG_NOT_READY = 4096,	/* it asked, and the stream was not done */
+	SIG_BLOCKING = 8192,	/* the stream is; neither of these two if that is not known */
+	SIG_NON_BLOCKING = 16384,
 };
 
+#define SHORT_WAIT_US 128
 #define EXTENT_SCALE 25	/* bytes that a link moves in the time of one thread */
 
 /* Why a span ended; a stored enumeration in agent/recorder/ingest/spans.py. */
@@ -58,8 +66,9 @@ struct signature {
 	uint32_t weight;
 	int32_t gpu;		/* a number of the recorder's, -1 if not known */
 	uint16_t api;
+	uint16_t flags;
 	uint8_t work;
-	uint8_t flags;
+	uint8_t reserved[7];
 };
 
 /* A batch of rows, column by column. */
@@ -70,6 +79,7 @@ struct rows {
 	const uint64_t *took_ns;
 	const uint64_t *bytes;
 	const uint64_t *names;
+	const int64_t *seen_ns;
 	size_t count;
 	size_t nsignatures;
 };
@@ -88,6 +98,7 @@ struct item {
 	uint64_t salt[2];	/* what it adds to the sum that identifies a mix */
 };
 
+/* Queued when its call returned: only then is it certain that a wait has seen it. */
 struct op {
 	int64_t began_ns;
 	int64_t took_ns;
@@ -98,10 +109,18 @@ struct op {
 struct proof {
 	int64_t began_ns;
 	int64_t took_ns;
+	int64_t cover_ns;	/* proves what was queued by then */
+	int64_t done_ns;	/* its thread saw the device done; 0 if that is not known */
+	int64_t until_ns;	/* the device worked at least until then; 0 if that is not known */
+	int64_t floor_ns;	/* a certain interval is longer than this */
+	int64_t last_ns;	/* when the last of what it proved was queued */
 	uint64_t came_ns;	/* on the recorder's clock */
+	int64_t slack_ns;	/* of a copy that ends by itself: its transfer */
+	int64_t last_stream;	/* of which it closed a span */
 	uint32_t closed;	/* streams of which it closed spans */
 	uint16_t api;
-	int64_t last_stream;	/* of those streams */
+	uint8_t itself;		/* proves the copy that it is, once the device came to it */
+	uint8_t reserved;
 };
 
 struct count {
@@ -113,7 +132,6 @@ struct count {
 struct sum {
 	int64_t first_ns;
 	int64_t last_ns;	/* when the last was queued */
-	int64_t newest_ns;	/* when the last began */
 	int64_t launches;
 	int64_t copies;
 	int64_t copied_bytes;
@@ -138,15 +156,38 @@ struct tenant {
 	uint64_t kinds;		/* of operations that are added up */
 	uint64_t proofs;	/* that wait for calls that began before them */
 	uint64_t refused;	/* operations, since the recorder asked */
+	uint32_t slept;		/* waits that slept, and how long the short ones took, in us */
+	uint32_t short_waits[SHORT_WAIT_US];
+};
+
+/* A context of a process, and what proves all its streams done, or the blocking ones. */
+struct context {
+	struct node node;
+	struct process *process;
+	uint64_t number;	/* 0 where it is not known */
+	uint32_t streams;
+	int64_t pending_ns;	/* when the first of what is not proven was queued that copies wait for */
+	struct buffer proofs;
+	struct buffer blocking_proofs;
+};
+
+enum stream_kind {
+	STREAM_PLAIN,
+	STREAM_COPIES,	/* of the default stream: small ones, which end by themselves */
 };
 
 /* A stream of a process, and what proves it done, from whichever cgroup. */
 struct stream {
 	struct node node;
 	struct process *process;
+	struct context *context;
 	int64_t number;
 	struct queue *first;	/* the others follow it in the process's list */
 	struct buffer proofs;
+	int64_t kept_ns;	/* proofs that end by then are kept: they wait for other streams */
+	uint8_t kind;
+	uint8_t non_blocking;
+	uint8_t blocking;
 };
 
 /* What a process queued on a stream from one cgroup. */
@@ -162,10 +203,15 @@ struct queue {
 	size_t merged;			/* bytes of these that have one count for each item */
 	uint64_t kinds;			/* that its tenant has for it */
 	struct sum folded;
-	int64_t before_ns;	/* end of the proof of the span before */
+	int64_t before_ns;	/* end of the span before */
+	int64_t carried_ns;	/* a span that nothing proved ended for its age: when its last was queued */
+	uint64_t carried_context;
+	int32_t carried_gpu;
 	uint64_t since_ns;	/* when the oldest operation came, on the recorder's clock */
 	uint32_t head;		/* operations at the front that are in a span already */
 	uint8_t has_before;
+	uint8_t carried;
+	uint8_t carried_has_context;
 	uint8_t unordered;
 };
 
@@ -176,12 +222,12 @@ struct process {
 	uint32_t generation;
 	struct tenant *tenant;	/* that it was of when it came: it may move */
 	struct queue *queues;
-	struct buffer proofs;	/* of all its queues */
-	uint64_t gone_ns;	/* when that was told, on the recorder's clock */
+	uint64_t gone_ns;	/* when that was reported, on the recorder's clock */
+	int64_t ended_ns;
 	uint64_t used_ns;
 	uint32_t nqueues;
 	uint32_t nops;
-	uint32_t nproofs;	/* of its streams, too */
+	uint32_t nproofs;	/* of its streams and contexts */
 	uint32_t unproven;
 	uint32_t fresh;		/* operations since proofs were last taken to make room */
 };
@@ -212,7 +258,14 @@ struct span {
 	uint16_t api;
 	uint8_t closed_by;
 	uint8_t has_context;
-	uint32_t reserved;
+	uint32_t non_blocking;	/* its stream is */
+};
+
+/* Work that a small copy waits for. */
+struct earlier {
+	const struct context *context;
+	int64_t queued_ns;
+	int64_t end_ns;
 };
 
 /* What a tenant did on a GPU in one second. */
@@ -239,8 +292,10 @@ struct spans {
 	uint64_t hold_ns;
 	int64_t boundary_ns;	/* what began before is of another recording */
 	uint64_t now_ns;
+	int64_t utc_ns;
 	struct table tenants;
 	struct table processes;
+	struct table contexts;
 	struct table streams;
 	struct table queues;
 	struct table items;
@@ -255,6 +310,8 @@ struct spans {
 	struct buffer mix_sizes;	/* of new mixes: uint32 each */
 	struct buffer mix_items;	/* struct count, of all new mixes */
 	struct buffer scratch;		/* struct count */
+	struct buffer provers;		/* struct proof *, of the spans that are being closed */
+	struct buffer earlier;		/* struct earlier */
 	uint64_t epoch;			/* numbers of items and mixes are valid within one */
 	uint64_t refused;		/* operations for which there was no room */
 	uint64_t held;			/* operations that are in no span yet */
@@ -264,6 +321,8 @@ struct spans {
 };
 
 /* span_rows.c */
+#define COPY_NS 1500
+#define LINK_BYTES_PER_NS 25
 int rows_add(struct spans *spans, const struct rows *rows);
 
 /* span_items.c */
@@ -282,6 +341,9 @@ int seconds_take(struct spans *spans, struct buffer *taken);
 void seconds_free(struct spans *spans);
 
 /* span_tenants.c */
+void tenant_slept(struct tenant *tenant, int64_t waited_ns);
+/* How long after the device was done a sleeping thread is woken, at most. */
+int64_t tenant_delay_ns(const struct tenant *tenant);
 struct tenant *tenant_of(struct spans *spans, uint64_t number);
 void tenant_refuse(struct spans *spans, struct tenant *tenant, uint32_t weight);
 /* The number of each, and what it was refused since; those that have nothing are forgotten. */
@@ -294,8 +356,14 @@ struct process *process_find(const struct spans *spans, uint32_t pid, uint64_t s
 /* As long as there is room for this tenant, one that is not known yet is made. */
 struct process *process_of(struct spans *spans, struct tenant *tenant, uint32_t pid,
 			   uint64_t start_ns, uint32_t generation);
+struct context *context_find(const struct spans *spans, const struct process *process,
+			     uint64_t number);
+/* Only streams with a handle are the same stream in any context. */
 struct queue *queue_of(struct spans *spans, struct tenant *tenant, struct process *process,
-		       int64_t stream, int64_t cgroup_id);
+		       const struct signature *sig, enum stream_kind kind);
+/* The stream, if anything was queued on it. */
+struct stream *stream_find(const struct spans *spans, const struct process *process,
+			   const struct signature *sig, enum stream_kind kind);
 int queue_add(struct spans *spans, struct queue *queue, const struct op *op);
 /* Let go of the first operations; the room that they took is given back by queue_tidy. */
 void queue_drop(struct spans *spans, struct queue *queue, uint32_t ops);
@@ -314,12 +382,11 @@ void sum_join(struct sum *sum, const struct sum *other);
 
 /* span_proofs.c */
 int proof_add(struct spans *spans, struct process *process, struct buffer *proofs,
-	      const struct signature *sig, int64_t began_ns, int64_t took_ns);
+	      const struct proof *proof);
 int proof_order(const void *one, const void *other);
 void proofs_sort(struct buffer *buffer);
 int64_t proofs_unsettled(const struct spans *spans, const struct buffer *buffer, int64_t limit);
-struct proof *proofs_first(const struct buffer *buffer, int64_t from_ns, int64_t limit);
-uint32_t proofs_closed(const struct buffer *buffer, const struct span *span);
+struct proof *proofs_first(const struct buffer *buffer, int64_t queued_ns, int64_t limit);
 void proofs_forget(struct spans *spans, struct process *process, struct buffer *buffer,
 		   int64_t limit);
 void proofs_free(struct spans *spans, struct process *process, struct buffer *buffer);
@@ -347,6 +414,16 @@ static inline int64_t bytes_sum(int64_t sum, uint64_t bytes, uint32_t weight)
 	__int128 all = sum + (__int128)bytes * weight;
 
 	return all > INT64_MAX ? INT64_MAX : all;
+}
+
+static inline int64_t proof_end(const struct proof *proof)
+{
+	return proof->began_ns + proof->took_ns;
+}
+
+static inline int64_t op_end(const struct op *op)
+{
+	return op->began_ns + op->took_ns;
 }
 
 static inline struct op *ops_of(const struct queue *queue, uint32_t *count)

@@ -15,19 +15,19 @@ struct spans_object {
 
 static PyObject *spans_add(struct spans_object *self, PyObject *args)
 {
-	Py_buffer signatures, columns[5];
+	Py_buffer signatures, columns[6];
 	struct rows rows;
 	unsigned long long now_ns;
 	int error = -1, fits;
 
-	if (!PyArg_ParseTuple(args, "Ky*y*y*y*y*y*", &now_ns, &signatures, &columns[0], &columns[1],
-			      &columns[2], &columns[3], &columns[4]))
+	if (!PyArg_ParseTuple(args, "Ky*y*y*y*y*y*y*", &now_ns, &signatures, &columns[0],
+			      &columns[1], &columns[2], &columns[3], &columns[4], &columns[5]))
 		return NULL;
 	rows = (struct rows){signatures.buf, columns[0].buf, columns[1].buf, columns[2].buf,
-			     columns[3].buf, columns[4].buf, columns[0].len / sizeof(int32_t),
-			     signatures.len / sizeof(struct signature)};
+			     columns[3].buf, columns[4].buf, columns[5].buf,
+			     columns[0].len / sizeof(int32_t), signatures.len / sizeof(struct signature)};
 	fits = 1;
-	for (int i = 1; i < 5; i++)
+	for (int i = 1; i < 6; i++)
 		fits &= (size_t)columns[i].len == rows.count * sizeof(uint64_t);
 	if (fits) {
 		Py_BEGIN_ALLOW_THREADS
@@ -36,7 +36,7 @@ static PyObject *spans_add(struct spans_object *self, PyObject *args)
 		Py_END_ALLOW_THREADS
 	}
 	PyBuffer_Release(&signatures);
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 6; i++)
 		PyBuffer_Release(&columns[i]);
 	if (!fits)
 		return PyErr_Format(PyExc_ValueError, "columns differ in length");
@@ -48,15 +48,18 @@ static PyObject *spans_add(struct spans_object *self, PyObject *args)
 static PyObject *spans_gone(struct spans_object *self, PyObject *args)
 {
 	unsigned long long now_ns, start_ns;
+	long long ended_ns;
 	unsigned int pid;
 
-	if (!PyArg_ParseTuple(args, "KIK", &now_ns, &pid, &start_ns))
+	if (!PyArg_ParseTuple(args, "KIKL", &now_ns, &pid, &start_ns, &ended_ns))
 		return NULL;
 	for (uint32_t side = 0; side < 2; side++) {
 		struct process *process = process_find(&self->spans, pid, start_ns, side);
 
-		if (process && !process->gone_ns)
-			process->gone_ns = now_ns;
+		if (!process || process->gone_ns)
+			continue;
+		process->gone_ns = now_ns;
+		process->ended_ns = ended_ns;
 	}
 	Py_RETURN_NONE;
 }
@@ -107,13 +110,15 @@ static PyObject *spans_take(struct spans_object *self, PyObject *args)
 {
 	struct spans *spans = &self->spans;
 	unsigned long long now_ns;
+	long long utc_ns;
 	PyObject *told;
 	int stopping, error;
 
-	if (!PyArg_ParseTuple(args, "Kp", &now_ns, &stopping))
+	if (!PyArg_ParseTuple(args, "KLp", &now_ns, &utc_ns, &stopping))
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	spans->now_ns = now_ns;
+	spans->utc_ns = utc_ns;
 	error = spans_close(spans, stopping);
 	Py_END_ALLOW_THREADS
 	if (error)
@@ -200,11 +205,11 @@ static PyMethodDef methods[] = {
 	{"begin", (PyCFunction)spans_begin, METH_VARARGS,
 	 "begin(boundary_ns): what began before is of another recording"},
 	{"add", (PyCFunction)spans_add, METH_VARARGS,
-	 "add(now_ns, signatures, codes, began_ns, took_ns, bytes, names): rows as they came"},
+	 "add(now_ns, signatures, codes, began_ns, took_ns, bytes, names, seen_ns): rows as they came"},
 	{"gone", (PyCFunction)spans_gone, METH_VARARGS,
-	 "gone(now_ns, pid, start_ns): a process ended"},
+	 "gone(now_ns, pid, start_ns, ended_ns): a process ended"},
 	{"take", (PyCFunction)spans_take, METH_VARARGS,
-	 "take(now_ns, stopping) -> (epoch, closed, open, items, mix sizes, mix items)"},
+	 "take(now_ns, utc_ns, stopping) -> (epoch, closed, open, items, mix sizes, mix items)"},
 	{"seconds", (PyCFunction)spans_seconds, METH_NOARGS,
 	 "what each tenant did in each second on each GPU, since it was last asked"},
 	{"refused", (PyCFunction)spans_refused, METH_NOARGS,

@@ -126,7 +126,7 @@ def members(btf: Btf, struct: dict[str, Any], base: int = 0) -> list[dict[str, A
     for index, member in enumerate(struct["members"]):
         offset = base + member["bits_offset"] // 8
         inner = resolve(btf, member["type_id"])
-        if inner["kind"] == "STRUCT":
+        if inner["kind"] in ("STRUCT", "UNION"):
             found += members(btf, inner, offset)
             continue
         found.append(

@@ -34,6 +34,7 @@ enum call_flags {
 	CALL_QUEUES = 1024,	/* of the driver: queues something on a stream */
 	CALL_SEVERAL = 2048,	/* on more streams than it tells */
 	CALL_EVENT = 4096,	/* its address is an event, whose stream is the call's */
+	CALL_FOREIGN = 8192,	/* makes a stream wait for what is not the device's work */
 };
 
 enum call_shape {

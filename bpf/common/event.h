@@ -97,6 +97,11 @@ enum cuda_direction {
 #define CUDA_KNOWN_HANDLE 7
 #define CUDA_KNOWN_ADDRESS 8
 #define CUDA_KNOWN_DURATION 9
+/* Of calls that wait for the device, or ask about it. */
+#define CUDA_KNOWN_WOKEN 10	/* seen_ns: their thread slept, and was woken then */
+#define CUDA_KNOWN_SPUN 11	/* seen_ns: it was on a CPU up to then, for a while */
+#define CUDA_KNOWN_NOT_READY 12	/* seen_ns: the query before found the work unfinished */
+#define CUDA_KNOWN_RECORDED 13	/* bytes: when the record of their event began */
 
 struct cuda_event {
 	struct event_head head;
@@ -132,7 +137,10 @@ struct cuda_event {
 	DERIVED(graph) DOC("the CUDA graph launched; joins graph_kernels") AS("graph");
 	__u32 weight DOC("how many events this row stands for");
 	/* What the call is about besides: memory allocated, freed, copied to; an event. */
-	__u64 address;
+	union {
+		__u64 address;
+		__u64 seen_ns;	/* once the call has returned, if it waited */
+	};
 	/* The caller's own handle of the kernel, where the runtime was given one. */
 	__u64 stub;
 };

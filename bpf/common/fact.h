@@ -30,6 +30,7 @@ enum fact_kind {
 	FACT_COMM_COUNT = 19,	/* communicator handle has `nranks` */
 	FACT_PROCESS_FORK = 20,	/* process pid was forked in a new cgroup */
 	FACT_ELAPSED = 21,	/* the operation that tid began at `handle` took `other`, a float, ms */
+	FACT_STREAM = 22,	/* stream `address` was made with the flags in `other` */
 };
 
 struct fact {

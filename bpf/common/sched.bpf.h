@@ -22,6 +22,9 @@ struct sched_task {
 	__u32 off_times;
 	__u64 off_since;
 	__u64 runnable_since;
+	/* When it was last woken, and when it last came on a CPU. */
+	__u64 woken_ns;
+	__u64 came_ns;
 	/* Of its waits: up to where the present one is told, and what nobody is known to have had. */
 	__u64 told_until;
 	__u64 nobody_ns;

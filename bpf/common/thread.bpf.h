@@ -69,6 +69,7 @@ struct thread {
 	__u64 migrations;
 	__u64 context;
 	__u64 not_ready;	/* what the last query found unfinished */
+	__u64 not_ready_ns;	/* when it asked */
 	__u64 group_id;
 	__u32 group_depth;
 	__u16 nccl_op;
@@ -103,6 +104,7 @@ struct process {
 	__u64 start_ns;
 	__u64 tenant;
 	__u64 captures;		/* that it has open; see cuda/capture.bpf.h */
+	__u64 foreign;		/* a stream of its may wait for what is not the device's work */
 };
 
 /* Processes that called a probed function: their end is a fact, others' is not. */

@@ -10,8 +10,8 @@
 #include "cuda/context.bpf.h"
 #include "cuda/decode.bpf.h"
 #include "cuda/memory.bpf.h"
-#include "cuda/moment.bpf.h"
 #include "cuda/rows.bpf.h"
+#include "cuda/wait.bpf.h"
 #include "common/session.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -225,6 +225,7 @@ static __always_inline bool_t worth_a_row(struct thread *thread, struct frame *f
 	asked = 1 + (cuda_body(&frame->own)->stream ?: cuda_body(&frame->own)->address);
 	if (result == CUDA_NOT_READY) {
 		thread->not_ready = asked;
+		thread->not_ready_ns = frame->began_ns;
 		return 0;
 	}
 	if (thread->not_ready != asked)
@@ -343,10 +344,12 @@ static __always_inline int leave(struct pt_regs *ctx, __u64 cookie)
 		lane_leave(frame, spec, ctx->ax, row == &frame->own);
 	else
 		overlook(thread, spec);
+	if (spec->flags & CALL_FOREIGN && !ctx->ax)
+		wait_foreign(thread, frame, spec);
 	if (!row)
 		return 0;
-	if (spec->flags & CALL_EVENT)
-		moment_stream(thread, frame);
+	if (row == &frame->own && waits(cuda_body(row), spec))
+		wait_leave(thread, frame, spec);
 	pass_on(thread, task, total, frame->began_ns, row);
 	return 0;
 }

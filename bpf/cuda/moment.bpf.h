@@ -85,7 +85,7 @@ __noinline int record_leave(struct thread *thread, struct frame *frame,
 		stream = stream_key(event->stream, spec->flags);
 		/* A graph may record it from now on. */
 		if (capture_of(&stream))
-			moment->untimed = 1;
+			moment->untimed = moment->graphed = 1;
 		moment->certain = 0;
 		moment->told = 0;
 		moment->handle = event->stream;
@@ -95,6 +95,7 @@ __noinline int record_leave(struct thread *thread, struct frame *frame,
 		if (timing && !moment->untimed && moment->busy == 1)
 			moment->certain = moment_place(moment, frame, timing,
 						       thread->whose.tenant);
+		moment->began_ns = frame->began_ns;
 		moment->ended_ns = bpf_ktime_get_ns();
 	}
 	if (moment->busy)
@@ -212,25 +213,8 @@ __noinline int moment_leave(struct thread *thread, struct frame *frame,
 			break;
 		moment = moment_of(thread, frame->other, 1);
 		if (moment)
-			moment->untimed = 1;
+			moment->untimed = moment->graphed = 1;
 		break;
-	}
-	return 0;
-}
-
-/* A wait for an event is one for the stream it was recorded on. */
-__noinline int moment_stream(const struct thread *thread, struct frame *frame)
-{
-	struct cuda_event *event;
-	struct moment *moment;
-
-	if (!thread || !frame)
-		return 0;
-	event = cuda_body(&frame->own);
-	moment = moment_of(thread, event->address, 0);
-	if (moment && moment->ended_ns && !moment->busy) {
-		event->stream = moment->handle;
-		event->known |= 1 << CUDA_KNOWN_STREAM;
 	}
 	return 0;
 }

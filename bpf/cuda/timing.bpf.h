@@ -65,10 +65,11 @@ struct moment {
 	__u8 untimed;		/* made without a time, or recorded by a graph when nobody sees */
 	__u8 certain;		/* its place is known */
 	__u8 told;
-	__u8 reserved;
+	__u8 graphed;		/* a graph may record it, too */
 	__u32 tid;
 	__u32 operation_tid;
-	__u64 ended_ns;		/* when its record returned; 0 before the first */
+	__u64 began_ns;		/* when its record began, and returned; 0 before the first */
+	__u64 ended_ns;
 	__u64 handle;		/* the stream as it was named */
 	__u64 stream;
 	__u64 context;

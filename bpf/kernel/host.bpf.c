@@ -77,6 +77,9 @@ static __always_inline void comes(struct cpu_runs *cpu, struct task_struct *task
 		wait_ends(bpf_get_smp_processor_id(), sched, later(runnable, sched->told_until), now,
 			  host_all || sched->gpu || now - runnable >= host_threshold_ns);
 	sched->told_until = 0;
+	if (sched->runnable_since)
+		sched->woken_ns = sched->runnable_since;
+	sched->came_ns = now;
 	sched->on_since = now;
 	sched->off_since = 0;
 	sched->runnable_since = 0;

@@ -2,7 +2,6 @@
 
 import os
 import struct
-from pathlib import Path
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from cotenant.schema.dimensions import SESSIONS
 from cotenant.schema.events import CUDA_RECORD, ENUMS
 from cotenant.store.segment import rows_of
 from cotenant.store.writer import StoreWriter
+from tests.virtual.spans_of_rows import spans_of_rows
 
 PAGE = os.sysconf("SC_PAGESIZE")
 EVENTS_BYTES = 1 << 26
@@ -196,20 +196,16 @@ class VirtualRecorder:
         self.writer.close()
 
 
-# Each identifies a span in a way of its own, or says what rows do not tell.
-_OF_ROWS = (Path(__file__).parent / "spans_of_rows.sql").read_text("utf-8")
-_APART = "signature, span, mix, lost, closed_by"
-
-
 def stored_and_derived(root):
-    """The spans of a store as they were stored, and as SQL derives them from its rows."""
+    """The spans of a store as they were stored, and as its rows say; ends where they are proven."""
     with Session(root) as session:
-        return _rows(session, "spans"), _rows(session, f"({_OF_ROWS})")
-
-
-def _rows(session, table):
-    rows = session.ask(f"select * exclude ({_APART}) from {table}").rows()
-    return sorted(rows, key=lambda row: str([row[name] for name in sorted(row)]))
+        derived = spans_of_rows(session)
+        names = ", ".join(derived[0]) if derived else "*"
+        stored = session.ask(f"select {names} from spans").rows()
+    for span in (*stored, *derived):
+        if not span["proven"]:
+            span["end_ns"] = None
+    return [sorted(rows, key=lambda row: str(list(row.values()))) for rows in (stored, derived)]
 
 
 _OVERLAPS = """

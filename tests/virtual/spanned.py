@@ -105,10 +105,10 @@ def spans_of(tables, began=()):
     maker = SpanMaker(lambda: 0)
     for moment in sorted(began):
         maker.begin(moment)
-    maker.add(_RowBatch(rows), rows, lambda cgroup, _: str(cgroup))
+    maker.add(_RowBatch(rows), rows, lambda cgroup, _: str(cgroup), lambda times: times)
     made = SpanRows(maker, LostWindows())
     made.finish()
-    last_ns = max(rows["timestamp_ns"].to_pylist())
+    last_ns = max(pa.compute.add(rows["timestamp_ns"], rows["duration_ns"].fill_null(0)).to_pylist())
     for sampler in (made, made.mixes):
         found = sampler.sample(last_ns)
         if found is not None:

@@ -23,6 +23,7 @@ class CallFlags(IntFlag):
     QUEUES = 1024
     SEVERAL = 2048
     EVENT = 4096
+    FOREIGN = 8192
 
 
 class TenantFlags(IntFlag):
@@ -84,18 +85,18 @@ MAPS: Final = {
     "members": (16, 16),
     "meters": (4, 272),
     "migrations": (4, 8),
-    "moments": (24, 120),
+    "moments": (24, 128),
     "newborn": (8, 4),
     "paths": (4, 4176),
     "places": (8, 24),
     "primaries": (8, 32),
-    "processes": (4, 24),
+    "processes": (4, 32),
     "refused_requests": (8, 1),
     "requests": (8, 408),
     "resting": (8, 8),
     "rooms": (4, 16),
     "runs": (4, 16),
-    "sched_tasks": (4, 136),
+    "sched_tasks": (4, 152),
     "settled": (40, 1),
     "settled_version": (4, 8),
     "socket_users": (4, 64),
@@ -103,7 +104,7 @@ MAPS: Final = {
     "stack_places": (4, 16),
     "tenants": (8, 8),
     "texts": (4, 7760),
-    "threads": (4, 3928),
+    "threads": (4, 3936),
     "timings": (4, 2056),
     "told": (8, 1),
     "totals": (24, 280),

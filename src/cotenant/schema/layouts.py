@@ -144,10 +144,10 @@ METER: Final = np.dtype(
 
 PROCESS: Final = np.dtype(
     {
-        "names": ['start_ns', 'tenant', 'captures'],
-        "formats": ['<u8', '<u8', '<u8'],
-        "offsets": [0, 8, 16],
-        "itemsize": 24,
+        "names": ['start_ns', 'tenant', 'captures', 'foreign'],
+        "formats": ['<u8', '<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 16, 24],
+        "itemsize": 32,
     }
 )
 

@@ -10,6 +10,7 @@ from cotenant.probes.function import STRUCT, Flag, Function, Library
 
 _OP: Final = Flag.OPERATION
 _ROW: Final = Flag.ROW
+_FOREIGN: Final = Flag.FOREIGN
 
 # The context that it hands out is on the device of the green context that it is given.
 GREEN: Final = 827
@@ -35,8 +36,10 @@ def _launches() -> tuple[Function, ...]:
         *_each(3, "cuLaunchKernelEx", "_ptsz", handle=2, stream=STRUCT + 4, **struct),
         *_each(5, "cuLaunchCooperativeKernel", "_ptsz", **words),
         *_each(7, "cuGraphLaunch", "_ptsz", op="graph_launch", flags=_OP, handle=1, stream=2),
-        *_each(9, "cuLaunchHostFunc", "_ptsz", op="host", flags=_OP, stream=1),
-        *_each(800, "cuLaunchHostFunc_v2", "_ptsz", op="host", flags=_OP, stream=1),
+        *_each(9, "cuLaunchHostFunc", "_ptsz", op="host", flags=_OP | _FOREIGN, stream=1),
+        *_each(
+            800, "cuLaunchHostFunc_v2", "_ptsz", op="host", flags=_OP | _FOREIGN, stream=1
+        ),
         *_each(
             11, "cuLaunchCooperativeKernelMultiDevice", handle=STRUCT, stream=STRUCT + 5, **several
         ),
@@ -219,12 +222,14 @@ def _events() -> tuple[Function, ...]:
         **event, "out": 1, "other": 2, "address": 3, "step": "EVENT_ELAPSED",
     }  # fmt: skip
     wait: dict[str, Any] = {
-        "op": "event", "flags": _ROW | Flag.QUEUES, "stream": 1, "address": 2, "step": "EVENT_WAIT",
+        "op": "event", "flags": _ROW | _FOREIGN | Flag.QUEUES, "stream": 1, "address": 2,
+        "step": "EVENT_WAIT",
     }  # fmt: skip
     # On all streams of a context: the operation before the event is unknown.
     everywhere: dict[str, Any] = {
         "op": "event", "flags": _ROW | Flag.QUEUES | Flag.SEVERAL, "address": 2,
     }  # fmt: skip
+    awaited: dict[str, Any] = {**everywhere, "flags": everywhere["flags"] | _FOREIGN}
     return (
         *_each(160, "cuEventCreate", out=1, other=2, step="EVENT_CREATE", **event),
         *_each(161, "cuEventDestroy_v2", **destroy),
@@ -236,8 +241,8 @@ def _events() -> tuple[Function, ...]:
         *_each(169, "cuEventElapsedTime_v2", **elapsed),
         *_each(821, "cuCtxRecordEvent", step="EVENT_GRAPH", other=2, **everywhere),
         *_each(822, "cuGreenCtxRecordEvent", step="EVENT_GRAPH", other=2, **everywhere),
-        *_each(823, "cuCtxWaitEvent", **everywhere),
-        *_each(824, "cuGreenCtxWaitEvent", **everywhere),
+        *_each(823, "cuCtxWaitEvent", **awaited),
+        *_each(824, "cuGreenCtxWaitEvent", **awaited),
     )
 
 
@@ -246,15 +251,17 @@ def _streams() -> tuple[Function, ...]:
     # Another stream may get the handle: what was queued on this one has nothing to do with it.
     gone: dict[str, Any] = {"op": "stream", "flags": _ROW | Flag.QUEUES, "stream": 1}
     # What makes a stream wait is no operation, and part of no operation's time.
-    waits: dict[str, Any] = gone
+    waits: dict[str, Any] = {**gone, "flags": gone["flags"] | _FOREIGN}
     third: dict[str, Any] = {**waits, "stream": 3}
     fourth: dict[str, Any] = {**waits, "stream": 4}
+    # With its flags: what it waits for, and what waits for it.
+    made: dict[str, Any] = {**stream, "out": 1, "fact": "STREAM"}
     return (
-        *_each(170, "cuStreamCreate", out=1, **stream),
-        *_each(171, "cuStreamCreateWithPriority", out=1, **stream),
+        *_each(170, "cuStreamCreate", other=2, **made),
+        *_each(171, "cuStreamCreateWithPriority", other=2, **made),
         *_each(172, "cuStreamDestroy_v2", **gone),
         *_each(189, "cuStreamDestroy", **gone),
-        *_each(173, "cuGreenCtxStreamCreate", out=1, **stream),
+        *_each(173, "cuGreenCtxStreamCreate", other=3, **made),
         *_each(610, "cuStreamWaitValue32", "_ptsz", **waits),
         *_each(612, "cuStreamWaitValue32_v2", "_ptsz", **waits),
         *_each(614, "cuStreamWaitValue64", "_ptsz", **waits),

@@ -17,6 +17,8 @@ from cotenant.schema.layouts import FACT
 
 _KINDS: Final = ENUMS["fact_kind"]
 
+Gone = Callable[[Process, str, int], None]  # A process of a tenant ended at a time, UTC.
+
 
 class Facts:
     """Calls the handler of each kind of fact."""
@@ -28,7 +30,7 @@ class Facts:
         self._names = names
         self._communicators = communicators
         self._clock = clock
-        self._when_gone: list[Callable[[Process, str], None]] = [communicators.gone]
+        self._when_gone: list[Gone] = [lambda process, whose, _: communicators.gone(process, whose)]
         self._by_kind: dict[str, Callable[[Any, bytes], None]] = {
             "NAME": self._name,
             "ALIAS": self._alias,
@@ -46,7 +48,7 @@ class Facts:
     def add(
         self,
         handlers: dict[str, Callable[[Any, bytes], None]],
-        gone: Callable[[Process, str], None],
+        gone: Gone,
     ) -> None:
         """Add handlers of further kinds of facts, and one for processes that ended."""
         self._by_kind |= handlers
@@ -90,7 +92,7 @@ class Facts:
 
     def _ended(self, fact: Any, _: bytes) -> None:
         for gone in self._when_gone:
-            gone(Process.of(fact), self._tenant(fact))
+            gone(Process.of(fact), self._tenant(fact), self._utc(fact))
 
     def _communicator(self, fact: Any, text: bytes) -> None:
         self._communicators.made(

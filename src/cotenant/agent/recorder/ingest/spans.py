@@ -19,6 +19,12 @@ from cotenant.agent.process import Process
 from cotenant.agent.recorder.ingest.batch import KNOWN, Batch
 from cotenant.agent.recorder.ingest.gpu_numbers import GpuNumbers
 from cotenant.agent.recorder.ingest.span_names import SpanNames
+from cotenant.agent.recorder.processes.stream_kinds import (
+    BLOCKING,
+    NON_BLOCKING,
+    UNKNOWN,
+    StreamKinds,
+)
 from cotenant.probes.tables import BY_ID
 from cotenant.schema.events import CUDA_RECORD, ENUMS
 
@@ -40,7 +46,10 @@ _BITS: Final = {
 _LAUNCH, _COPY, _OTHER = 1, 2, 3
 _WORK: Final = {"launch": _LAUNCH, "graph_launch": _LAUNCH, "memcpy": _COPY, "memset": _OTHER}
 _SIZED, _SIZED_BY_BYTES, _COLLECTIVE, _CONTEXT = 1, 2, 4, 8
-_PROVES_STREAM, _PROVES_PROCESS, _PROVES_IF_LARGE, _WAITS = 16, 32, 64, 128
+_PROVES_STREAM, _PROVES_CONTEXT, _PROVES_BLOCKING, _IF_LARGE, _WAITS = 16, 32, 64, 128, 256
+_RECORDED, _WOKEN, _SPUN, _NOT_READY, _BLOCKING, _NON_BLOCKING = 512, 1024, 2048, 4096, 8192, 16384
+_SEEN: Final = {_WOKEN: 10, _SPUN: 11, _NOT_READY: 12}  # Bits of ``known``: CUDA_KNOWN_WOKEN.
+_RECORDED_BIT: Final = 13
 
 _DIMENSIONS: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _DEFAULT_STREAMS: Final = (0, 1)
@@ -58,8 +67,9 @@ _SIGNATURE: Final = np.dtype(
         ("weight", "<u4"),
         ("gpu", "<i4"),
         ("api", "<u2"),
+        ("flags", "<u2"),
         ("work", "u1"),
-        ("flags", "u1"),
+        ("reserved", "u1", 7),
     ]
 )
 SPAN: Final = np.dtype(
@@ -88,7 +98,7 @@ SPAN: Final = np.dtype(
         ("api", "<u2"),
         ("closed_by", "u1"),
         ("has_context", "u1"),
-        ("reserved", "<u4"),
+        ("non_blocking", "<u4"),
     ]
 )
 SECOND: Final = np.dtype(
@@ -107,12 +117,35 @@ _REFUSED: Final = np.dtype([("tenant", "<u8"), ("operations", "<u8")])
 _ITEM: Final = np.dtype([("name", "<u8"), ("size", "<i8"), ("sized", "<u8")])
 _COUNT: Final = np.dtype([("item", "<u4"), ("reserved", "<u4"), ("count", "<u8")])
 
-_BY_EVENT: Final = np.array(
-    [number in BY_ID and "event" in BY_ID[number].symbol.lower() for number in range(1 << 16)]
+_STREAM, _ALL, _EVENT = 1, 2, 3  # What a wait is for.
+_WAITED_FOR: Final = (
+    ("event", _EVENT),
+    ("streamsynchronize", _STREAM),
+    ("streamquery", _STREAM),
+    ("ctxsynchronize", _ALL),
+    ("devicesynchronize", _ALL),
+    ("threadsynchronize", _ALL),
 )
+
+
+def _waited_for(symbol: str) -> int:
+    return next((what for part, what in _WAITED_FOR if part in symbol.lower()), 0)
+
+
+def _by_function(value: Callable[[str], int]) -> npt.NDArray[np.uint8]:
+    """A number for each function; the last for all that are unknown."""
+    table = np.zeros(max(BY_ID) + 2, np.uint8)
+    for number, function in BY_ID.items():
+        table[number] = value(function.symbol)
+    return table
+
+
+_WAITS_FOR: Final = _by_function(_waited_for)
+_PER_THREAD: Final = _by_function(lambda symbol: symbol.endswith(("_ptsz", "_ptds")))
 
 Spans = npt.NDArray[np.void]
 Outermost = Callable[[int, int], str]  # The path of the tenant of the ids that an event carries.
+Utc = Callable[[npt.NDArray[Any]], npt.NDArray[np.int64]]  # Of the kernel's clock.
 
 
 class Mixes(NamedTuple):
@@ -138,6 +171,7 @@ class SpanMaker:
     def __init__(self, now: Callable[[], int] = time.monotonic_ns) -> None:
         self._now = now
         self._native = NativeSpans(_SETTLE_NS, _HOLD_NS)
+        self.streams = StreamKinds()
         self.gpus = GpuNumbers()
         self._tenants: dict[str, int] = {}  # By the path of the outermost cgroup.
         self._tenant_numbers = count()
@@ -157,27 +191,41 @@ class SpanMaker:
         """Names of kernels in mixes, by their number."""
         return self._names.by_number
 
-    def gone(self, process: Process) -> None:
-        """A process ended."""
-        self._native.gone(self._now(), process.pid, process.start_ns)
+    def gone(self, process: Process, ended_ns: int, tenant: str = "") -> None:
+        """A process ended then, UTC."""
+        self.streams.gone(process, tenant)
+        self._native.gone(self._now(), process.pid, process.start_ns, ended_ns)
 
-    def add(self, batch: Batch, rows: Any, outermost: Outermost) -> None:
-        """A batch, the rows that were made of it, and who knows whose they are."""
+    def add(self, batch: Batch, rows: Any, outermost: Outermost, utc: Utc) -> None:
+        """A batch, the rows that were made of it, who knows whose they are, and the clock."""
         signatures = self._signatures(batch, rows, outermost)
         codes, names = self._named(rows.column("kernel_name").combine_chunks(), batch, signatures)
+        flags = signatures["flags"][batch.codes]
+        sizes = _numbers(batch, "bytes")
+        recorded = flags & _RECORDED != 0
+        if recorded.any():
+            sizes = np.array(sizes)
+            sizes[recorded] = utc(batch.plain("bytes")[recorded]).astype(np.uint64)
+        seen = np.zeros(batch.rows, np.int64)
+        saw = flags & (_WOKEN | _SPUN | _NOT_READY) != 0
+        if saw.any():
+            seen[saw] = utc(batch.plain("seen_ns")[saw])
         self._native.add(
             self._now(),
             signatures,
             codes,
             np.ascontiguousarray(rows.column("timestamp_ns").to_numpy(), np.int64),
             _numbers(batch, "duration_ns"),
-            _numbers(batch, "bytes"),
+            sizes,
             names,
+            seen,
         )
 
-    def take(self, *, stopping: bool = False) -> ClosedSpans:
-        """Spans that were closed since; all of them if the recording stops."""
-        epoch, closed, still_open, items, sizes, counts = self._native.take(self._now(), stopping)
+    def take(self, utc_ns: int, *, stopping: bool = False) -> ClosedSpans:
+        """Spans that were closed since; all of them if the recording stops then."""
+        epoch, closed, still_open, items, sizes, counts = self._native.take(
+            self._now(), utc_ns, stopping
+        )
         told = np.frombuffer(items, _ITEM)
         names = set(told["name"].tolist())
         if epoch != self._epoch:
@@ -256,9 +304,21 @@ class SpanMaker:
         flags |= np.where(_has(known, "nccl_op") & _is_nccl(batch), _COLLECTIVE, 0)
         flags |= np.where(_has(known, "context"), _CONTEXT, 0)
         flags |= np.where(batch.field("op") == _OPS["sync"], _WAITS, 0)
-        found["flags"] = np.where(done, flags | _proves(batch, known), 0)
+        flags |= self._kinds(batch, known)
+        found["flags"] = np.where(done, flags | _proves(batch, known, found["stream"]), 0)
         self._refuse(found, (found["gpu"] < 0) & (places < len(words)), batch)
         return found
+
+    def _kinds(self, batch: Batch, known: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Which streams are known to be blocking, or not to be."""
+        codes, distinct = batch.key("pid", "process_start_ns", "stream")
+        kinds = {UNKNOWN: 0, BLOCKING: _BLOCKING, NON_BLOCKING: _NON_BLOCKING}
+        flags = [
+            kinds[self.streams.kind(Process(pid, start_ns), stream)]
+            for pid, start_ns, stream in distinct.tolist()
+        ]
+        found = np.array(flags, np.int64)[codes]
+        return np.where(_has(known, "stream"), found, 0)
 
     def _tenant_number(self, tenant: str) -> int:
         return self._tenants.setdefault(tenant, next(self._tenant_numbers))
@@ -302,12 +362,19 @@ def _has(known: npt.NDArray[Any], column: str) -> npt.NDArray[np.bool_]:
     return found
 
 
+def _function(batch: Batch) -> npt.NDArray[np.int64]:
+    """Each signature's driver function as an index of tables by function."""
+    return np.minimum(batch.field("function"), len(_WAITS_FOR) - 1).astype(np.int64)
+
+
 def _streams(batch: Batch, known: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """0 and 1 are the legacy default stream, 2 is one for each thread."""
+    """0 and 1 are the legacy default stream, 2 is one for each thread; some mean it by 0."""
     stream = batch.field("stream").astype(np.int64)
-    default = ~_has(known, "stream") | np.isin(stream, _DEFAULT_STREAMS)
-    by_thread = np.where(stream == _THREAD_STREAM, -batch.field("tid").astype(np.int64), stream)
-    return np.where(default, 0, by_thread)
+    named = _has(known, "stream")
+    of_thread = (_PER_THREAD[_function(batch)] != 0) & (~named | (stream == 0))
+    of_thread |= named & (stream == _THREAD_STREAM)
+    default = ~named | np.isin(stream, _DEFAULT_STREAMS)
+    return np.where(of_thread, -batch.field("tid").astype(np.int64), np.where(default, 0, stream))
 
 
 def _works(batch: Batch) -> npt.NDArray[np.uint8]:
@@ -334,17 +401,27 @@ def _is_nccl(batch: Batch) -> npt.NDArray[np.bool_]:
     return np.isin(batch.field("nccl"), list(ENUMS["nccl_op"]))
 
 
-def _proves(batch: Batch, known: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """What a call of each signature proves done when it returns."""
+def _proves(
+    batch: Batch, known: npt.NDArray[Any], streams: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """What a call of each signature proves done when it returns, and what is known of it."""
     op, direction = batch.field("op"), batch.field("direction")
     named, told = _has(known, "stream"), _has(known, "direction")
-    waits = (op == _OPS["sync"]) & ~_BY_EVENT[batch.field("api")]
-    asks = (op == _OPS["query"]) & ~_BY_EVENT[batch.field("api")]
-    # A copy that names no stream returns when it is done; a small one to the device sooner.
-    copies = (op == _OPS["memcpy"]) & ~named & told
-    stream = (waits | asks) & named | copies & (direction == _WAYS["DtoH"])
-    large = copies & (direction == _WAYS["HtoD"])
-    found: npt.NDArray[np.int64] = (
-        stream * _PROVES_STREAM + (waits & ~named) * _PROVES_PROCESS + large * _PROVES_IF_LARGE
+    waited_for = np.where(
+        np.isin(op, (_OPS["sync"], _OPS["query"])), _WAITS_FOR[_function(batch)], 0
     )
+    recorded = (waited_for == _EVENT) & (known >> _RECORDED_BIT & 1 == 1) & named
+    stream = ((waited_for == _STREAM) & named) | recorded
+    # A copy that names no stream returns when it is done; a small one to the device sooner.
+    to_device, to_host = direction == _WAYS["HtoD"], direction == _WAYS["DtoH"]
+    copies = (op == _OPS["memcpy"]) & ~named & told & (to_device | to_host)
+    copied = np.where(streams == 0, _PROVES_BLOCKING, _PROVES_STREAM)
+    found: npt.NDArray[np.int64] = (
+        stream * _PROVES_STREAM
+        + recorded * _RECORDED
+        + (waited_for == _ALL) * _PROVES_CONTEXT
+        + copies * (copied + to_device * _IF_LARGE)
+    )
+    for flag, bit in _SEEN.items():
+        found |= np.where(known >> bit & 1 == 1, flag, 0)
     return found

@@ -130,14 +130,15 @@ class GpuProcesses:
             "MEMORY": self._cuda_starts,
             "POINTER": self._pointer,
             "ELAPSED": self._timings.elapsed,
+            "STREAM": self._stream,
         }
 
-    def gone(self, process: Process, tenant: str) -> None:
-        """A process of this tenant ended."""
+    def gone(self, process: Process, tenant: str, ended_ns: int) -> None:
+        """A process of this tenant ended then, UTC."""
         self.names.gone(process)
         self.graphs.gone(process)
         self.devices.gone(process, tenant)
-        self.spans.gone(process)
+        self.spans.gone(process, ended_ns, tenant)
         if self._memory is not None:
             self._memory.gone(process)
 
@@ -148,7 +149,8 @@ class GpuProcesses:
         keys, values = self._followed.items()
         pids, starts = np.frombuffer(keys, np.uint32), np.frombuffer(values, PROCESS)["start_ns"]
         followed = set(map(Process, pids.tolist(), starts.tolist()))
-        for each in (self.names, self.graphs, self.devices, self.communicators):
+        kept = (self.names, self.graphs, self.devices, self.communicators, self.spans.streams)
+        for each in kept:
             each.sweep(followed)
 
     def look_up(self, batches: Iterable[tuple[Columns, Batch]]) -> None:
@@ -225,7 +227,7 @@ class GpuProcesses:
 
     def add(self, batch: Batch, rows: Any) -> None:
         """A batch of CUDA calls, and the rows that were made of it."""
-        self.spans.add(batch, rows, self._ledger.outermost)
+        self.spans.add(batch, rows, self._ledger.outermost, self._clock.utc)
         if self._memory is not None:
             self._memory.levels.add(batch, rows)
 
@@ -252,6 +254,13 @@ class GpuProcesses:
 
     def _forget(self, fact: Any, _: bytes) -> None:
         self.names.forget(Process.of(fact), int(fact["handle"]), int(fact["timestamp_ns"]))
+
+    def _stream(self, fact: Any, _: bytes) -> None:
+        """A process made a stream."""
+        tenant = self._ledger.outermost(int(fact["cgroup_id"]), int(fact["cgroup_v1_id"]))
+        self.spans.streams.made(
+            Process.of(fact), int(fact["address"]), int(fact["other"]), tenant
+        )
 
     def _cuda_starts(self, fact: Any, _: bytes) -> None:
         if self._memory is not None:

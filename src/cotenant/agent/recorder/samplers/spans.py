@@ -40,7 +40,7 @@ class SpanRows:
 
     def sample(self, now_ns: int) -> Any | None:
         """Rows for the spans that were closed; None if there are none."""
-        self.closed = closed = self._maker.take(stopping=self._finished)
+        self.closed = closed = self._maker.take(now_ns, stopping=self._finished)
         if closed.epoch != self._epoch:
             self._epoch, self._ids = closed.epoch, np.empty(0, np.int64)
         if len(closed.fresh.sizes):

@@ -87,7 +87,7 @@ def test_who_has_no_more_room_can_still_wait_for_what_it_has(shared):
 def test_room_for_streams_is_given_back_when_their_processes_end(shared):
     hoard(shared, SECOND)
     for pid in range(1000, 1000 + PROCESSES):
-        shared.maker.gone(Process(pid, pid * 1000))
+        shared.maker.gone(Process(pid, pid * 1000), 0)
     shared.cycle(4 * SECOND)
     assert shared.maker.counts()["queues"] == 0
     hoard(shared, 5 * SECOND, pid=2000)

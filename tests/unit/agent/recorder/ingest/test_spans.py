@@ -1,4 +1,4 @@
-"""Spans made as rows come, against those that SQL derives from the same rows."""
+"""Spans made as rows come, against those that follow from the same rows one by one."""
 
 import shutil
 import struct
@@ -135,7 +135,7 @@ def interleaved(steps, moves=()):
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # Shrinking takes minutes.
 )
 @given(calls, places, st.integers(0, 3), places)
-def test_spans_are_those_that_sql_derives(steps, cuts, started, moves):
+def test_spans_are_those_that_follow_from_rows(steps, cuts, started, moves):
     root = Path(tempfile.mkdtemp())
     recorder = VirtualRecorder(root / "store")
     for kernel_id in (100, 101):
@@ -234,7 +234,7 @@ def test_waits_that_last_hold_back_no_span_of_their_process(recorder):
 def test_the_work_of_a_process_that_ended_is_a_span_without_proof(recorder):
     launches(recorder, SECOND, 2 * SECOND)
     recorder.cycle(3 * SECOND)
-    recorder.maker.gone(Process(7, 7000))
+    recorder.maker.gone(Process(7, 7000), OFFSET_NS + 4 * SECOND)
     recorder.cycle(5 * SECOND)
     assert recorder.maker.counts() == {"held": 0, "queues": 0, "items": 1, "refused": 0}
     assert spans(recorder, "closed_by, launches, proven") == [("exit", 2, False)]
@@ -258,7 +258,14 @@ def test_what_is_never_proven_is_not_held_for_ever(recorder):
     recorder.cycle(2 * SECOND)
     recorder.cycle(603 * SECOND)
     assert recorder.maker.counts()["held"] == 0
-    assert spans(recorder, "closed_by, launches") == [("age", 1)]
+    recorder.cycle(1300 * SECOND)
+    found = spans(recorder, f"closed_by, launches, start_ns - {OFFSET_NS}, end_ns - {OFFSET_NS}")
+    # It may still be under way: each goes on where the one before ended.
+    assert found == [
+        ("age", 1, SECOND, 603 * SECOND),
+        ("age", 0, 603 * SECOND, 1300 * SECOND),
+        ("stop", 0, 1300 * SECOND, 1300 * SECOND),
+    ]
 
 
 def test_launches_by_the_hundred_thousand_without_a_wait_are_one_span_in_bounded_memory(recorder):

@@ -140,7 +140,7 @@ def test_processes_that_come_back_after_their_end_are_let_go_of() -> None:
     followed.processes = {idle}
     learn(gpus, idle)
     for process in ended:
-        gpus.gone(process, "/tenant5")
+        gpus.gone(process, "/tenant5", 0)
         gpus.communicators.gone(process, "/tenant5")
     # More than are remembered as ended: rows and answers make them known again.
     for process in ended:

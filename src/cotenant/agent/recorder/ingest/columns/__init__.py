@@ -5,13 +5,15 @@ event has which columns, and names the maker of each.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from cotenant.agent.recorder.ingest.batch import KNOWN, Batch, DrainPlan
 from cotenant.agent.recorder.ingest.columns.owner import OWNER
 from cotenant.schema.wire import Field, Record
+
+_BESIDES: Final = {"cuda": ("seen_ns",)}  # What spans read, and no column has.
 
 
 class Maker(Protocol):
@@ -35,7 +37,7 @@ class Columns:
             for field in record.fields
             if field.column is not None
         ]
-        plain, keys = [KNOWN], []
+        plain, keys = [KNOWN, *_BESIDES.get(record.family, ())], []
         for field, maker in self._made:
             more_plain, more_keys = maker.needs(field)
             plain += more_plain
