@@ -46,6 +46,11 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width
 EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	CALL("free");
+	struct context *context = context_current();
+
+	/* Memory that work in flight may use is not given away. */
+	if (context && device_pointer(address))
+		queue_context_wait(context);
 	DONE(release(rec, address));
 }
 

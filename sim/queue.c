@@ -6,8 +6,24 @@
 
 #include "queue.h"
 
-#define LOOK_AGAIN_NS 20000000LL /* while sleeping, somebody may have come or gone */
 #define SPIN_NS 10000
+#define GLANCE_NS 2000 /* between two looks of a thread that spins */
+
+/* As with CU_CTX_SCHED_SPIN, which is what drivers do unless there are more contexts than CPUs. */
+static bool spins(void)
+{
+	static _Atomic int known = -1;
+
+	if (known < 0)
+		known = env_number("COTENANT_SIM_SPIN", 0) != 0;
+	return known;
+}
+
+static void spin_until(int64_t time)
+{
+	while (now_ns() < time)
+		;
+}
 
 static void sleep_until(int64_t time)
 {
@@ -177,6 +193,12 @@ bool queue_ready(struct gpu *gpu, struct moment moment)
 	return ready;
 }
 
+/* When this work can be done at the soonest: whoever slows it may leave at any time. */
+static int64_t earliest(const struct device *dev, const struct gpu *gpu, double work)
+{
+	return dev->time + (int64_t)ceil(work - device_work(dev, gpu->tenant));
+}
+
 CUresult queue_wait(struct gpu *gpu, struct moment moment)
 {
 	for (;;) {
@@ -190,13 +212,14 @@ CUresult queue_wait(struct gpu *gpu, struct moment moment)
 			return CUDA_SUCCESS;
 		}
 		if (known)
-			until = device_time_at(dev, gpu->tenant,
-					       moment.pending ? moment.pending->end : moment.work);
+			until = earliest(dev, gpu, moment.pending ? moment.pending->end : moment.work);
 		shared_unlock(gpu);
-		if (!known)
+		if (spins())
+			spin_until(known && until > now + GLANCE_NS ? until : now + GLANCE_NS);
+		else if (!known)
 			gate_sleep(slot, wake);
 		else if (until - now > SPIN_NS)
-			sleep_until(until < now + LOOK_AGAIN_NS ? until : now + LOOK_AGAIN_NS);
+			sleep_until(until);
 	}
 }
 
