@@ -75,6 +75,12 @@ static void carry(struct queue *queue, const struct sum *sum, const struct span 
 	queue->carried_gpu = span->gpu;
 }
 
+static void note_last(struct proof *proof, int64_t queued_ns)
+{
+	if (queued_ns > proof->last_ns)
+		proof->last_ns = queued_ns;
+}
+
 /* A queue's first operations; without a proof, up to a time. */
 static int close_span(struct spans *spans, struct queue *queue, uint32_t count,
 		      struct proof *proof, uint8_t closed_by, int64_t end_ns)
@@ -84,8 +90,14 @@ static int close_span(struct spans *spans, struct queue *queue, uint32_t count,
 	uint32_t all;
 	struct op *ops = ops_of(queue, &all);
 
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count; i++) {
 		sum_add(spans, &sum, &ops[i]);
+		if (proof)
+			note_last(proof, proves_itself(proof, &ops[i]) ? ops[i].began_ns :
+				  op_end(&ops[i]));
+	}
+	if (proof && queue->folded.ops)
+		note_last(proof, queue->folded.last_ns);
 	queue_merge(spans, queue);
 	sum_join(&sum, &queue->folded);
 	span = span_of(queue, &sum);
@@ -97,10 +109,8 @@ static int close_span(struct spans *spans, struct queue *queue, uint32_t count,
 		span.waited_ns = proof->took_ns;
 		span.api = proof->api;
 		span.done_ns = proof->done_ns;
-		if (sum.ops && sum.last_ns > proof->last_ns)
-			proof->last_ns = sum.last_ns;
-		if (queue->carried && queue->carried_ns > proof->last_ns)
-			proof->last_ns = queue->carried_ns;
+		if (queue->carried)
+			note_last(proof, queue->carried_ns);
 	}
 	if (span.end_ns < span.start_ns)
 		span.end_ns = span.start_ns;
@@ -138,15 +148,15 @@ static int pending(const struct queue *queue)
 	return count || queue->folded.ops || queue->carried;
 }
 
-/* When the first of what is pending was queued. */
-static int64_t pending_since(const struct queue *queue)
+/* The first of what is pending, or what stands for it. */
+static struct op first_pending(const struct queue *queue)
 {
 	uint32_t count;
 	struct op *ops = ops_of(queue, &count);
 
 	if (queue->carried)
-		return queue->carried_ns;
-	return queue->folded.ops ? queue->folded.last_ns : op_end(&ops[0]);
+		return (struct op){.began_ns = queue->carried_ns};
+	return queue->folded.ops ? (struct op){.began_ns = queue->folded.last_ns} : ops[0];
 }
 
 static struct proof *sooner(struct proof *one, struct proof *other)
@@ -172,6 +182,24 @@ static uint32_t queued_by(const struct queue *queue, int64_t until_ns)
 			count = middle;
 	}
 	return low;
+}
+
+/* What a proof closes: what was queued by its cover, and the call that it is itself. */
+static uint32_t proven(struct queue *queue, const struct proof *proof)
+{
+	uint32_t all, count = queued_by(queue, proof->cover_ns), at;
+	struct op *ops = ops_of(queue, &all), itself;
+
+	at = queued_by(queue, proof_end(proof));
+	while (at > count && op_end(&ops[at - 1]) == proof_end(proof)) {
+		if (!proves_itself(proof, &ops[--at]))
+			continue;
+		itself = ops[at];
+		memmove(&ops[count + 1], &ops[count], (at - count) * sizeof(*ops));
+		ops[count] = itself;
+		return count + 1;
+	}
+	return count;
 }
 
 static int earlier_order(const void *one, const void *other)
@@ -222,14 +250,14 @@ static int64_t end_of(const struct spans *spans, const struct queue *queue,
 static struct proof *next_proof(const struct spans *spans, const struct queue *queue, int64_t limit)
 {
 	const struct stream *stream = queue->stream;
-	int64_t since_ns = pending_since(queue);
-	struct proof *own, *all = proofs_first(&stream->context->proofs, since_ns, limit);
+	const struct op first = first_pending(queue);
+	struct proof *own, *all = proofs_first(&stream->context->proofs, &first, limit);
 
 	if (stream->blocking)
-		all = sooner(all, proofs_first(&stream->context->blocking_proofs, since_ns, limit));
+		all = sooner(all, proofs_first(&stream->context->blocking_proofs, &first, limit));
 	if (limit > stream->kept_ns)
 		limit = stream->kept_ns;
-	own = proofs_first(&stream->proofs, since_ns, limit);
+	own = proofs_first(&stream->proofs, &first, limit);
 	if (own && all && own->itself)
 		return end_of(spans, queue, own) <= proof_end(all) ? own : all;
 	return sooner(own, all);
@@ -245,7 +273,7 @@ static int close_queue(struct spans *spans, struct queue *queue, int64_t limit)
 		queue->unordered = 0;
 	}
 	while (pending(queue) && (proof = next_proof(spans, queue, limit))) {
-		uint32_t count = queued_by(queue, proof->cover_ns);
+		uint32_t count = proven(queue, proof);
 
 		/* In how many cgroups the process was does not matter here. */
 		if (!proof->closed || proof->last_stream != queue->stream->number)
@@ -328,12 +356,14 @@ static int note_earlier(struct spans *spans, struct process *process, size_t fir
 		queue->stream->context->pending_ns = INT64_MAX;
 	for (struct queue *queue = process->queues; queue; queue = queue->next) {
 		struct context *context = queue->stream->context;
+		struct op first;
 		int64_t since_ns;
 
 		if (queue->stream->kind != STREAM_PLAIN || queue->stream->non_blocking ||
 		    !pending(queue))
 			continue;
-		since_ns = queue->folded.ops ? queue->folded.first_ns : pending_since(queue);
+		first = first_pending(queue);
+		since_ns = queue->folded.ops ? queue->folded.first_ns : op_end(&first);
 		if (since_ns < context->pending_ns)
 			context->pending_ns = since_ns;
 	}
@@ -368,12 +398,13 @@ static int close_copies(struct spans *spans, struct process *process, size_t fir
 		return -1;
 	for (struct queue *queue = process->queues; queue; queue = queue->next) {
 		struct stream *stream = queue->stream;
+		const struct op after = {.began_ns = stream->context->pending_ns};
 		struct proof *proof;
 
 		if (stream->kind != STREAM_COPIES)
 			continue;
 		/* The first copy that was queued after what is not proven, and all that follow. */
-		proof = proofs_first(&stream->proofs, stream->context->pending_ns, INT64_MAX);
+		proof = proofs_first(&stream->proofs, &after, INT64_MAX);
 		stream->kept_ns = proof ? proof_end(proof) : INT64_MAX;
 		if (close_queue(spans, queue, limit))
 			return -1;

@@ -84,9 +84,10 @@ int64_t proofs_unsettled(const struct spans *spans, const struct buffer *buffer,
 	return limit;
 }
 
-/* The first of these proofs, of those before the limit, that proves what was queued then. */
-struct proof *proofs_first(const struct buffer *buffer, int64_t queued_ns, int64_t limit)
+/* The first of these proofs, of those before the limit, that proves this. */
+struct proof *proofs_first(const struct buffer *buffer, const struct op *op, int64_t limit)
 {
+	int64_t queued_ns = op_end(op);
 	uint32_t count, low = 0, high;
 	struct proof *proofs = proofs_in(buffer, &count);
 
@@ -100,7 +101,7 @@ struct proof *proofs_first(const struct buffer *buffer, int64_t queued_ns, int64
 	}
 	/* What is passed over was under way then, or waited for an older event. */
 	for (; low < count && proof_end(&proofs[low]) < limit; low++)
-		if (proofs[low].cover_ns >= queued_ns)
+		if (proofs[low].cover_ns >= queued_ns || proves_itself(&proofs[low], op))
 			return &proofs[low];
 	return NULL;
 }

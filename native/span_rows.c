@@ -182,9 +182,7 @@ static int add_work(struct spans *spans, const struct rows *rows, size_t i, stru
 		return 0;
 	}
 	item = find_item(spans, sig, found, rows->names[i], size);
-	/* What returns when it is done was queued before. */
-	op = (struct op){began_ns, is_proof(sig, rows->bytes[i]) ? 0 : took_ns,
-			 item ? item->number : 0, sig->weight};
+	op = (struct op){began_ns, took_ns, item ? item->number : 0, sig->weight};
 	if (!item || queue_add(spans, queue, &op))
 		return -1;
 	return itself ? add_copy_proof(spans, rows, i, queue) : 0;

@@ -386,7 +386,7 @@ int proof_add(struct spans *spans, struct process *process, struct buffer *proof
 int proof_order(const void *one, const void *other);
 void proofs_sort(struct buffer *buffer);
 int64_t proofs_unsettled(const struct spans *spans, const struct buffer *buffer, int64_t limit);
-struct proof *proofs_first(const struct buffer *buffer, int64_t queued_ns, int64_t limit);
+struct proof *proofs_first(const struct buffer *buffer, const struct op *op, int64_t limit);
 void proofs_forget(struct spans *spans, struct process *process, struct buffer *buffer,
 		   int64_t limit);
 void proofs_free(struct spans *spans, struct process *process, struct buffer *buffer);
@@ -424,6 +424,12 @@ static inline int64_t proof_end(const struct proof *proof)
 static inline int64_t op_end(const struct op *op)
 {
 	return op->began_ns + op->took_ns;
+}
+
+/* Whether a call is proven by itself: it returned when it was done. */
+static inline int proves_itself(const struct proof *proof, const struct op *op)
+{
+	return op_end(op) == proof_end(proof) && op->began_ns == proof->began_ns;
 }
 
 static inline struct op *ops_of(const struct queue *queue, uint32_t *count)

@@ -5,6 +5,7 @@ It knows nothing of batches, and looks at every proof for every operation. What 
 """
 
 from collections import defaultdict
+from itertools import count
 from types import SimpleNamespace
 
 WORK = ("launch", "graph_launch", "memcpy", "memset")
@@ -30,7 +31,7 @@ def spans_of_rows(session):
         call.copies = call.op == "memcpy" and call.stream is None
         call.small = call.copies and call.direction == "HtoD" and call.bytes <= SMALL
         call.done = call.copies and call.direction in ("DtoH", "HtoD") and not call.small
-        call.queued_ns = call.timestamp_ns if call.done else call.end_ns
+        call.queued_ns = call.end_ns
         processes[call.node, call.pid, call.era].append(call)
     return [span for calls in processes.values() for span in _of_process(calls)]
 
@@ -45,16 +46,23 @@ def _of_process(calls):
     work = [call for call in calls if call.op in WORK]
     proofs = [call for call in calls if _scope(call)]
     plain = [op for op in work if not op.small]
-    for op in plain:
-        op.proof = min(
-            (p for p in proofs if _proves(p, op)), key=_order, default=None
-        )
-        op.proven_ns = op.proof.end_ns if op.proof else NEVER
+    queues = defaultdict(list)
+    for op in sorted(plain, key=lambda op: op.queued_ns):
+        queues[op.cgroup_id, op.key].append(op)
+    turns = count()
+    for left in queues.values():
+        while left:
+            proof = min((p for p in proofs if _proves(p, left[0])), key=_order, default=None)
+            # What follows is proven with it, as far as the same call proves it.
+            for op in [op for op in left if proof is None or _proves(proof, op)]:
+                op.proof, op.proven_ns = proof, proof.end_ns if proof else NEVER
+                op.turn = next(turns)
+                left.remove(op)
     spans = _grouped(plain)
     copies = sorted((op for op in work if op.small), key=lambda op: op.end_ns)
     last = defaultdict(lambda: -NEVER)
     for op in copies:
-        op.proof = None
+        op.proof, op.turn = None, next(turns)
         others = [p for p in proofs if _proves(p, op)]
         other = min(others, key=_order, default=None)
         queue = op.cgroup_id, op.context
@@ -95,6 +103,8 @@ def _scope(call):
 
 
 def _proves(proof, op):
+    if proof is op:
+        return True
     if proof.timestamp_ns < op.queued_ns:
         return False
     scope = _scope(proof)
@@ -110,7 +120,7 @@ def _grouped(ops):
     spans = []
     for parts in queues.values():
         before = -NEVER
-        for own in sorted(parts.values(), key=lambda ops: (ops[0].proven_ns, ops[0].queued_ns)):
+        for own in sorted(parts.values(), key=lambda ops: min(op.turn for op in ops)):
             spans.append(_span(own, before))
             before = spans[-1]["end_ns"]
     return spans
