@@ -502,23 +502,31 @@ static void forget_queues(struct spans *spans, struct process *process)
 	}
 }
 
+/* Until when what nothing proved may have lasted: no recording says so of an older one. */
+static int64_t at_most(const struct spans *spans, const struct process *process, int64_t end_ns)
+{
+	return !process->generation && end_ns > spans->boundary_ns ? spans->boundary_ns : end_ns;
+}
+
 static int visit(struct spans *spans, struct process *process, int stopping)
 {
+	int64_t now_ns = at_most(spans, process, spans->utc_ns);
 	int gone = process->gone_ns && spans->now_ns - process->gone_ns >= spans->settle_ns;
 
 	if (process_close(spans, process, stopping || gone))
 		return -1;
 	if (process->gone_ns && (stopping || gone)) {
-		if (give_up(spans, process, CLOSED_BY_EXIT, process->ended_ns))
+		if (give_up(spans, process, CLOSED_BY_EXIT,
+			    at_most(spans, process, process->ended_ns)))
 			return -1;
-	} else if (stopping && give_up(spans, process, CLOSED_BY_STOP, spans->utc_ns)) {
+	} else if (stopping && give_up(spans, process, CLOSED_BY_STOP, now_ns)) {
 		return -1;
 	}
 	if (stopping || gone) {
 		process_free(spans, process);
 		return 0;
 	}
-	if (give_up(spans, process, CLOSED_BY_AGE, spans->utc_ns) || tell_open(spans, process))
+	if (give_up(spans, process, CLOSED_BY_AGE, now_ns) || tell_open(spans, process))
 		return -1;
 	forget_queues(spans, process);
 	if (!process->queues && spans->now_ns - process->used_ns >= spans->hold_ns)

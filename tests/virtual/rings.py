@@ -44,6 +44,9 @@ WIRE = np.dtype(
         "itemsize": 176,
     }
 )
+# CUDA_KNOWN_WOKEN and so on: bits without a column.
+_SEEN = {"woken": 10, "spun": 11, "not_ready": 12}
+_RECORDED = 13
 _OPS = {text: number for number, text in ENUMS["cuda_op"].items()}
 _WAYS = {text: number for number, text in ENUMS["cuda_direction"].items()}
 
@@ -90,8 +93,12 @@ class _NoHelper:
         return False
 
 
-def call(symbol, at, took=0, *, pid=7, tid=None, cgroup=1, **more):
-    """One call as its ring record; times are of the kernel's clock."""
+def call(symbol, at, took=0, *, pid=7, tid=None, cgroup=1, seen=(), recorded=None, **more):
+    """One call as its ring record; times are of the kernel's clock.
+
+    Its thread ``seen`` the device: "woken", "spun" or "not_ready", and when; or it waited for what
+    was ``recorded`` then.
+    """
     function = BY_SYMBOL[symbol]
     record = np.zeros((), WIRE)
     known = dict.fromkeys(("duration_ns", "result"), True)
@@ -108,6 +115,12 @@ def call(symbol, at, took=0, *, pid=7, tid=None, cgroup=1, **more):
         record[name] = value
     bits = {f.name: f.known for f in _WIRE.values() if f.known is not None}
     record["known"] = sum({1 << bit for name, bit in bits.items() if name in more or name in known})
+    for what, when in [seen] if seen else []:
+        record["seen_ns"] = when
+        record["known"] |= 1 << _SEEN[what]
+    if recorded is not None:
+        record["bytes"] = recorded
+        record["known"] |= 1 << _RECORDED
     return record.tobytes()
 
 

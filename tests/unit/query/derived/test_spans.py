@@ -62,10 +62,11 @@ def test_a_wait_for_the_context_proves_every_stream(calls):
     assert calls.spans("stream", "start_ms", "end_ms", "streams") == [(5, 1, 5, 2), (6, 2, 5, 2)]
 
 
-def test_a_wait_for_an_event_proves_nothing(calls):
+def test_a_wait_for_an_unknown_event_proves_nothing(calls):
+    """What nothing proves may last until the recording ends."""
     calls("launch", 1, 0.5, stream=5)
     calls("sync", 3, 2, api="cuEventSynchronize")
-    assert calls.spans("stream", "start_ms", "end_ms", "proven") == [(5, 1, 1.5, False)]
+    assert calls.spans("stream", "start_ms", "end_ms", "proven") == [(5, 1, 5, False)]
 
 
 def test_a_query_that_found_the_stream_ready_proves_it(calls):
@@ -81,14 +82,66 @@ def test_a_copy_that_returns_when_done_proves_the_default_stream(calls):
     calls("memcpy", 7, 1, direction="HtoD", bytes=64)
     assert calls.spans("stream", "start_ms", "end_ms", "launches", "copies", "proven") == [
         (0, 1, 5, 1, 1, True),
-        (0, 6, 8, 1, 1, False),
+        (0, 6, 8, 1, 0, False),
+        # Small, and to the device: it may only have returned sooner than what is before it.
+        (0, 7, 8, 0, 1, False),
     ]
 
 
-def test_a_wait_that_returns_at_once_says_only_that_the_work_was_done_before(calls):
+def test_a_small_copy_ends_by_itself(calls):
+    calls("launch", 1, stream=0)
+    calls("sync", 2, 3, stream=0)
+    calls("memcpy", 6, 1, direction="HtoD", bytes=50_000, api="cuMemcpyHtoD_v2")
+    assert calls.spans("stream", "start_ms", "end_ms", "copies", "closed_by") == [
+        (0, 1, 5, 0, "wait"),
+        (0, 6, 7 + 0.0015 + 0.002, 1, "copy"),
+    ]
+
+
+def test_a_small_copy_waits_for_what_is_before_it(calls):
+    calls("launch", 1, stream=0)
+    calls("memcpy", 3, 1, direction="HtoD", bytes=25, api="cuMemcpyHtoD_v2")
+    calls("sync", 5, 4, stream=0)
+    assert calls.spans("stream", "start_ms", "end_ms", "copies", "closed_by") == [
+        (0, 1, 9, 0, "wait"),
+        (0, 3, 9.001501, 1, "copy"),
+    ]
+
+
+def test_a_blocking_copy_proves_no_stream_of_another_context(calls):
+    calls("launch", 1, stream=0, context=1)
+    calls("launch", 2, stream=0, context=2)
+    calls("memcpy", 3, 3, direction="DtoH", bytes=64, context=1)
+    calls("sync", 8, 1, api="cuCtxSynchronize", context=2)
+    assert calls.spans("context", "start_ms", "end_ms", "copies") == [(1, 1, 6, 1), (2, 2, 9, 0)]
+
+
+def test_a_wait_proves_the_streams_of_its_context_only(calls):
+    calls("launch", 1, stream=5, context=1)
+    calls("launch", 2, stream=6, context=2)
+    calls("sync", 3, 1, api="cuCtxSynchronize", context=1)
+    calls("sync", 6, 1, api="cuCtxSynchronize", context=2)
+    assert calls.spans("stream", "end_ms", "streams") == [(5, 4, 1), (6, 7, 1)]
+
+
+def test_of_two_proofs_the_one_that_returns_first_counts(calls):
+    calls("launch", 1, stream=5)
+    calls("sync", 2, 9, api="cuCtxSynchronize", tid=8)
+    calls("sync", 3, 1, stream=5, api="cuStreamSynchronize")
+    assert calls.spans("end_ms", "proof_api") == [(4, "cuStreamSynchronize")]
+
+
+def test_a_launch_that_returns_during_a_wait_is_not_proven_by_it(calls):
+    calls("launch", 1, 2, stream=5)
+    calls("sync", 2, 3, stream=5, tid=8)
+    calls("sync", 7, 1, stream=5)
+    assert calls.spans("start_ms", "end_ms") == [(1, 8)]
+
+
+def test_a_wait_that_returns_at_once_ends_its_span_when_it_returns(calls):
     calls("launch", 1, stream=5)
     calls("sync", 9, 0.002, stream=5)
-    assert calls.spans() == [(5, 1, 9, False)]
+    assert calls.spans() == [(5, 1, 9.002, False)]
 
 
 def test_work_launched_during_a_wait_waits_for_the_next(calls):
@@ -115,7 +168,7 @@ def test_a_later_recording_proves_nothing_of_an_earlier_one(calls):
     calls("sync", 3_600_003, 1, api="cuCtxSynchronize")
     calls("launch", 3_600_005, 2, stream=5)
     assert calls.spans("start_ms", "end_ms", "proven") == [
-        (1, 2, False),
+        (1, 3_600_000, False),
         (3_600_005, 3_600_007, False),
     ]
 

@@ -117,7 +117,7 @@ _REFUSED: Final = np.dtype([("tenant", "<u8"), ("operations", "<u8")])
 _ITEM: Final = np.dtype([("name", "<u8"), ("size", "<i8"), ("sized", "<u8")])
 _COUNT: Final = np.dtype([("item", "<u4"), ("reserved", "<u4"), ("count", "<u8")])
 
-_STREAM, _ALL, _EVENT = 1, 2, 3  # What a wait is for.
+_STREAM, _ALL, _EVENT, _UNKNOWN = 1, 2, 3, 4  # What a wait is for.
 _WAITED_FOR: Final = (
     ("event", _EVENT),
     ("streamsynchronize", _STREAM),
@@ -129,12 +129,15 @@ _WAITED_FOR: Final = (
 
 
 def _waited_for(symbol: str) -> int:
+    if not symbol:
+        return _UNKNOWN
     return next((what for part, what in _WAITED_FOR if part in symbol.lower()), 0)
 
 
 def _by_function(value: Callable[[str], int]) -> npt.NDArray[np.uint8]:
     """A number for each function; the last for all that are unknown."""
     table = np.zeros(max(BY_ID) + 2, np.uint8)
+    table[-1] = value("")
     for number, function in BY_ID.items():
         table[number] = value(function.symbol)
     return table
@@ -411,7 +414,8 @@ def _proves(
         np.isin(op, (_OPS["sync"], _OPS["query"])), _WAITS_FOR[_function(batch)], 0
     )
     recorded = (waited_for == _EVENT) & (known >> _RECORDED_BIT & 1 == 1) & named
-    stream = ((waited_for == _STREAM) & named) | recorded
+    unknown = waited_for == _UNKNOWN
+    stream = (((waited_for == _STREAM) | unknown) & named) | recorded
     # A copy that names no stream returns when it is done; a small one to the device sooner.
     to_device, to_host = direction == _WAYS["HtoD"], direction == _WAYS["DtoH"]
     copies = (op == _OPS["memcpy"]) & ~named & told & (to_device | to_host)
@@ -419,7 +423,7 @@ def _proves(
     found: npt.NDArray[np.int64] = (
         stream * _PROVES_STREAM
         + recorded * _RECORDED
-        + (waited_for == _ALL) * _PROVES_CONTEXT
+        + ((waited_for == _ALL) | (unknown & ~named)) * _PROVES_CONTEXT
         + copies * (copied + to_device * _IF_LARGE)
     )
     for flag, bit in _SEEN.items():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cotenant._native import Spans
-from cotenant.agent.recorder.ingest.spans import _LAUNCH, _PROVES_PROCESS, _PROVES_STREAM, SPAN
+from cotenant.agent.recorder.ingest.spans import _LAUNCH, _PROVES_CONTEXT, _PROVES_STREAM, SPAN
 from cotenant.agent.recorder.ingest.spans import _SIGNATURE as SIGNATURE
 
 SECOND = 1_000_000_000
@@ -25,11 +25,12 @@ class Feed:
         self.at_ns = 1000 * SECOND
 
     def add(
-        self, count, *, pid=7, stream=5, cgroup=100, name=0, work=_LAUNCH, flags=0, tenant=0, took=0
-    ):
+        self, count, *, pid=7, stream=5, cgroup=100, name=0, work=_LAUNCH, flags=0, tenant=0,
+        took=0, late=0,
+    ):  # fmt: skip
         """So many rows; what is told as an array differs from row to row.
 
-        A call that took longer began sooner, and its row comes in its turn.
+        A call that took longer began sooner, and its row comes in its turn, or so much later.
         """
         signatures = np.zeros(count, SIGNATURE)
         for field, value in (
@@ -39,11 +40,11 @@ class Feed:
             signatures[field] = value
         distinct, codes = np.unique(signatures, return_inverse=True)
         took = np.broadcast_to(np.asarray(took, np.int64), count)
-        began = self.at_ns + np.arange(count, dtype=np.int64) * 1000 - took
+        began = self.at_ns + np.arange(count, dtype=np.int64) * 1000 - took - late
         self.at_ns += count * 1000
         names = np.broadcast_to(np.asarray(name, np.uint64), count).copy()
         nothing = np.zeros(count, np.uint64)
-        rows = codes.astype(np.int32), began, took.astype(np.uint64), nothing, names
+        rows = codes.astype(np.int32), began, took.astype(np.uint64), nothing, names, nothing
         before = time.thread_time()
         self.native.add(self.at_ns, distinct, *rows)
         return time.thread_time() - before
@@ -60,7 +61,7 @@ class Feed:
         """What it takes to close what has settled."""
         self.at_ns += 2 * SECOND
         before = time.thread_time()
-        _, closed, *_ = self.native.take(self.at_ns, stopping)
+        _, closed, *_ = self.native.take(self.at_ns, self.at_ns, stopping)
         return time.thread_time() - before, np.frombuffer(closed, SPAN)
 
 
@@ -94,12 +95,13 @@ def of_streams_that_are_waited_for_in_a_crowd(streams):
     feed.crowd()
     feed.add(streams, stream=np.arange(streams))
     waits = np.arange(ROWS) % 9 == 8
-    return feed.add(ROWS, stream=0, work=np.where(waits, 0, _LAUNCH), flags=waits * _PROVES_PROCESS)
+    return feed.add(ROWS, stream=0, work=np.where(waits, 0, _LAUNCH), flags=waits * _PROVES_CONTEXT)
 
 
 def of_streams_that_are_busy_again(streams):
     feed = Feed()
-    feed.add(ROWS, stream=0, work=0, flags=_PROVES_PROCESS)
+    feed.add(1)
+    feed.add(ROWS, stream=0, work=0, flags=_PROVES_CONTEXT)
     feed.add(4093, stream=np.arange(4093) % streams)
     return feed.close()[0]
 
@@ -121,12 +123,13 @@ def test_a_row_costs_the_same(cost, few, many):
 def test_a_wait_that_lasts_holds_up_no_other_for_longer():
     """Each second one of many threads returns from a wait that began with the first."""
     feed, costs = Feed(), []
+    feed.add(1)
     for second in range(40):
         took = np.zeros(ROWS, np.int64)
         took[ROWS // 2] = (100 + second) * SECOND
         cost = feed.add(ROWS, work=0, flags=_PROVES_STREAM, took=took)
         feed.at_ns += SECOND - ROWS * 1000
         before = time.thread_time()
-        feed.native.take(feed.at_ns, False)
+        feed.native.take(feed.at_ns, feed.at_ns, False)
         costs.append(cost + time.thread_time() - before)
     assert min(costs[-5:]) < 4 * min(costs[:5])
