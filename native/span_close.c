@@ -108,7 +108,7 @@ static int close_span(struct spans *spans, struct queue *queue, uint32_t count,
 		span.proof_ns = proof->began_ns;
 		span.waited_ns = proof->took_ns;
 		span.api = proof->api;
-		span.done_ns = proof->done_ns;
+		span.done_ns = proof->not_ready ? 0 : proof->seen_ns;
 		if (queue->carried)
 			note_last(proof, queue->carried_ns);
 	}
@@ -243,7 +243,7 @@ static int64_t end_of(const struct spans *spans, const struct queue *queue,
 		end_ns = turn_ns;
 	if (queue->has_before && queue->before_ns > end_ns)
 		end_ns = queue->before_ns;
-	return end_ns + proof->slack_ns;
+	return end_ns + proof->margin_ns;
 }
 
 /* The next proof of what is pending: of its stream, or of all streams of its context. */
@@ -333,12 +333,13 @@ static void tell_proofs(struct spans *spans, size_t first)
 
 	for (uint32_t i = 0; i < count; i++) {
 		const struct proof *proof = provers[i];
+		int64_t until_ns = proof->seen_ns - proof->delay_ns;
 
 		closed[i].streams = proof->closed;
-		if (!proof->until_ns || proof->until_ns - proof->last_ns <= proof->floor_ns)
+		if (!proof->seen_ns || until_ns - proof->last_ns <= proof->margin_ns)
 			continue;
 		closed[i].certain_from_ns = proof->last_ns;
-		closed[i].certain_until_ns = proof->until_ns;
+		closed[i].certain_until_ns = until_ns;
 	}
 	spans->provers.used = 0;
 }
@@ -412,22 +413,29 @@ static int close_copies(struct spans *spans, struct process *process, size_t fir
 	return 0;
 }
 
+/* When the first of these returned that has not settled. */
+static int64_t sort_some(const struct spans *spans, struct buffer *proofs, int at_once,
+			 int64_t limit)
+{
+	proofs_sort(proofs);
+	return at_once ? limit : proofs_unsettled(spans, proofs, limit);
+}
+
 static int64_t sort_proofs(struct spans *spans, struct process *process, int at_once)
 {
 	int64_t limit = INT64_MAX;
 
+	spans->visit++;
 	for (struct queue *queue = process->queues; queue; queue = queue->next) {
-		struct stream *stream = queue->stream;
-		struct buffer *buffers[] = {&stream->proofs, &stream->context->proofs,
-					    &stream->context->blocking_proofs};
+		struct context *context = queue->stream->context;
 
-		if (queue != stream->first)
+		if (queue == queue->stream->first)
+			limit = sort_some(spans, &queue->stream->proofs, at_once, limit);
+		if (context->visit == spans->visit)
 			continue;
-		for (int i = 0; i < 3; i++) {
-			proofs_sort(buffers[i]);
-			if (!at_once)
-				limit = proofs_unsettled(spans, buffers[i], limit);
-		}
+		context->visit = spans->visit;
+		limit = sort_some(spans, &context->proofs, at_once, limit);
+		limit = sort_some(spans, &context->blocking_proofs, at_once, limit);
 	}
 	return limit;
 }

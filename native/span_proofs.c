@@ -4,7 +4,7 @@
 
 #include "spans.h"
 
-#define PROOFS_MAX 524288
+#define PROOFS_MAX 262144
 
 static void recount(struct spans *spans, struct process *process, int64_t more)
 {

@@ -90,23 +90,21 @@ static int is_proof(const struct signature *sig, uint64_t bytes)
 static void see(const struct found *found, const struct signature *sig, uint64_t bytes,
 		int64_t seen_ns, struct proof *proof)
 {
-	if (!seen_ns)
+	uint64_t least_ns = CERTAIN_LEAST_NS;
+
+	proof->seen_ns = seen_ns;
+	proof->not_ready = !!(sig->flags & SIG_NOT_READY);
+	if (!seen_ns || proof->not_ready)
 		return;
-	if (sig->flags & SIG_NOT_READY) {
-		proof->until_ns = seen_ns;
-		return;
-	}
-	proof->done_ns = seen_ns;
-	proof->floor_ns = CERTAIN_LEAST_NS;
 	if (sig->work)
-		proof->floor_ns += COPY_FLOOR_NS + (int64_t)(bytes / COPY_BYTES_PER_NS);
-	if (sig->flags & SIG_WOKEN) {
-		if (!sig->work)
-			tenant_slept(found->tenant, seen_ns - proof->began_ns);
-		proof->until_ns = seen_ns - tenant_delay_ns(found->tenant);
-	} else if (sig->flags & SIG_SPUN) {
-		proof->until_ns = seen_ns - SPIN_NS;
-	}
+		least_ns += COPY_FLOOR_NS + bytes / COPY_BYTES_PER_NS;
+	proof->margin_ns = least_ns < UINT32_MAX ? least_ns : UINT32_MAX;
+	proof->delay_ns = SPIN_NS;
+	if (!(sig->flags & SIG_WOKEN))
+		return;
+	if (!sig->work)
+		tenant_slept(found->tenant, seen_ns - proof->began_ns);
+	proof->delay_ns = tenant_delay_ns(found->tenant);
 }
 
 static struct buffer *proven_by(struct spans *spans, const struct signature *sig,
@@ -156,7 +154,7 @@ static int add_copy_proof(struct spans *spans, const struct rows *rows, size_t i
 		.took_ns = rows->took_ns[i],
 		.cover_ns = rows->began_ns[i] + (int64_t)rows->took_ns[i],
 		.last_ns = INT64_MIN,
-		.slack_ns = COPY_NS + rows->bytes[i] / LINK_BYTES_PER_NS,
+		.margin_ns = COPY_NS + rows->bytes[i] / LINK_BYTES_PER_NS,
 		.came_ns = spans->now_ns,
 		.api = rows->signatures[rows->codes[i]].api,
 		.itself = 1,

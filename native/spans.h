@@ -110,17 +110,16 @@ struct proof {
 	int64_t began_ns;
 	int64_t took_ns;
 	int64_t cover_ns;	/* proves what was queued by then */
-	int64_t done_ns;	/* its thread saw the device done; 0 if that is not known */
-	int64_t until_ns;	/* the device worked at least until then; 0 if that is not known */
-	int64_t floor_ns;	/* a certain interval is longer than this */
+	int64_t seen_ns;	/* its thread saw the device done; 0 if that is not known */
 	int64_t last_ns;	/* when the last of what it proved was queued */
 	uint64_t came_ns;	/* on the recorder's clock */
-	int64_t slack_ns;	/* of a copy that ends by itself: its transfer */
 	int64_t last_stream;	/* of which it closed a span */
 	uint32_t closed;	/* streams of which it closed spans */
+	uint32_t delay_ns;	/* the device was done so long before that, at most */
+	uint32_t margin_ns;	/* of what is certain, the least; of a copy by itself, its transfer */
 	uint16_t api;
 	uint8_t itself;		/* proves the copy that it is, once the device came to it */
-	uint8_t reserved;
+	uint8_t not_ready;	/* its thread saw the device at work, not done */
 };
 
 struct count {
@@ -166,6 +165,7 @@ struct context {
 	struct process *process;
 	uint64_t number;	/* 0 where it is not known */
 	uint32_t streams;
+	uint64_t visit;		/* as of which its proofs are in order */
 	int64_t pending_ns;	/* when the first of what is not proven was queued that copies wait for */
 	struct buffer proofs;
 	struct buffer blocking_proofs;
@@ -293,6 +293,7 @@ struct spans {
 	int64_t boundary_ns;	/* what began before is of another recording */
 	uint64_t now_ns;
 	int64_t utc_ns;
+	uint64_t visit;
 	struct table tenants;
 	struct table processes;
 	struct table contexts;

@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 from tests.kernel.conftest import Cgroup, Recording, record
@@ -181,9 +181,9 @@ def test_spans_contain_what_the_device_did_and_what_is_certain_is_no_more(
         two = Script(cgroups(), TWO_GPUS, COTENANT_SIM_LOG=str(log), **GPUS)
         two.end()
     for who, (pid, own) in played.items():
-        device = length(sum(check_contained(recording, pid, own).values(), []))
+        device = length(chain(*check_contained(recording, pid, own).values()))
         by_context, certain = spans(recording, pid)
-        every = union(sum(by_context.values(), []))
+        every = union(chain(*by_context.values()))
         high, low = length(every), length(certain)
         busy = waited_for_cpu(recording, pid, every)
         print(who, round(high / device, 3), round(low / device, 3), round(busy / device, 3))

@@ -108,7 +108,8 @@ def spans_of(tables, began=()):
     maker.add(_RowBatch(rows), rows, lambda cgroup, _: str(cgroup), lambda times: times)
     made = SpanRows(maker, LostWindows())
     made.finish()
-    last_ns = max(pa.compute.add(rows["timestamp_ns"], rows["duration_ns"].fill_null(0)).to_pylist())
+    took_ns = rows["duration_ns"].fill_null(0)
+    last_ns = max(pa.compute.add(rows["timestamp_ns"], took_ns).to_pylist())
     for sampler in (made, made.mixes):
         found = sampler.sample(last_ns)
         if found is not None:

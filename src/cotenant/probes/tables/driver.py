@@ -37,9 +37,7 @@ def _launches() -> tuple[Function, ...]:
         *_each(5, "cuLaunchCooperativeKernel", "_ptsz", **words),
         *_each(7, "cuGraphLaunch", "_ptsz", op="graph_launch", flags=_OP, handle=1, stream=2),
         *_each(9, "cuLaunchHostFunc", "_ptsz", op="host", flags=_OP | _FOREIGN, stream=1),
-        *_each(
-            800, "cuLaunchHostFunc_v2", "_ptsz", op="host", flags=_OP | _FOREIGN, stream=1
-        ),
+        *_each(800, "cuLaunchHostFunc_v2", "_ptsz", op="host", flags=_OP | _FOREIGN, stream=1),
         *_each(
             11, "cuLaunchCooperativeKernelMultiDevice", handle=STRUCT, stream=STRUCT + 5, **several
         ),

@@ -258,9 +258,7 @@ class GpuProcesses:
     def _stream(self, fact: Any, _: bytes) -> None:
         """A process made a stream."""
         tenant = self._ledger.outermost(int(fact["cgroup_id"]), int(fact["cgroup_v1_id"]))
-        self.spans.streams.made(
-            Process.of(fact), int(fact["address"]), int(fact["other"]), tenant
-        )
+        self.spans.streams.made(Process.of(fact), int(fact["address"]), int(fact["other"]), tenant)
 
     def _cuda_starts(self, fact: Any, _: bytes) -> None:
         if self._memory is not None:

@@ -70,9 +70,7 @@ def test_an_event_that_was_recorded_later_proves_more_than_one_that_returns_late
     assert calls.found("until, closed_by") == [(40, "query")]
 
 
-@pytest.mark.parametrize(
-    ("flags", "until"), [(BLOCKING, 40), (NON_BLOCKING, 90), (None, 90)]
-)
+@pytest.mark.parametrize(("flags", "until"), [(BLOCKING, 40), (NON_BLOCKING, 90), (None, 90)])
 def test_a_blocking_copy_proves_blocking_streams(calls, flags, until):
     if flags is not None:
         calls.maker.streams.made(Process(7, 7000), 5, flags, "tenant")
@@ -82,9 +80,7 @@ def test_a_blocking_copy_proves_blocking_streams(calls, flags, until):
     assert calls.found("stream, until") == [(5, until), (0, 40)]
 
 
-@pytest.mark.parametrize(
-    ("flags", "until"), [(BLOCKING, 91), (NON_BLOCKING, 41), (None, 91)]
-)
+@pytest.mark.parametrize(("flags", "until"), [(BLOCKING, 91), (NON_BLOCKING, 41), (None, 91)])
 def test_a_small_copy_waits_for_all_but_non_blocking_streams(calls, flags, until):
     if flags is not None:
         calls.maker.streams.made(Process(7, 7000), 5, flags, "tenant")

@@ -150,6 +150,8 @@ def test_numbers_of_gpus_are_given_back_when_nothing_is_of_them(shared):
             about = {"pid": pid, "cgroup": 300 + tenant, "threads": 7}
             shared.events.add(call("cuLaunchKernel", at + pid, 10, **about))
         shared.cycle(at + SECOND)
+        for pid in range(1 + tenant * 600, 601 + tenant * 600):
+            shared.maker.gone(Process(pid, pid * 1000), OFFSET_NS + at + pid + 100)
     assert sum(shared.maker.refused().values()) == 12 * 600 - len(shared.maker.gpus.words)
     refused = shared.maker.refused()
     shared.cycle(2000 * SECOND)  # All that was pending is a span by now, of its GPU.
