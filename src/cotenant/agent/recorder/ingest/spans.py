@@ -367,7 +367,8 @@ def _has(known: npt.NDArray[Any], column: str) -> npt.NDArray[np.bool_]:
 
 def _function(batch: Batch) -> npt.NDArray[np.int64]:
     """Each signature's driver function as an index of tables by function."""
-    return np.minimum(batch.field("function"), len(_WAITS_FOR) - 1).astype(np.int64)
+    found: npt.NDArray[np.int64] = batch.field("function").astype(np.int64)
+    return np.minimum(found, len(_WAITS_FOR) - 1)
 
 
 def _streams(batch: Batch, known: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
