@@ -95,3 +95,26 @@ sys.stdin.read()
     for process in (first, second):
         process.communicate("")
     assert answers == ["0", "2"]
+
+
+def test_freed_memory_is_that_of_no_kernel_in_flight(tmp_path, device):
+    program = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+address = ctypes.c_uint64()
+cuda.cuInit(0)
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+cuda.cuCtxSetCurrent(context)
+cuda.cuModuleLoadData(ctypes.byref(module), b"image")
+cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"kernel")
+cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(4096))
+cuda.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, None, None, None)
+cuda.cuMemFree_v2(address)
+"""
+    log = tmp_path / "truth.jsonl"
+    extra = {"COTENANT_SIM_KERNEL_NS": "*=50000000", "COTENANT_SIM_LOG": str(log)}
+    env = sim.environment({**device, **extra})
+    subprocess.run(["python3", "-c", program], env=env, check=True)
+    calls = {line["op"]: line for line in map(json.loads, log.read_text().splitlines())}
+    assert calls["free"]["t_end"] >= calls["launch"]["device_end"]
