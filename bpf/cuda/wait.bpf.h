@@ -12,9 +12,9 @@
 
 #include "cuda/moment.bpf.h"
 
-/* On a CPU for so long, a thread waits for the device there. */
+/* On a CPU for so long, a thread waits for the device there; if it was away, it is slow at first. */
 #define SPUN_NS 20000
-#define SPUN_AWAKE_NS 50000
+#define SPUN_AGAIN_NS 200000
 
 static __always_inline bool_t waits(const struct cuda_event *event, const struct call_spec *spec)
 {
@@ -53,16 +53,18 @@ static __always_inline void wait_event(const struct thread *thread, struct cuda_
 static __always_inline void wait_thread(const struct frame *frame, struct cuda_event *event)
 {
 	struct sched_task *sched = bpf_task_storage_get(&sched_tasks, (void *)current_task(), 0, 0);
-	__u64 now = frame->began_ns + event->duration_ns, came;
+	__u64 now = frame->began_ns + event->duration_ns;
+	bool_t away;
 
 	if (!sched || !sched->came_ns)
 		return;
-	came = sched->came_ns > frame->began_ns ? sched->came_ns : frame->began_ns;
+	away = sched->came_ns > frame->began_ns;
 	if (sched->woken_ns > frame->began_ns &&
-	    (event->op == CUDA_OP_memcpy || now - came < SPUN_AWAKE_NS)) {
+	    (event->op == CUDA_OP_memcpy || now - sched->came_ns < SPUN_AGAIN_NS)) {
 		event->seen_ns = sched->woken_ns;
 		event->known |= 1 << CUDA_KNOWN_WOKEN;
-	} else if (now - came >= SPUN_NS) {
+	} else if (away ? now - sched->came_ns >= SPUN_AGAIN_NS :
+			  event->duration_ns >= SPUN_NS) {
 		event->seen_ns = now;
 		event->known |= 1 << CUDA_KNOWN_SPUN;
 	}

