@@ -9,7 +9,7 @@ from tests.virtual.store import VirtualStore
 
 SECOND = 1_000_000_000
 MS = 1_000_000
-HANGS = ("never calls", "never returns", "no room")
+HANGS = ("never calls", "never returns", "no room", "asking")
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,9 @@ class Scenario:
     def hang(self, broken, ranks=4, kind=None):
         """One rank makes no further collective, or never returns from it; the others have.
 
-        As the stand-in's ranks are seen: those that are well wait for the stream, or where they
-        wait for nothing, in a later call for which there is no room.
+        As the stand-in's ranks are seen: those that are well wait for the stream; where they wait
+        for nothing, in a later call for which there is no room; or in no call, and ask again and
+        again whether the stream is done.
         """
         kind = kind or self.dice.choice(HANGS)
         at = max(self.length, self.met + SECOND // 10)
@@ -190,6 +191,13 @@ class Scenario:
                 row = {"timestamp_ns": began + (30 + look) * SECOND, "began_ns": since}
                 row |= {"pid": 3_000 + rank, "tid": 3_000 + rank, "family": "cuda"}
                 row |= {"function": "cuStreamSynchronize", "stream": 5}
+                if kind == "asking":
+                    asked = {"timestamp_ns": row["timestamp_ns"], "family": "cuda", "count": 97}
+                    asked |= {"function": "cuStreamQuery", "sum_ns": 97_000, "max_ns": 1_000}
+                    if rank != broken:
+                        asked |= {"histogram": [97], "bytes": 0}
+                        self.store.add("totals", f"job/worker-{rank}", asked)
+                    continue
                 inside = row | {"family": "nccl", "function": "ncclAllReduce", "comm_hash": 77}
                 if rank == broken and kind == "never calls":
                     continue

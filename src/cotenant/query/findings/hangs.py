@@ -15,6 +15,7 @@ NEEDS: Final = ("calls_under_way", "collective_calls", "nccl_events", "totals")
 NODES: Final = Spread.COMMUNICATORS
 LONG_NS: Final = 5e9
 LONGER: Final = 20  # In units of the longest call that returned.
+PAUSES: Final = 3  # In units of the longest time between two calls.
 SURE: Final = 0.95
 UNSURE: Final = 0.5  # Something may have been missed: no more than a hint.
 
@@ -26,9 +27,19 @@ with ranked as (
     join containers c using (cgroup_id)
     where n.comm_hash is not null and n.rank is not null
 ),
+-- The last sample of each node.
+samples as (
+    select node, max(timestamp_ns) as timestamp_ns
+    from (
+        select node, timestamp_ns from in_flight
+        union all
+        select node, timestamp_ns from totals
+    )
+    group by node
+),
 calls as (
     from collective_calls
-    where timestamp_ns <= (select max(timestamp_ns) from calls_under_way)
+    where timestamp_ns <= (select max(timestamp_ns) from samples)
 ),
 members as (
     select
@@ -41,11 +52,17 @@ members as (
         any_value(r.cgroup_id)                      as cgroup_id,
         max(c.timestamp_ns)                         as last_ns,
         max(c.duration_ns)                          as longest_ns,
+        max(c.timestamp_ns - c.before_ns)           as pause_ns,
         arg_max(c.op, c.timestamp_ns)               as last_op,
         -- What was left out last may have been a call of this turn.
         coalesce(arg_max(c.left_out, c.timestamp_ns), '') <> '' as doubtful
     from ranked r
-    left join calls c using (comm_hash, node, pid, rank)
+    left join (
+        select *, lag(timestamp_ns) over (
+            partition by comm_hash, node, pid, rank order by timestamp_ns
+        ) as before_ns
+        from calls
+    ) c using (comm_hash, node, pid, rank)
     group by all
 ),
 -- How many each has made of those that any rank has made.
@@ -77,11 +94,16 @@ open as (
 ),
 -- Waits by asking again and again are no calls under way.
 asking as (
-    select distinct t.node, t.cgroup_id
+    select distinct t.node, t.cgroup_id, s.timestamp_ns
     from totals t
-    join (select node, max(timestamp_ns) as timestamp_ns from calls_under_way group by node) f
-      on f.node = t.node and t.timestamp_ns > f.timestamp_ns - 2_000_000_000
+    join samples s on s.node = t.node and t.timestamp_ns > s.timestamp_ns - 2_000_000_000
     where t.function in ('cuStreamQuery', 'cuEventQuery') and t.count > 0
+),
+-- Those of which nothing is expected any more.
+gone as (
+    select distinct comm_hash
+    from whole.nccl_events
+    where op in ('CommDestroy', 'CommAbort', 'CommFinalize')
 )
 select
     m.* exclude (cgroup_id),
@@ -89,12 +111,18 @@ select
     o.function,
     o.age_ns,
     coalesce(o.inside, false)                       as inside,
-    a.cgroup_id is not null                         as asks
+    a.cgroup_id is not null                         as asks,
+    if(g.comm_hash is null, a.timestamp_ns - m.last_ns, null) as asked_ns
 from members m
 left join turns t using (comm_hash, node, pid, rank)
 left join open o using (comm_hash, node, pid, rank)
 left join asking a on a.node = m.node and a.cgroup_id = m.cgroup_id
-where m.comm_hash in (select comm_hash from open)
+left join gone g using (comm_hash)
+where m.comm_hash in (
+    select comm_hash from open
+    union all
+    select comm_hash from members join asking using (node, cgroup_id)
+)
 order by m.comm_hash, m.rank, m.node, m.pid
 """
 
@@ -128,17 +156,26 @@ def _standstill(comm: int, ranks: list[dict[str, Any]]) -> _Standstill | None:
     longest = max(rank["longest_ns"] or 0 for rank in ranks)
     stuck = [r for r in ranks if (r["age_ns"] or 0) >= max(LONG_NS, LONGER * longest)]
     most = max(rank["turns"] for rank in ranks)
+    if most == 0:
+        return None
     behind = [rank for rank in ranks if rank["turns"] < most]
+    asking = [rank for rank in ranks if rank not in stuck and _asks_for_long(rank, longest)]
     if behind:
-        waiting = [rank for rank in stuck if rank["turns"] == most]
+        waiting = [rank for rank in (*stuck, *asking) if rank["turns"] == most]
         return _Standstill(comm, ranks, waiting, behind) if waiting else None
     inside = [rank for rank in stuck if rank["inside"]]
     waiting = [rank for rank in stuck if not rank["inside"]]
-    if not inside or most == 0:
+    if not inside:
         return None
     if not waiting and not any(rank["asks"] for rank in ranks if rank not in inside):
         return _Standstill(comm, ranks, inside, [])
     return _Standstill(comm, ranks, waiting or [r for r in ranks if r not in inside], inside)
+
+
+def _asks_for_long(rank: dict[str, Any], longest: int) -> bool:
+    """Whether it asks if its work is done, for far longer than it ever was without a collective."""
+    usual = max(LONG_NS, LONGER * longest, PAUSES * (rank["pause_ns"] or 0))
+    return rank["function"] is None and (rank["asked_ns"] or 0) >= usual
 
 
 def _finding(still: _Standstill, held: dict[tuple[str, int], int]) -> Finding:
@@ -148,7 +185,8 @@ def _finding(still: _Standstill, held: dict[tuple[str, int], int]) -> Finding:
     named = ", ".join(_name(rank) for rank in broken) or None
     op = next((r["last_op"] for r in still.waiting if r["last_op"]), "a collective")
     victims = ", ".join(sorted({rank["tenant"] for rank in still.waiting}))
-    age_ns = max(rank["age_ns"] or 0 for rank in (*still.waiting, *still.broken))
+    ages = (r["age_ns"] or r["asked_ns"] for r in (*still.waiting, *still.broken))
+    age_ns = max(age or 0 for age in ages)
     evidence = [
         f"under way for {milliseconds(age_ns)}: {_doing(still.waiting)}",
         *(_missing(rank, still) for rank in still.broken),

@@ -22,7 +22,8 @@ grown as (
         gpu,
         arg_min(bytes, timestamp_ns)                as first_bytes,
         arg_max(bytes, timestamp_ns)                as held_bytes,
-        regr_slope(bytes, second)                   as per_s_bytes,
+        -- Of samples at one moment there is none.
+        case when max(second) > min(second) then regr_slope(bytes, second) end as per_s_bytes,
         count(*) filter (change > 0) / nullif(count(*) filter (change <> 0), 0) as rises
     from held
     group by tenant, node, gpu

@@ -27,3 +27,12 @@ def test_what_is_not_freed_is_of_a_gpu_and_of_calls_that_succeeded(tmp_path):
         ("GPU-1", 3, "cuMemAlloc_v2"),
         ("GPU-2", 4, "cudaMalloc"),
     }
+
+
+def test_samples_at_one_moment_have_no_rate(tmp_path):
+    store = VirtualStore(tmp_path / "store")
+    row = {"timestamp_ns": START_NS, "gpu": "GPU-1", "bytes": 1 << 20, "allocations": 1}
+    store.add("gpu_memory", "train", row)
+    with Session(store.write()) as session:
+        (row,) = session.ask(find("memory_growth").render()).rows()
+    assert (row["held_bytes"], row["per_s_bytes"]) == (1 << 20, None)
