@@ -1,6 +1,7 @@
 """Small stores of random tenants that do a little of everything, as the kernel would have it."""
 
 import random
+from collections import Counter
 
 from tests.virtual.device import START_NS, Gpu
 from tests.virtual.store import VirtualStore
@@ -36,7 +37,7 @@ def _work(dice, store, names):
 
 def _host(dice, store, names):
     """Runs one after another on each CPU; who does not run and is ready waits for who does."""
-    ran = dict.fromkeys(names, 0)
+    ran, waited = dict.fromkeys(names, 0), Counter()
     for cpu in range(CPUS):
         at = 0
         while at < LENGTH - SECOND // 2:
@@ -48,14 +49,18 @@ def _host(dice, store, names):
                 row |= {"attribution": "task", "peer_cgroup_id": store.tenant(runner)}
                 row |= {"thief_cgroup_id": store.tenant(runner), "thief_ns": took}
                 store.add("host_events", waiter, row | {"weight": dice.choice((1, 1, 3))})
-                pair = {"timestamp_ns": START_NS + at + took, "waited_ns": took}
-                store.add("cpu_contention", waiter, pair | {"peer_cgroup_id": store.tenant(runner)})
+                waited[waiter, runner, (at + took) // SECOND] += took
             at += took + dice.randrange(20 * MS)
     for name, ns in ran.items():
         for part in range(4):
             row = {"timestamp_ns": START_NS + (part + 1) * SECOND, "sum_ns": ns // 4}
+            row |= {"since_ns": START_NS + part * SECOND}
             row |= {"family": "host", "function": "oncpu", "count": 1, "max_ns": 0}
             store.add("totals", name, row | {"histogram": [0], "bytes": 0})
+    for (waiter, runner, second), took in waited.items():
+        row = {"timestamp_ns": START_NS + (second + 1) * SECOND, "waited_ns": took}
+        row |= {"since_ns": START_NS + second * SECOND, "peer_cgroup_id": store.tenant(runner)}
+        store.add("cpu_contention", waiter, row)
 
 
 def _rest(dice, store, names):

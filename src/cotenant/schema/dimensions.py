@@ -80,6 +80,7 @@ TOTALS: Final = Table(
             "int64",
             "of the calls, those without a duration: over budget, or never returned",
         ),
+        Column("since_ns", "int64", "end of the sample before, UTC: what is counted came after"),
     ),
     united=True,
 )
@@ -332,6 +333,7 @@ CPU_CONTENTION: Final = Table(
             "for how long; on each CPU, the union of the waits of all its threads",
             False,
         ),
+        Column("since_ns", "int64", "end of the sample before, UTC: the waits came after"),
     ),
 )
 

@@ -11,6 +11,7 @@ HOUR_NS: Final = 3600 * SECOND_NS
 DAY_NS: Final = 24 * HOUR_NS
 TIME: Final = "timestamp_ns"
 FIRST: Final = "first_ns"
+_SINCE: Final = "since_ns"  # Of a sample of a second; what is coarser is not cut at a window's edge.
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,12 @@ class Fold:
     @property
     def sums(self) -> tuple[str, ...]:
         """The columns of numbers that are added up."""
-        others = {TIME, *self.keys, *self.largest, *self.lists}
+        others = {TIME, _SINCE, *self.keys, *self.largest, *self.lists}
         return tuple(c.name for c in self.finer.columns if c.name not in others)
 
 
 def _coarser(table: Table, name: str, unit: str, samples: tuple[Column, ...]) -> Table:
-    first, *others = table.columns
+    first, *others = (column for column in table.columns if column.name != _SINCE)
     when = "end of its last second, UTC" if samples else f"start of the {unit}, UTC"
     doc = f"What {table.name} was folded into, per {unit}; {table.name} shows them all."
     return Table(name, doc, (replace(first, doc=when), *others, *samples))

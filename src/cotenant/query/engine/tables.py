@@ -1,12 +1,12 @@
 """The view of a table over its current segments; a snapshot is copied."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from cotenant.query.engine.guard import blanked
-from cotenant.query.engine.window import Window
+from cotenant.query.engine.window import TIME, Window
 from cotenant.query.text.sql import quoted
 from cotenant.schema import TABLES, Column, Table
 from cotenant.store.manifest import Segment, schema_id
@@ -16,6 +16,13 @@ _TIMED: Final = "cuda_events"
 _TIMINGS: Final = "gpu_timings"
 WHOLE: Final = ("nccl_events", "losses")
 _SPANS: Final = "spans"
+# Tables of samples, each of the time since the one before: what adds up in them.
+SAMPLED: Final = {
+    "totals": ("count", "sum_ns", "bytes", "unmeasured"),
+    "cpu_contention": ("waited_ns",),
+}
+BEGUN: Final = "coalesce(since_ns, timestamp_ns - 1000000000)"
+_SAMPLE_NS: Final = 60_000_000_000  # No sample is of more, however busy the host.
 # No span is held for longer without a proof; a proof waits for calls that return late.
 _SPAN_NS: Final = 660_000_000_000
 _SQL_TYPES: Final = {
@@ -150,6 +157,46 @@ def reaching_into(window: Window) -> Window:
     return replace(window, from_ns=max(window.from_ns - _SPAN_NS, 0))
 
 
+def cut_at(begun: str, from_ns: int | None, to_ns: int | None, columns: Iterable[str]) -> str:
+    """SQL after ``REPLACE``: of samples that reach over an edge of a window, the part in it.
+
+    A count is divided by time, so that the counts of two halves of a window sum to the whole's.
+    """
+    within = [f"{begun} >= {from_ns}"] if from_ns is not None else []
+    within += [f"{TIME} <= {to_ns}"] if to_ns is not None else []
+
+    def until(edge: int | None, column: str, other: str) -> str:
+        if edge is None:
+            return other
+        part = f"({edge} - {begun}) / greatest({TIME} - {begun}, 1)"
+        return f"round({column} * greatest(least({part}, 1), 0))"
+
+    return ", ".join(
+        f"CASE WHEN {' AND '.join(within) or 'true'} THEN {name} ELSE "
+        f"({until(to_ns, name, name)} - {until(from_ns, name, '0')})::BIGINT END AS {name}"
+        for name in columns
+    )
+
+
+def sampled_until(window: Window) -> Window:
+    """The window in which samples are taken that may reach back into this one."""
+    if window.to_ns is None:
+        return window
+    return replace(window, to_ns=window.to_ns + _SAMPLE_NS)
+
+
+def _of_samples(rows: str, window: Window, columns: Iterable[str]) -> str:
+    """Samples of the window: of those at its edges the part in it, at times in it."""
+    if window.from_ns is None and window.to_ns is None:
+        return rows
+    cut = cut_at(BEGUN, window.from_ns, window.to_ns, columns)
+    cut += f", greatest({BEGUN}, {window.from_ns or 0}) AS since_ns"
+    if window.to_ns is None:
+        return f"SELECT * REPLACE ({cut}) FROM ({rows})"
+    cut += f", least({TIME}, {window.to_ns} - 1) AS {TIME}"
+    return f"SELECT * REPLACE ({cut}) FROM ({rows}) WHERE {BEGUN} < {window.to_ns}"
+
+
 def create_view(
     connection: Any,
     root: Path,
@@ -161,6 +208,9 @@ def create_view(
     table = TABLES[name]
     if name == _TIMED:
         select = _timed_view(connection, root, by_table, window)
+    elif name in SAMPLED:
+        rows = view(connection, table, root, by_table[name], sampled_until(window))
+        select = _of_samples(rows, window, SAMPLED[name])
     else:
         within = replace(window, from_ns=None, to_ns=None) if table.holds else window
         select = view(connection, table, root, by_table[name], within)

@@ -8,6 +8,8 @@ from cotenant.query.findings.finding import Finding, milliseconds
 
 NEEDS: Final = ("sessions",)
 NODES: Final = Spread.EACH
+SURE: Final = 0.95
+UNSURE: Final = 0.5
 
 _SQL: Final = """
 with waits as (
@@ -47,6 +49,8 @@ def _finding(row: dict[str, Any]) -> Finding:
     took = milliseconds(ns)
     culprit = row["tenant"]
     who = f"{row['comm']} ({row['pid']}) of {culprit}" if row["pid"] else "a process"
+    # Without a file system of its own in the way, it may have had no CPU to go on with.
+    confidence = SURE if row["aborted"] or not row["pid"] else UNSURE
     ended = (
         "its FUSE connection was aborted to end this"
         if row["aborted"]
@@ -57,7 +61,7 @@ def _finding(row: dict[str, Any]) -> Finding:
         victim="host",
         culprit=culprit,
         share=1.0,
-        confidence=0.95,
+        confidence=confidence,
         title=f"no process on the host could start another for {took}",
         evidence=(
             f"{who} kept its memory locked while probes were {row['what']}, and the kernel "

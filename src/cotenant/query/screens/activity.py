@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cotenant.query.engine.changelog_tables import recording_at
+from cotenant.query.engine.tables import SAMPLED, cut_at
 from cotenant.query.text.sql import quoted
 from cotenant.schema.families import FAMILIES, GPU_FAMILIES, KERNEL_FAMILIES
 
@@ -67,6 +68,13 @@ def _part(part: Part, start_ns: int, end_ns: int) -> str:
         source = _last(part, end_ns)
     elif part.calls:
         source = _calls(part, start_ns, end_ns)
+    elif part.table in SAMPLED:
+        begun = "coalesce(since_ns, first_ns - 1000000000)"
+        cut = cut_at(begun, start_ns, end_ns, SAMPLED[part.table])
+        source = (
+            f"(SELECT * REPLACE ({cut}) FROM {part.table} "
+            f"WHERE timestamp_ns > {start_ns} AND {begun} < {end_ns})"
+        )
     else:
         source = f"{part.table} WHERE timestamp_ns >= {start_ns} AND timestamp_ns < {end_ns}"
     return f"SELECT cgroup_id, {columns} FROM {source} GROUP BY cgroup_id"

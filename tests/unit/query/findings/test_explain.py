@@ -208,23 +208,34 @@ def test_two_tenants_that_suffer_at_the_same_time_are_not_blamed_on_each_other(t
     }
 
 
-def test_a_lock_that_kept_all_processes_from_forking_is_a_finding(tmp_path):
-    """What the recorder reports of it is what is found."""
+def _locked(root, aborted):
+    """A store whose recorder reported of a lock, and the finding."""
     session = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both", attaching_ns=0)
     session.started(now_ns=START_NS, offset_ns=0, method="session")
     session.forks_waited(
-        ForksWaited("/batch/noisy", 77, "python3", "removed", 8.7, 3 * scenarios.SECOND, (39,))
+        ForksWaited("/batch/noisy", 77, "python3", "removed", 8.7, 3 * scenarios.SECOND, aborted)
     )
     (row,) = session.table(START_NS).to_pylist()
-    store = VirtualStore(tmp_path / "store")
+    store = VirtualStore(root)
     store.tenant("batch/noisy", created_ns=START_NS, cgroup_path="/batch/noisy")
     event = {"timestamp_ns": START_NS, "op": "exec", "cpu": 0, "attribution": "task"}
     store.add("host_events", "batch/noisy", event)
     store.recording(0, notes=row["notes"])
     with Session(store.write()) as found:
         (finding,) = explain(found).findings
+    return finding
+
+
+def test_a_lock_that_kept_all_processes_from_forking_is_a_finding(tmp_path):
+    """What the recorder reports of it is what is found."""
+    finding = _locked(tmp_path / "store", (39,))
     assert (finding.kind, finding.victim) == ("processes could not start", "host")
     assert finding.culprit == "batch/noisy"
     assert finding.title == "no process on the host could start another for 8.7 s"
     assert finding.evidence[0].startswith("python3 (77) of batch/noisy kept its memory locked")
     assert "its FUSE connection was aborted" in finding.evidence[1]
+
+
+def test_who_held_a_lock_without_a_file_system_in_the_way_is_a_hint(tmp_path):
+    finding = _locked(tmp_path / "store", ())
+    assert (finding.culprit, finding.confidence) == ("batch/noisy", 0.5)

@@ -30,11 +30,13 @@ class CpuContention:
         self._gone = gone
         self._freed = freed
         self._before: dict[bytes, int] = {}
+        self._sampled_ns: int | None = None
         self._idle: dict[bytes, int] = {}
         self.taken: list[CpuTaken] = []  # Since the sample before.
 
     def sample(self, now_ns: int) -> Any | None:
         """One row for each pair of which a thread waited; None if none did."""
+        since_ns, self._sampled_ns = self._sampled_ns, now_ns
         keys, values = self._pairs.items()
         width = MAPS["contention"][0]
         names = [keys[at : at + width] for at in range(0, len(keys), width)]
@@ -50,7 +52,8 @@ class CpuContention:
         self._note(pairs, entries["tenant"][changed], added[changed])
         if not len(changed):
             return None
-        return self._rows(now_ns, pairs, added[changed])
+        rows = self._rows(now_ns, pairs, added[changed])
+        return rows.append_column("since_ns", pa.array([since_ns] * len(rows), pa.int64()))
 
     def _note(
         self,

@@ -50,6 +50,7 @@ class Totals:
         self._end_window = end_window
         self._freed = freed
         self._cpus = possible_cpus()
+        self._sampled_ns: int | None = None
         self._callers = Callers(maps.get("callers"), self._cpus)
         self._places: dict[bytes, int] = {}
         self._sums: dict[str, Values] = {name: np.zeros(0, np.int64) for name in _SUMMED}
@@ -91,7 +92,9 @@ class Totals:
         busy = elsewhere.union(changed.tolist())
         self._forget(names, busy, entries, cpus["payer"].max(axis=1, initial=0))
         longest = _longest(cpus, window)
-        return self._rows(now_ns, entries, changed, delta, buckets, longest)
+        rows = self._rows(now_ns, entries, changed, delta, buckets, longest)
+        self._sampled_ns = now_ns
+        return rows
 
     def _kept(self) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void], list[bytes]]:
         """The kernel's maps: keys, values per CPU, and a name for each entry.
@@ -176,6 +179,7 @@ class Totals:
                 ),
                 "bytes": _fitting(delta["bytes"][rows]),
                 "unmeasured": pa.array(unmeasured, mask=unmeasured == 0),
+                "since_ns": pa.array([self._sampled_ns] * len(rows), pa.int64()),
             }
         )
 

@@ -30,6 +30,9 @@ class _Pairs:
         del self.there[key]
 
 
+_TIMES = {"timestamp_ns": 5, "since_ns": None}
+
+
 def test_a_row_is_what_was_added_since_the_last_sample():
     kept = _Pairs()
     pairs = kept.there
@@ -38,11 +41,12 @@ def test_a_row_is_what_was_added_since_the_last_sample():
     pairs[_key(7, 0)] = 11
     first = sampler.sample(5).to_pylist()
     assert first == [
-        {"timestamp_ns": 5, "cgroup_id": 1_007, "peer_cgroup_id": 1_008, "waited_ns": 100},
-        {"timestamp_ns": 5, "cgroup_id": 1_007, "peer_cgroup_id": None, "waited_ns": 11},
+        {"cgroup_id": 1_007, "peer_cgroup_id": 1_008, "waited_ns": 100} | _TIMES,
+        {"cgroup_id": 1_007, "peer_cgroup_id": None, "waited_ns": 11} | _TIMES,
     ]
     pairs[_key(7, 8)] = 103
-    assert [row["waited_ns"] for row in sampler.sample(6).to_pylist()] == [3]
+    (row,) = sampler.sample(6).to_pylist()
+    assert (row["waited_ns"], row["since_ns"]) == (3, 5)
     assert sampler.sample(7) is None
 
 
