@@ -54,6 +54,21 @@ class BusyIntervals:
         until: Floats = np.interp(moments, knots, np.repeat(self._before, 2)[1:-1])
         return until
 
+    def covers(self, moments: Floats) -> NDArray[np.bool_]:
+        """Whether each moment is within an interval."""
+        covered: NDArray[np.bool_] = np.searchsorted(self.starts, moments) > np.searchsorted(
+            self.ends, moments
+        )
+        return covered
+
+    def without(self, starts: Floats, ends: Floats) -> Self:
+        """The busy time outside these intervals."""
+        others = type(self).of(starts, ends, self.begin, self.end)
+        moments = np.unique(np.concatenate([self.starts, self.ends, others.starts, others.ends]))
+        middles = (moments[:-1] + moments[1:]) / 2
+        kept = self.covers(middles) & ~others.covers(middles)
+        return type(self).of(moments[:-1][kept], moments[1:][kept], self.begin, self.end)
+
     def overlap(self, starts: Floats, ends: Floats, shift: float = 0.0) -> Floats:
         """Busy time in each interval, with the busy intervals rotated by ``shift``."""
         if not shift:

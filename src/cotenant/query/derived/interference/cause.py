@@ -22,11 +22,17 @@ CPU: Final = "cpu"
 NETWORK: Final = "network"
 
 _MOSTLY: Final = 0.5
+_NEAR_NS: Final = 100_000  # From a thread's first instruction to the return of its call.
 _FEWEST: Final = 5
 _ENOUGH: Final = 0.1  # Of the time: what hardly ever runs cannot show that it is not slowed.
 _COPY_BYTES_PER_NS: Final = 25.0  # About what a PCIe link moves.
 _WAITS: Final = """
-select tenant, node, waited_from_ns, waited_ns * weight as waited_ns
+select
+    tenant,
+    node,
+    waited_from_ns,
+    waited_ns * weight as waited_ns,
+    waited_from_ns + waited_ns as until_ns
 from cpu_waits
 order by tenant, node, waited_from_ns
 """
@@ -38,6 +44,8 @@ class Waits:
 
     times: dict[tuple[str, str], tuple[NDArray[np.int64], Floats]]
     modes: dict[str, str]
+    # The same in the order of their ends: until when, and since when.
+    ends: dict[tuple[str, str], tuple[NDArray[np.int64], NDArray[np.int64]]]
 
     @classmethod
     def of(cls, ask: Ask) -> Self:
@@ -49,10 +57,14 @@ class Waits:
             if row["sharing_mode"]
         }  # fmt: skip
         times: dict[tuple[str, str], tuple[NDArray[np.int64], Floats]] = {}
+        ends: dict[tuple[str, str], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         for (tenant, node), rows in groups_of(ask(_WAITS), "tenant", "node"):
             waited = np.cumsum(rows["waited_ns"].to_numpy()).astype(np.float64)
-            times[tenant, node] = (rows["waited_from_ns"].to_numpy(), waited)
-        return cls(times, modes)
+            since, until = rows["waited_from_ns"].to_numpy(), rows["until_ns"].to_numpy()
+            times[tenant, node] = (since, waited)
+            order = np.argsort(until, kind="stable")
+            ends[tenant, node] = (until[order], since[order])
+        return cls(times, modes, ends)
 
     def within(self, gpu: Gpu, tenant: str, start: Floats, end: Floats) -> Floats:
         """How long the tenant's threads waited for a CPU in each interval."""
@@ -63,6 +75,20 @@ class Waits:
         at = [np.searchsorted(moments, t + gpu.origin) for t in (start, end)]
         within: Floats = total[at[1]] - total[at[0]]
         return within
+
+    def before(self, gpu: Gpu, tenant: str, start: Floats, end: Floats) -> Floats:
+        """How long, at the end of each interval, a thread had been waiting for a CPU.
+
+        The wait for the GPU returns when its thread has one: the work was done before.
+        """
+        if (tenant, gpu.node) not in self.ends:
+            return np.zeros(len(end))
+        until, since = self.ends[tenant, gpu.node]
+        at = np.searchsorted(until, end + gpu.origin + _NEAR_NS) - 1
+        last = np.maximum(at, 0)
+        ends_there = (at >= 0) & (until[last] >= end + gpu.origin - _NEAR_NS)
+        waited = end - np.maximum(since[last] - gpu.origin, start)
+        return np.where(ends_there, np.maximum(waited, 0), 0)
 
 
 def _copy_share(spans: Spans) -> float:

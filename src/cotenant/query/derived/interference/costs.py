@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from cotenant.query.derived.busy_intervals import BusyIntervals
-from cotenant.query.derived.interference.gpu import Floats
 
 
 def costs(victim: BusyIntervals, others: Sequence[tuple[BusyIntervals, float]]) -> list[float]:
@@ -23,16 +22,9 @@ def costs(victim: BusyIntervals, others: Sequence[tuple[BusyIntervals, float]]) 
     if len(moments) < 2 or not len(victim.starts):
         return [0.0] * len(others)
     middles = (moments[:-1] + moments[1:]) / 2
-    length = np.diff(moments) * _busy(victim, middles)
-    beside = np.stack([_busy(other, middles) for other, _ in others])
+    length = np.diff(moments) * victim.covers(middles)
+    beside = np.stack([other.covers(middles).astype(np.float64) for other, _ in others])
     more = harm @ beside
     lost = length * more / (1 + more)
     part = np.divide(harm[:, None] * beside, more, where=more > 0, out=np.zeros(beside.shape))
     return [float(each) for each in part @ lost]
-
-
-def _busy(intervals: BusyIntervals, moments: Floats) -> Floats:
-    """1 at moments within an interval, else 0."""
-    begun = np.searchsorted(intervals.starts, moments)
-    ended = np.searchsorted(intervals.ends, moments)
-    return (begun - ended).astype(np.float64)

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cotenant.query.derived.interference.cause import Waits
 from cotenant.query.derived.interference.gpu import Floats, Gpu, Spans, Tenant
 from cotenant.query.derived.interference.slowdown import FEWEST, SHARED, Samples
 from cotenant.query.derived.registry import Ask
@@ -14,6 +15,9 @@ from cotenant.query.derived.solved_times.equations import MixEntries, equations
 from cotenant.query.derived.solved_times.robust_fit import robust_fit
 from cotenant.query.derived.solved_times.table import FEWEST_SPANS, MOST_SPANS, OVERHEAD
 from cotenant.query.text.sql import quoted
+
+# From a call to its work's start, and from its end to the waiting thread's next instruction.
+HOST_NS: Final = 100_000.0
 
 _MIXES: Final = """
 select mix, kernel_name, coalesce(size, 0) as size, count as launches
@@ -39,12 +43,15 @@ class MixTimes:
 class VictimSamples:
     """Samples of one tenant on a GPU, beside any other."""
 
-    def __init__(self, ask: Ask, gpu: Gpu, victim: Tenant) -> None:
-        self._ask, self._gpu, self._victim = ask, gpu, victim
+    def __init__(self, ask: Ask, gpu: Gpu, waits: Waits, victim: Tenant) -> None:
+        self._ask, self._gpu, self._waits, self._victim = ask, gpu, waits, victim
 
     def __call__(self, spans: Spans, part: Floats) -> Samples:
         """Spans of the same kind; or, where few repeat, held against what they should take."""
-        whole = Samples(spans.start, spans.end, spans.end - spans.start, spans.signature)
+        length = spans.end - spans.start
+        late = self._waits.before(self._gpu, self._victim.name, spans.start, spans.end)
+        idle = HOST_NS + late
+        whole = Samples(spans.start, spans.end, length, spans.signature, idle)
         shared = part >= SHARED
         if not shared.any() or _repeated(whole, part, shared) >= 0.5 or self._mix_times is None:
             return whole
@@ -52,7 +59,8 @@ class VictimSamples:
         known = expected > 0
         cost = whole.cost / np.where(known, expected, 1)
         kind = np.zeros(len(cost), dtype=np.int64)
-        return Samples(whole.start, whole.end, cost, kind).only(known)
+        idle = idle / np.where(known, expected, 1)
+        return Samples(whole.start, whole.end, cost, kind, idle).only(known)
 
     @cached_property
     def _mix_times(self) -> MixTimes | None:

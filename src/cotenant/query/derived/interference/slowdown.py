@@ -44,6 +44,8 @@ MAYBE: Final = "maybe"
 NONE: Final = "none"
 
 _MOST_GAIN: Final = 0.999
+_MOST_IDLE: Final = 0.5  # Of a cost: the host takes no more.
+_OF_SKEW: Final = 2.4  # The median of a delay that is distributed exponentially, by its skew.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,17 @@ class Samples:
     end: Floats
     cost: Floats
     kind: Ints
+    idle: Floats | None = None  # Of each cost, what the host may take besides; None: nothing.
 
     def __len__(self) -> int:
         return len(self.start)
 
     def only(self, chosen: NDArray[np.bool_] | Ints) -> "Samples":
         """Some of them."""
-        return Samples(self.start[chosen], self.end[chosen], self.cost[chosen], self.kind[chosen])
+        idle = None if self.idle is None else self.idle[chosen]
+        return Samples(
+            self.start[chosen], self.end[chosen], self.cost[chosen], self.kind[chosen], idle
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +161,20 @@ def _gain(samples: Samples, part: Floats, strata: list[Stratum]) -> float:
         gain = min(_median(gains, share**2), _MOST_GAIN)
         log += stratum.weight / total * -np.log1p(-gain)
     return float(log)
+
+
+def _without_host(samples: Samples, part: Floats, strata: list[Stratum]) -> float:
+    """The same if all that the host may take is no work: then each sample was slowed by more."""
+    assert samples.idle is not None
+    cost = samples.cost.copy()
+    for stratum in strata:
+        low, middle, high = np.quantile(samples.cost[stratum.alone], (0.25, 0.5, 0.75))
+        # A host is late, never early: of times that vary by chance, as much is longer as shorter.
+        late = _OF_SKEW * max(high + low - 2 * middle, 0.0)
+        for own in (stratum.alone, stratum.shared):
+            idle = np.minimum(samples.idle[own] + late, _MOST_IDLE * samples.cost[own])
+            cost[own] = samples.cost[own] - idle
+    return _gain(Samples(samples.start, samples.end, cost, samples.kind), part, strata)
 
 
 def _slope(samples: Samples, part: Floats, strata: list[Stratum]) -> float:
@@ -268,8 +288,18 @@ def _p_value(samples: Samples, other: BusyIntervals, pairs: int, rng: np.random.
     return (1 + as_much) / (1 + tried)
 
 
-def slowdown(samples: Samples, other: BusyIntervals, *, pairs: int = 1, seed: int = 0) -> Verdict:
-    """How the victim's samples fare while the other is busy; of so many pairs that are asked."""
+def slowdown(
+    samples: Samples,
+    other: BusyIntervals,
+    *,
+    pairs: int = 1,
+    seed: int = 0,
+    other_idle: float = 0.0,
+) -> Verdict:
+    """How the victim's samples fare while the other is busy; of so many pairs that are asked.
+
+    ``other_idle`` is the part of the other's busy time that may be its host's, not the device's.
+    """
     samples = samples.only(samples.end > samples.start)
     if not len(samples):
         return _few(0, 0)
@@ -282,6 +312,10 @@ def slowdown(samples: Samples, other: BusyIntervals, *, pairs: int = 1, seed: in
     log = _gain(samples, part, strata)
     drawn = _resampled(samples, part, strata, rng)
     low, high = np.quantile(drawn, (0.025, 0.975)) if len(drawn) else (np.nan, np.nan)
+    if samples.idle is not None:
+        # The truth is between all of the cost and none of it being the host's.
+        more = max(_without_host(samples, part * (1 - other_idle), strata) - log, 0.0)
+        log, high = log + more / 2, high + more
     used = np.unique(np.concatenate([np.concatenate([s.alone, s.shared]) for s in strata]))
     kinds = np.unique(samples.kind[used])
     null = samples.only(np.isin(samples.kind, kinds))

@@ -8,15 +8,16 @@ activity is when it had work on the same GPU. See docs/how/interference.md.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 
+from cotenant.query.derived.busy_intervals import BusyIntervals
 from cotenant.query.derived.interference.cause import NO_EVIDENCE, TOO_FEW, Waits, cause_of
 from cotenant.query.derived.interference.costs import costs
 from cotenant.query.derived.interference.gpu import Floats, Gpu, Spans, Tenant, gpus_of
-from cotenant.query.derived.interference.samples import VictimSamples
+from cotenant.query.derived.interference.samples import HOST_NS, VictimSamples
 from cotenant.query.derived.interference.slowdown import (
     EVIDENCE,
     Samples,
@@ -46,6 +47,7 @@ SCHEMA: Final = pa.schema(
 )
 # Some spans of a victim, and the part of each beside the other, as samples.
 SamplesOf = Callable[[Spans, Floats], Samples]
+_MOST_IDLE: Final = 0.5  # Of the other's busy time.
 _AT_ONCE: Final = 0.02  # More than this part with a third tenant, and a sample says nothing.
 
 
@@ -63,7 +65,7 @@ def compute(ask: Ask) -> Any:
     waits = Waits.of(ask)
     found = []
     for gpu in gpus_of(ask):
-        pairs = pairs_of(gpu, partial(VictimSamples, ask, gpu))
+        pairs = pairs_of(gpu, partial(VictimSamples, ask, gpu, waits), waits)
         level = level_of(pair.verdict for pair in pairs)
         lost = _costs(gpu, pairs, level)
         found += [_row(gpu, pair, level, waits) | {"cost_ns": lost.get(pair)} for pair in pairs]
@@ -82,10 +84,13 @@ def _costs(gpu: Gpu, pairs: list[Pair], level: float) -> dict[Pair, int]:
     return found
 
 
-def pairs_of(gpu: Gpu, samples_of: Callable[[Tenant], SamplesOf]) -> list[Pair]:
+def pairs_of(
+    gpu: Gpu, samples_of: Callable[[Tenant], SamplesOf], waits: Waits | None = None
+) -> list[Pair]:
     """Each tenant as the victim of each other one."""
+    others = {tenant.name: _Beside.of(gpu, waits, tenant) for tenant in gpu.tenants}
     return [
-        Pair(victim, other, _verdict(gpu, victim, other, samples))
+        Pair(victim, other, _verdict(gpu, victim, others[other.name], samples))
         for victim in gpu.tenants
         for samples in (samples_of(victim),)
         for other in gpu.tenants
@@ -93,14 +98,35 @@ def pairs_of(gpu: Gpu, samples_of: Callable[[Tenant], SamplesOf]) -> list[Pair]:
     ]
 
 
-def _verdict(gpu: Gpu, victim: Tenant, other: Tenant, samples: SamplesOf) -> Verdict:
-    third = gpu.busy_besides(victim, other)
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """When a tenant had work beside others, and which part of it may be its host's, at most."""
+
+    tenant: Tenant
+    busy: BusyIntervals
+    idle: float
+
+    @classmethod
+    def of(cls, gpu: Gpu, waits: Waits | None, tenant: Tenant) -> Self:
+        """Without the time in which its work was done, and its thread waited for a CPU."""
+        if waits is None:
+            return cls(tenant, tenant.busy, 0.0)
+        spans = tenant.spans
+        late = waits.before(gpu, tenant.name, spans.start, spans.end)
+        done = late > 0
+        busy = tenant.busy.without(spans.end[done] - late[done], spans.end[done])
+        length = max(float((spans.end - spans.start).sum()), 1.0)
+        return cls(tenant, busy, min(HOST_NS * len(late) / length, _MOST_IDLE))
+
+
+def _verdict(gpu: Gpu, victim: Tenant, other: _Beside, samples: SamplesOf) -> Verdict:
+    third = gpu.busy_besides(victim, other.tenant)
     spans = victim.spans
     crowd = third.overlap(spans.start, spans.end) / np.maximum(spans.end - spans.start, 1)
     spans = spans.only(spans.usable & (crowd <= _AT_ONCE))
     part = other.busy.overlap(spans.start, spans.end) / np.maximum(spans.end - spans.start, 1)
     pairs = len(gpu.tenants) * (len(gpu.tenants) - 1)
-    return slowdown(samples(spans, part), other.busy, pairs=pairs)
+    return slowdown(samples(spans, part), other.busy, pairs=pairs, other_idle=other.idle)
 
 
 def _row(gpu: Gpu, pair: Pair, level: float, waits: Waits) -> dict[str, Any]:
