@@ -272,7 +272,6 @@ KNOWN: dict[tuple[str, str], str] = {}
 # The same of recordings, where chance decides which of them there are.
 WAITS = "a wait over the cut is in no half, and its times are counted by kind"
 CUT = "a span over the cut is of other work in each half"
-FAILED = "launches that failed are counted"
 KNOWN_OF_RECORDINGS: dict[tuple[str, str], str] = {
     ("halves", "sync_stalls.longest_ns"): CUT,
     ("halves", "sync_stalls.waited_ns"): CUT,
@@ -280,7 +279,5 @@ KNOWN_OF_RECORDINGS: dict[tuple[str, str], str] = {
     ("halves", "who_stole_cpu.max_ns"): WAITS,
     ("halves", "who_stole_cpu.waited_ns"): WAITS,
     ("halves", "who_stole_cpu.waits"): WAITS,
-    ("numbers", "page.launches"): FAILED,
-    ("numbers", "summary.launches"): FAILED,
     ("numbers", "sync_stalls.waited_ns"): "only waits that prove a span are in it",
 }

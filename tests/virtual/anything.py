@@ -73,6 +73,9 @@ def _rest(dice, store, names):
             rank = {"op": "AllReduce", "api": "ncclAllReduce", "rank": names.index(name)}
             rank |= {"nranks": len(names), "comm_hash": 7, "result": 0, "stream": 5}
             store.add("nccl_events", name, row | rank)
+            failed = {"op": "launch", "api": "cuLaunchKernel", "kernel_name": "fails"}
+            failed |= {"timestamp_ns": at, "duration_ns": 900, "stream": 7, "result": 700}
+            store.add("cuda_events", name, failed)
             held = {"timestamp_ns": at, "gpu": "GPU-0", "bytes": dice.randrange(1 << 30)}
             store.add("gpu_memory", name, held | {"allocations": 3})
 
