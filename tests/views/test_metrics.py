@@ -26,7 +26,9 @@ from tests.serving import (
     serving,
     three_tenants,
 )
+from tests.virtual.device import START_NS
 from tests.virtual.steady_work import WORKS, begun, work
+from tests.virtual.store import VirtualStore
 
 TOKEN = "a-token-of-the-tests"
 
@@ -312,3 +314,21 @@ def _free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
+
+
+def test_bytes_are_moved_once_and_by_copies_only(tmp_path):
+    store = VirtualStore(tmp_path / "store")
+    counted = {"cudaMemcpy": 1_000, "cuMemcpyHtoD_v2": 1_000, "cuMemcpyPeer": 31}
+    counted |= {"cuMemAlloc_v2": 1 << 30, "cuMemsetD8_v2": 77, "cudaMalloc": 1 << 30}
+    for function, size in counted.items():
+        row = {"timestamp_ns": START_NS, "family": "cuda", "function": function, "bytes": size}
+        row |= {"count": 1, "sum_ns": 1, "max_ns": 1, "histogram": [1]}
+        store.add("totals", "train", row)
+    root = store.write()
+    text = metrics.Metrics(raw=True).scrape(lambda: Session(root)).decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    moved = [s for s in families["cotenant_moved_bytes"].samples if s.name.endswith("_total")]
+    assert {s.labels["function"]: s.value for s in moved} == {
+        "cuMemcpyHtoD_v2": 1_000,
+        "cuMemcpyPeer": 31,
+    }

@@ -11,9 +11,8 @@ HOUR_NS: Final = 3600 * SECOND_NS
 DAY_NS: Final = 24 * HOUR_NS
 TIME: Final = "timestamp_ns"
 FIRST: Final = "first_ns"
-_SINCE: Final = (
-    "since_ns"  # Of a sample of a second; what is coarser is not cut at a window's edge.
-)
+# Of a sample of a second; what is coarser is not cut at a window's edge.
+_SINCE: Final = "since_ns"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,18 @@
 -- nodes: each named
 -- reading: `before` and `after` are the mean durations of a call on the host in each window. A kernel
 -- without `before` is new. An `image` or `build_id` that differs is a code change, and the rows that
--- changed with it are its effect. With `--against DIR` the whole of that store is `before`, and the
--- store asked is `after`; `change_ns` is then as if both had been recorded for as long.
+-- changed with it are its effect. `change_ns` is by how much their time on the host grew, as if both
+-- windows had been as long as the second. With `--against DIR` the whole of that store is `before`, and the
+-- store asked is `after`.
 with ends as (
     select min(timestamp_ns) as first_ns, max(timestamp_ns) as last_ns
     from cuda_events
 ),
 bounds as (
-    select coalesce($at, ((min(first_ns) + max(last_ns)) / 2)::bigint) as at_ns
+    select
+        coalesce($at, ((min(first_ns) + max(last_ns)) / 2)::bigint) as at_ns,
+        greatest(max(last_ns) - at_ns, 0)
+            / nullif(greatest(at_ns - min(first_ns), 0), 0) as longer
     from ends
 ),
 calls as (
@@ -45,8 +49,9 @@ select
     (sum(a.total_ns) filter (a.later) / sum(a.calls) filter (a.later))::bigint as after_ns,
     (after_ns / nullif(before_ns, 0))::double       as ratio,
     (coalesce(sum(a.total_ns) filter (a.later), 0)
-        - coalesce(sum(a.total_ns) filter (not a.later), 0))::bigint as change_ns
+        - coalesce(sum(a.total_ns * longer) filter (not a.later), 0))::bigint as change_ns
 from named a
+cross join bounds
 group by a.tenant, a.kernel_name
 order by abs(change_ns) desc, a.tenant, a.kernel_name
 limit $limit

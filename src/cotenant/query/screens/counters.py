@@ -36,6 +36,10 @@ NEWEST: Final = "SELECT max(timestamp_ns) AS newest_ns FROM totals"
 
 # A runtime call contains driver calls, which are counted themselves.
 _DRIVER: Final = "NOT (family = 'cuda' AND starts_with(function, 'cuda'))"
+# Allocations have a size, and fills: they move nothing.
+_MOVING: Final = (
+    f"({_DRIVER} AND (family <> 'cuda' OR regexp_matches(function, '^cuMem(cpy|Prefetch)')))"
+)
 # cuLaunchHostFunc queues a call on the host.
 _LAUNCH: Final = (
     "family = 'cuda' AND regexp_matches(function, '^cu(Launch|GraphLaunch)') "
@@ -102,7 +106,8 @@ def _from(table: str, condition: str) -> str:
 def _totals(condition: str) -> str:
     return (
         "SELECT tenant, family, function, sum(count)::BIGINT AS count, "
-        f"sum(sum_ns)::BIGINT AS sum_ns, try_cast(sum(bytes) AS BIGINT) AS bytes, "
+        "sum(sum_ns)::BIGINT AS sum_ns, "
+        f"try_cast(sum(bytes) FILTER ({_MOVING}) AS BIGINT) AS bytes, "
         f"{_LAUNCH} AS launch "
         f"FROM {_from('totals', condition)} GROUP BY ALL ORDER BY ALL"
     )
