@@ -19,6 +19,7 @@ from cotenant.schema import TABLES
 from cotenant.views.cli import main
 from cotenant.views.metrics import Metrics
 from tests.books.equations import Books, Imbalance, bounds
+from tests.books.screens import of_screens
 
 # What a question, a screen and the rows themselves call one number: question, column, and the
 # condition that the question puts on a row; then the screen's column of the summary and the page.
@@ -131,7 +132,7 @@ def exports(books: Books, place: Path) -> Iterator[Imbalance]:
                 yield Imbalance("exports", path.stem, f"{found} rows of {row['n']}")
 
 
-def disagreements(root: Path, place: Path) -> list[Imbalance]:
+def disagreements(root: Path, place: Path, seed: int) -> list[Imbalance]:
     """All that two surfaces show differently."""
     with Books(root) as books:
         return [
@@ -140,4 +141,5 @@ def disagreements(root: Path, place: Path) -> list[Imbalance]:
             *metrics(books),
             *command_line(books),
             *exports(books, place),
+            *of_screens(books, seed),
         ]

@@ -18,7 +18,7 @@ def found(tmp_path_factory):
     for seed in range(SEEDS):
         place = tmp_path_factory.mktemp("store")
         root = anything(place / "store", seed)
-        wrong[seed] = [*balances(root, seed), *disagreements(root, place)]
+        wrong[seed] = [*balances(root, seed), *disagreements(root, place, seed)]
     return wrong
 
 

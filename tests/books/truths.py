@@ -74,6 +74,7 @@ ASKED = {
     "launches": (("launch_rate", "launches"), ("device_time", "launches")),
     "copies": (("copies", "copies"),),
     "copied_bytes": (("copies", "total_bytes"),),
+    "failed": (("failed_calls", "calls"),),
 }
 
 
@@ -97,6 +98,10 @@ def counts(books: Books, tenants: list[Tenant]) -> Iterator[Imbalance]:
                 rows = [r for r in books.ask(questions()[question]) if r["tenant"] == shown]
                 if question == "device_time":
                     rows = [row for row in rows if not row["kernel_name"].startswith("[")]
+                if question == "failed_calls":
+                    rows = [
+                        row for row in rows if row["api"].startswith(("cuLaunch", "cuMemAlloc"))
+                    ]
                 found = sum(row[column] or 0 for row in rows)
                 if found != truth[number]:
                     what = f"{tenant.name}: {found} of {truth[number]}"

@@ -38,12 +38,13 @@ kernel = out("cuModuleGetFunction", module, b"fails")
 for step in range(STEPS):
     launch(kernel)
     if step % 3 == 0:
-        call("cuMemAlloc_v2", byref(c_uint64()), c_uint64(1 << 50), result=None)
+        call("cuMemAlloc_v2", byref(c_uint64()), c_uint64((1 << 20) + step), result=None)
     if step % 5 == 0:
         call("cuLaunchKernel", 77, 1, 1, 1, 1, 1, 1, 0, None, None, None, result=None)
     time.sleep(PAUSE)
 call("cuCtxSynchronize")
 """
+LITTLE = {"COTENANT_SIM_MEMORY": str(8 << 20)}  # Room for seven of these allocations.
 BURSTS = """
 context, module = start()
 kept = [out("cuMemAlloc_v2", c_uint64(1000003 + n)) for n in range(5)]
@@ -99,7 +100,8 @@ class Crowd:
         for name, text in SCRIPTS.items():
             pause = self.dice.uniform(0.02, 0.06)
             values = f"STEPS, PAUSE = {round(self.seconds / pause)}, {pause}\n"
-            self._tenant(name, [["python3", "-c", PRELUDE + values + text]])
+            line = ["python3", "-c", PRELUDE + values + text]
+            self._tenant(name, [line], **(LITTLE if name == "failures" else {}))
         for number in range(3):
             self._story("mix", f"mix{number}", processes=self.dice.randrange(1, 4))
         self._story("serve", "serve", "--kernels", str(self.dice.randrange(1, 5)))
@@ -131,13 +133,15 @@ class Crowd:
             lines.append(sim.command(story, [*words, *own]))
         self._tenant(name, lines)
 
-    def _tenant(self, name: str, lines: list[list[str]]) -> None:
+    def _tenant(self, name: str, lines: list[list[str]], **more: str) -> None:
         logs = self._place / name
         logs.mkdir(parents=True)
         tenant = Tenant(name, self._cgroups(), logs)
         environment = sim_environment(
             logs,
             COTENANT_SIM_DEVICES="2",
+            # With little memory it is a device of its own.
+            **({"COTENANT_SIM_DEVICE": f"cotenant-{tenant.group.name}"} | more if more else {}),
             COTENANT_SIM_SLOWDOWN=f"{self.dice.uniform(1, 1.8):.2f}",
             COTENANT_SIM_KERNEL_NS=f"*={self.dice.randrange(20_000, 4_000_000)}",
         )

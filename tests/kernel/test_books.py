@@ -29,6 +29,6 @@ def test_the_books_of_a_recording_balance(
         crowd.end()
     with Books(store) as books:
         found = [*counts(books, crowd.tenants), *peaks(books, crowd.tenants)]
-    found += [*balances(store, SEED), *disagreements(store, tmp_path)]
+    found += [*balances(store, SEED), *disagreements(store, tmp_path, SEED)]
     wrong = [each for each in found if (each.equation, each.where) not in KNOWN_OF_RECORDINGS]
     assert wrong == []

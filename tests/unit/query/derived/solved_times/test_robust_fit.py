@@ -2,6 +2,8 @@
 
 import random
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -17,3 +19,16 @@ def test_a_fifth_of_wild_equations_changes_nothing():
     fit = robust_fit(matrix.astype(float), values)
     assert fit.solution == pytest.approx(true, rel=0.1)
     assert fit.rank == 4
+
+
+def test_what_only_equations_without_weight_have_is_not_determined():
+    rng = np.random.default_rng(5)
+    matrix = np.column_stack([rng.integers(1, 5, 200), np.zeros(200)]).astype(float)
+    matrix[0] = 4, 1
+    values = matrix[:, 0] * 1e6 * rng.normal(1, 0.01, 200)
+    values[0] = 1e3  # Less than the rest of it takes: no time of the other can explain it.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = robust_fit(matrix, values)
+    assert fit.determines(np.array([1.0, 0.0]))
+    assert not fit.determines(np.array([0.0, 1.0]))
