@@ -168,13 +168,8 @@ def findings(books: Books) -> Iterator[Imbalance]:
     """A share and a confidence are of 1; costs of a victim's neighbours are at most its work."""
     with Session(books.root) as session:
         found = explain(session).findings
-        busy = Counter(
-            {
-                row["tenant"]: int(row["ns"])
-                for row in session.ask("select tenant, sum(busy_ns) as ns from busy_time group by 1")
-                .rows()
-            }
-        )  # fmt: skip
+        spent = session.ask("select tenant, sum(busy_ns) as ns from busy_time group by 1").rows()
+    busy = {row["tenant"]: int(row["ns"]) for row in spent}
     lost: Counter[str] = Counter()
     for each in found:
         if not (0 <= each.share <= 1 and 0 <= each.confidence <= 1 and (each.cost_ns or 0) >= 0):
@@ -183,7 +178,9 @@ def findings(books: Books) -> Iterator[Imbalance]:
             lost[each.victim] += round(each.cost_ns or 0)
     for victim, ns in lost.items():
         if ns > busy[victim]:
-            yield Imbalance("findings", "noisy neighbour.cost_ns", f"{victim}: {ns} of {busy}")
+            yield Imbalance(
+                "findings", "noisy neighbour.cost_ns", f"{victim}: {ns} of {busy[victim]}"
+            )
 
 
 def of_screens(books: Books, seed: int) -> Iterator[Imbalance]:

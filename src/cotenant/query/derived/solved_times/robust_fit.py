@@ -119,7 +119,7 @@ def _judged(gram: Floats, x: Floats, norms: Floats, scores: Floats) -> Fit:
     vectors_values = np.linalg.eigh(gram / np.outer(diagonal, diagonal))
     eigenvalues, vectors = vectors_values.eigenvalues, vectors_values.eigenvectors
     determined = eigenvalues > _NEGLIGIBLE * eigenvalues[-1]
-    # Of what only equations without weight have, nothing is determined.
+    # Of what no equation has, nothing is determined.
     back = (1 / np.maximum(diagonal * norms, 1e-100))[:, None] * vectors
     inverse = (back[:, determined] / eigenvalues[determined]) @ back[:, determined].T
     pull = scores * norms @ inverse
