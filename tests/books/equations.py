@@ -256,6 +256,19 @@ def symmetric(books: Books) -> Iterator[Imbalance]:
             yield Imbalance("symmetric", "gpu_overlap.overlap_ns", f"{tenant}, {other}: {overlap}")
 
 
+def io_bytes(books: Books) -> Iterator[Imbalance]:
+    """Beside a tenant's requests, a neighbour has moved no more than it moved in all."""
+    rows = books.sql(
+        "select tenant, device, e.node, sum(bytes * weight)::bigint as moved from io_events e "
+        "join containers using (cgroup_id) where op in ('read', 'write') group by all"
+    )
+    moved = {(row["tenant"], row["device"], row["node"]): row["moved"] for row in rows}
+    for row in books.ask(questions()["io_delays"]):
+        most = moved[row["neighbour"], row["device"], row["node"]]
+        if (row["neighbour_bytes"] or 0) > (most or 0):
+            yield Imbalance("io bytes", "io_delays.neighbour_bytes", f"{row} of {most}")
+
+
 def balances(root: Path, seed: int) -> list[Imbalance]:
     """All that does not balance in a store."""
     with Books(root) as books:
@@ -268,4 +281,5 @@ def balances(root: Path, seed: int) -> list[Imbalance]:
             *wall_clock(books),
             *pairs(books),
             *symmetric(books),
+            *io_bytes(books),
         ]

@@ -16,7 +16,8 @@ with requests as (
         e.timestamp_ns                              as start_ns,
         e.timestamp_ns + e.duration_ns              as end_ns,
         e.duration_ns,
-        e.bytes,
+        e.bytes * e.weight                          as bytes,
+        e.weight,
         row_number() over ()                        as id
     from io_events e
     join containers c using (cgroup_id)
@@ -36,7 +37,12 @@ moved as (
     group by all
 ),
 alone as (
-    select r.node, r.device, r.tenant, avg(r.duration_ns) as alone_ns, count(*) as requests
+    select
+        r.node,
+        r.device,
+        r.tenant,
+        avg(r.duration_ns)                          as alone_ns,
+        sum(r.weight)::bigint                       as requests
     from requests r
     anti join met m on m.id = r.id
     group by all
@@ -46,11 +52,12 @@ delays as (
         r.tenant,
         m.neighbour,
         round(avg(r.duration_ns) / any_value(a.alone_ns), 2) as slowdown,
-        sum(greatest(r.duration_ns - coalesce(a.alone_ns, r.duration_ns), 0))::bigint as delayed_ns,
+        sum(greatest(r.duration_ns - coalesce(a.alone_ns, r.duration_ns), 0) * r.weight)::bigint
+                                                    as delayed_ns,
         avg(r.duration_ns)::bigint                  as beside_ns,
         any_value(a.alone_ns)::bigint               as alone_ns,
         any_value(b.bytes)::bigint                  as neighbour_bytes,
-        count(*)                                    as requests_beside,
+        sum(r.weight)::bigint                       as requests_beside,
         any_value(a.requests)                       as requests_alone,
         r.device,
         r.node

@@ -29,9 +29,9 @@ nodes as (
     select
         node,
         exp(sum(ln(slowdown) * spans * here_ns) / sum(spans * here_ns)) as slowdown,
-        arg_max(mix, spans * here_ns)               as mix,
-        arg_max(tenant, spans * here_ns)            as tenant,
-        arg_max(here_ns, spans * here_ns)           as here_ns,
+        arg_max(mix, (spans * here_ns, mix))        as mix,
+        arg_max(tenant, (spans * here_ns, mix))     as tenant,
+        arg_max(here_ns, (spans * here_ns, mix))    as here_ns,
         sum(spans)::bigint                          as spans
     from compared
     where slowdown > 0
