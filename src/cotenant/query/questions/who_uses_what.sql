@@ -3,7 +3,8 @@
 -- param: tenants TENANTS = null   tenants to show, set by --tenant; rows of all tenants are read
 -- nodes: each counts, gpus
 -- reading: CPU, disk and network are exact, even if rows were shed or lost. `cpus` is how many
--- processors the tenant kept busy on average. `cpu_percent` is of all CPU time that tenants used.
+-- processors the tenant kept busy on average, from switch to switch of threads: the few microseconds of
+-- a switch, which cpu.stat of a cgroup has, are no tenant's. `cpu_percent` is of all CPU time that tenants used.
 -- `gpu_busy_ns` is the time in which it had work on a GPU; `gpu_busy_percent` is of the time that was recorded,
 -- for each GPU that it used, as in gpu_busy. The sum of another column is what a host's dashboard
 -- shows.
