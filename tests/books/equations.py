@@ -269,6 +269,19 @@ def io_bytes(books: Books) -> Iterator[Imbalance]:
             yield Imbalance("io bytes", "io_delays.neighbour_bytes", f"{row} of {most}")
 
 
+def of_one_answer(root: Path) -> list[Imbalance]:
+    """What does not balance within each answer: a second for any store."""
+    with Books(root) as books:
+        return [
+            *parts(books),
+            *mixes(books),
+            *wall_clock(books),
+            *pairs(books),
+            *symmetric(books),
+            *io_bytes(books),
+        ]
+
+
 def balances(root: Path, seed: int) -> list[Imbalance]:
     """All that does not balance in a store."""
     with Books(root) as books:

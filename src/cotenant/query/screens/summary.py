@@ -10,7 +10,9 @@ with cuda as (
     select
         tenant,
         container_id,
-        sum(weight) filter (op in ('launch', 'graph_launch') and result = 0) as launches,
+        sum(weight) filter (
+            op in ('launch', 'graph_launch') and coalesce(result, 0) = 0
+        )                                                      as launches,
         sum(bytes::hugeint * weight) filter (op = 'memcpy')    as copied_bytes,
         sum(duration_ns * weight) filter (op = 'sync')         as waited_ns
     from cuda_events

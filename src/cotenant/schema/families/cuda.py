@@ -18,7 +18,7 @@ FAMILY: Final = Family(
     slice=f"case when {_LAUNCH} then kernel_name else api end",
     arguments=("op", "pid", "stream", "bytes", "direction", "nullif(result, 0) as error"),
     rates={
-        "launches": f"sum(weight) FILTER (began AND {_LAUNCH} AND result = 0)",
+        "launches": f"sum(weight) FILTER (began AND {_LAUNCH} AND coalesce(result, 0) = 0)",
         "cuda_ns": "sum(within_ns * weight) FILTER (within_ns > 0)",
         "copied_bytes": "sum(bytes::HUGEINT * weight) FILTER (began AND op = 'memcpy')",
     },

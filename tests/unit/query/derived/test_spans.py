@@ -7,6 +7,7 @@ from tests.virtual.device import START_NS
 from tests.virtual.store import VirtualStore
 
 MS = 1_000_000
+pytestmark = pytest.mark.unbalanced("launches have no shape, and sessions no length")
 
 
 class Calls:
