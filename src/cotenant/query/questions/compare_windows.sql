@@ -16,8 +16,10 @@ with ends as (
 bounds as (
     select
         coalesce($at, ((min(first_ns) + max(last_ns)) / 2)::bigint) as at_ns,
-        greatest(max(last_ns) - at_ns, 0)
-            / nullif(greatest(at_ns - min(first_ns), 0), 0) as longer
+        if(
+            $at is null, 1.0,
+            greatest(max(last_ns) - at_ns, 0) / nullif(greatest(at_ns - min(first_ns), 0), 0)
+        )                                           as longer
     from ends
 ),
 calls as (
