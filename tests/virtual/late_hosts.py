@@ -28,21 +28,29 @@ def _synced(store, process, late):
 
 
 def late_host(root, seed):
-    """A store in which ``b`` slows ``a`` by a factor, and the factor; every other host is busy."""
+    """A store in which ``b`` slows ``a``, by which factor, and what ``a`` lost in all.
+
+    Every other host is busy.
+    """
     dice, gpu, store = random.Random(seed), Gpu(), VirtualStore(root)
     factor, busy, varied = dice.uniform(1.15, 2.6), seed % 2 == 0, dice.random() < 0.5
     a, b = gpu.process("a"), gpu.process("b", factor)
     kernels = [dice.uniform(1.5e5, 1.5e6) for _ in range(dice.randrange(2, 6))]
+    lost = 0.0
     noise, mean = dice.uniform(0.01, 0.05), dice.uniform(50e6, 200e6)
 
     def stepping():
+        nonlocal lost
         for _ in range(901):
+            began, alone = gpu.now, 1e5
             for kernel, work in enumerate(kernels):
                 for _ in range(dice.randrange(4) if varied else 1):
-                    a.launch(f"kernel_{kernel}", work * dice.gauss(1, noise))
+                    alone += (took := work * dice.gauss(1, noise))
+                    a.launch(f"kernel_{kernel}", took)
             a.launch("last", 1e5)
             late = _late(dice, busy=busy)
             yield from _synced(store, a, late)
+            lost += gpu.now - began - alone
             yield from a.sleep(late + dice.expovariate(1e-6))
         a.done = True
 
@@ -61,4 +69,4 @@ def late_host(root, seed):
     gpu.run()
     for process in (a, b):
         store.process(process)
-    return store.write(), factor
+    return store.write(), factor, lost

@@ -67,19 +67,23 @@ def compute(ask: Ask) -> Any:
     for gpu in gpus_of(ask):
         pairs = pairs_of(gpu, partial(VictimSamples, ask, gpu, waits), waits)
         level = level_of(pair.verdict for pair in pairs)
-        lost = _costs(gpu, pairs, level)
+        lost = _costs(gpu, pairs, level, waits)
         found += [_row(gpu, pair, level, waits) | {"cost_ns": lost.get(pair)} for pair in pairs]
     return pa.Table.from_pylist(found, SCHEMA)
 
 
-def _costs(gpu: Gpu, pairs: list[Pair], level: float) -> dict[Pair, int]:
+def _costs(gpu: Gpu, pairs: list[Pair], level: float, waits: Waits) -> dict[Pair, int]:
     """What there is evidence of, by victim."""
     sure = [pair for pair in pairs if pair.verdict.word(level) == EVIDENCE]
     found: dict[Pair, int] = {}
+    involved = {tenant.name: tenant for pair in sure for tenant in (pair.victim, pair.other)}
+    busy = {
+        name: gpu.within(_Beside.of(gpu, waits, tenant).busy) for name, tenant in involved.items()
+    }
     for victim in {pair.victim.name for pair in sure}:
         own = [pair for pair in sure if pair.victim.name == victim]
-        others = [(gpu.within(pair.other.busy), pair.verdict.slowdown) for pair in own]
-        lost = costs(gpu.within(own[0].victim.busy), others)
+        others = [(busy[pair.other.name], pair.verdict.slowdown) for pair in own]
+        lost = costs(busy[victim], others)
         found |= dict(zip(own, map(round, lost), strict=True))
     return found
 
