@@ -2,11 +2,12 @@
 
     python bench/neighbours.py [--pairs 8] [--only TEXT]
 
-A tenant uses the stand-in GPU and does next to nothing. Beside it each program runs alone, with the
-default recording, with one without a budget, with bpftrace counting switches and messages by cgroup
-(the least that can be done on these hooks), and with the peer whose command line is in INGERO. Of
-each round the ratio of speeds to that without is taken; the median is printed, with an interval of
-95 % from resampling.
+A tenant uses the stand-in GPU and does next to nothing. Beside it, in a cgroup of its own, each
+program runs alone, with the default recording, and alone again. In every second round it also runs
+with a recording without a budget, with bpftrace counting switches and messages by cgroup (the least
+that can be done on these hooks), and with the peer whose command line is in INGERO. Of each round
+the ratio of a speed to the mean of those alone is taken; the median is printed, with an interval
+of 95 % from resampling.
 """
 
 import argparse
@@ -29,8 +30,10 @@ from pathlib import Path
 from typing import Any
 
 from agent import Agent, cpu_s, workload
+from tenants import groups
 
 RESAMPLES = 4000
+OTHERS_EVERY = 2  # Rounds, of which one has conditions other than the default recording.
 SETTLED_S = 2  # What a recording finds when it begins is looked at by then.
 COUNT = (
     "tracepoint:sched:sched_switch { @switches[cgroup] = count(); } "
@@ -142,11 +145,18 @@ PROGRAMS = (
 )
 
 
+def entering(group: Path) -> Callable[[], object]:
+    """Moves a new process into a cgroup."""
+    return lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
 @contextlib.contextmanager
-def started(words: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
+def started(
+    words: list[str], enter: Callable[[], object] | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
     """A program in the background, which ends with the block."""
     quiet = subprocess.DEVNULL
-    process = subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=quiet)
+    process = subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=quiet, preexec_fn=enter)
     try:
         time.sleep(1)
         if process.poll() is not None:
@@ -159,8 +169,9 @@ def started(words: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 @contextlib.contextmanager
-def server(program: Program, folder: Path) -> Iterator[dict[str, str]]:
+def server(program: Program, folder: Path, group: Path) -> Iterator[dict[str, str]]:
     """What the command is filled in with, while its server runs."""
+    enter = entering(group)
     pg, cluster = folder_for_postgres(folder)
     values = {"folder": str(folder), "port": str(PORT), "pg": pg}
     if not program.server:
@@ -171,24 +182,25 @@ def server(program: Program, folder: Path) -> Iterator[dict[str, str]]:
         if not Path(cluster).exists():
             subprocess.run([*drop, f"{pg}/initdb", "-D", cluster], check=True, capture_output=True)
         run = [*drop, f"{pg}/postgres", "-D", cluster, "-p", str(PORT), "-k", str(folder)]
-        with started([*run, "-c", "listen_addresses="]):
+        with started([*run, "-c", "listen_addresses="], enter):
             words = [f"{pg}/pgbench", "-h", str(folder), "-p", str(PORT), "-U", "postgres"]
             subprocess.run(
                 [*words, "-i", "-q", "-s", "2", "postgres"], check=True, capture_output=True
             )
             yield values
     else:
-        with started(shlex.split(program.server.format(**values))):
+        with started(shlex.split(program.server.format(**values)), enter):
             yield values
 
 
-def speed(program: Program, values: dict[str, str]) -> float:
+def speed(program: Program, values: dict[str, str], group: Path) -> float:
     """How fast the program was."""
     filled = program.command
     for name, value in values.items():
         filled = filled.replace("{" + name + "}", value)
+    words, enter = shlex.split(filled), entering(group)
     began = time.monotonic()
-    done = subprocess.run(shlex.split(filled), capture_output=True, text=True, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, check=True, preexec_fn=enter)
     took = time.monotonic() - began
     if not program.speed:
         return 1 / took
@@ -198,7 +210,7 @@ def speed(program: Program, values: dict[str, str]) -> float:
     return float(found[1])
 
 
-Measured = tuple[float, float | None]  # Speed, and the agent's part of a CPU.
+Measured = tuple[float, float]  # Speed, and the part of a CPU of what it ran beside.
 
 
 def beside_agent(folder: Path, measure: Callable[[], float], *options: str) -> Measured:
@@ -221,9 +233,8 @@ def beside(words: list[str], measure: Callable[[], float]) -> Measured:
 
 
 def variants(folder: Path) -> dict[str, Callable[[Callable[[], float]], Measured]]:
-    """Under which conditions each program runs, by name; the first is without a recording."""
+    """Beside what each program runs, by name."""
     found: dict[str, Callable[[Callable[[], float]], Measured]] = {
-        "without": lambda measure: (measure(), None),
         "recorded": lambda measure: beside_agent(folder, measure),
         "budget_off": lambda measure: beside_agent(folder, measure, "--kernel-budget", "off"),
         "bpftrace": lambda measure: beside(["bpftrace", "-e", COUNT], measure),
@@ -242,34 +253,32 @@ def interval(ratios: list[float]) -> list[float]:
     return [round(medians[int(RESAMPLES * part)], 4) for part in (0.025, 0.975)]
 
 
-def compare(program: Program, folder: Path, pairs: int) -> dict[str, Any]:
+def compare(program: Program, folder: Path, group: Path, pairs: int) -> dict[str, Any]:
     """One program under every condition, round by round."""
     conditions = variants(folder)
     ratios: dict[str, list[float]] = {name: [] for name in conditions}
     agents: dict[str, list[float]] = {name: [] for name in conditions}
-    with server(program, folder) as values:
+    with server(program, folder, group) as values:
 
         def measure() -> float:
-            return speed(program, values)
+            return speed(program, values, group)
 
         measure()
         for turn in range(pairs):
-            speeds: dict[str, float] = {}
-            # Who is first changes, so that a trend in the machine favours nobody.
-            for name in sorted(conditions, reverse=bool(turn % 2)):
-                try:
-                    speeds[name], used = conditions[name](measure)
-                except OSError:
-                    continue
-                if used is not None:
+            alone = measure()
+            for name in list(conditions)[: 1 if turn % OTHERS_EVERY else None]:
+                with contextlib.suppress(OSError):
+                    found, used = conditions[name](measure)
                     agents[name].append(used)
-            for name in speeds.keys() - {"without"}:
-                ratios[name].append(speeds[name] / speeds["without"])
+                    # Alone before and after: a trend in the machine favours no condition.
+                    alone, before = measure(), alone
+                    ratios[name].append(2 * found / (before + alone))
     return {
         name: {
             "ratio": round(statistics.median(found), 4),
             "interval": interval(found),
             "agent_cpu_share": round(statistics.median(agents[name]), 4),
+            "pairs": len(found),
         }
         for name, found in ratios.items()
         if found
@@ -287,17 +296,18 @@ def main() -> None:
     source = "".join(f"int f{n}(int a){{return a*{n}+(a%{n + 1});}}\n" for n in range(150))
     (folder / "source.c").write_text(source)
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=PORT))
-    gpu = workload("launch", "--api", "driver", "--steps", "1000000", "--rate", "1")
     try:
-        found = {
-            program.name: compare(program, folder, args.pairs)
-            for program in PROGRAMS
-            if args.only in program.name
-        }
+        with groups(2) as (gpu, group):
+            launches = ("launch", "--api", "driver", "--steps", "1000000", "--rate", "1")
+            with workload(*launches, preexec_fn=entering(gpu)):
+                found = {
+                    program.name: compare(program, folder, group, args.pairs)
+                    for program in PROGRAMS
+                    if args.only in program.name
+                }
+                (gpu / "cgroup.kill").write_text("1")
         print(json.dumps({"bench": "neighbours", "pairs": args.pairs, "programs": found}, indent=1))
     finally:
-        gpu.terminate()
-        gpu.communicate()
         shutil.rmtree(folder)
 
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,8 @@ from tests.kernel.conftest import SIM, Cgroup, Recording, command, record, sim_e
 from tests.kernel.tenants import finish, python
 from tests.kernel.test_net import MESSAGES, PAIR, SIZE, moved
 from tests.kernel.test_overload import fate, notes
+
+CONNECTIONS = 2003
 
 # Sends and receives until its input ends, and prints how many messages that were.
 STORM = """
@@ -40,6 +42,51 @@ open("/proc/self/comm", "w").write("cc1-test")
 end = time.monotonic() + 30
 while time.monotonic() < end:
     pass
+"""
+
+# As a backup: large reads past the page cache, in bursts, by threads of its own.
+BACKUP = """
+import mmap, os, random, sys, threading, time
+open("/proc/self/comm", "w").write("backup-test")
+BYTES = 4 << 20
+disk = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+def read(until, first):
+    room, at = mmap.mmap(-1, BYTES), first * BYTES
+    while time.monotonic() < until:
+        at = at + BYTES if os.preadv(disk, [room], at) == BYTES else 0
+dice = random.Random(7)
+while not os.path.exists(sys.argv[2]):
+    until = time.monotonic() + dice.uniform(0.2, 0.5)
+    threads = [threading.Thread(target=read, args=(until, first)) for first in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    time.sleep(dice.uniform(0.2, 0.5))
+"""
+
+# Small reads past the page cache, as a data set that is read sample by sample.
+SAMPLES = """
+import mmap, os, sys, time
+room = mmap.mmap(-1, 4096)
+disk = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+end, at = time.monotonic() + float(sys.argv[2]), 0
+while time.monotonic() < end:
+    os.preadv(disk, [room], at)
+    at = (at + 77 * 4096) % (32 << 20)
+    time.sleep(0.002)
+"""
+
+# Connects where no server listens, so often.
+REFUSED = """
+import socket, sys
+refused = 0
+for _ in range(int(sys.argv[1])):
+    try:
+        socket.create_connection(("127.0.0.1", 9))
+    except ConnectionRefusedError:
+        refused += 1
+print(refused)
 """
 
 PINNED = """
@@ -152,3 +199,52 @@ def test_a_compiler_that_takes_a_cpu_is_named_though_the_budget_is_short(
     evidence = " ".join(found[0]["evidence"])
     assert f"cc1-test (process {burner.pid})" in evidence
     assert found[0]["cost_ns"] > 0
+
+
+@pytest.fixture
+def disk_file() -> Iterator[Path]:
+    """A file on a disk, not in memory."""
+    path = Path("/var/tmp") / f"cotenant-test-{os.getpid()}"
+    path.write_bytes(os.urandom(64 << 20))
+    os.sync()
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def test_a_backup_that_slows_a_disk_is_named_though_the_budget_is_short(
+    cgroups: Callable[[], Cgroup], store: Path, disk_file: Path, tmp_path: Path
+) -> None:
+    gpu, backup = cgroups(), cgroups()
+    end_of_backup = tmp_path / "end"
+    with record(store, "--kernel-budget", "0.05%") as recording:
+        use_gpu(gpu)
+        copying = python(backup, BACKUP, disk_file, end_of_backup)
+        finish(python(gpu, SAMPLES, disk_file, 8))
+        end_of_backup.touch()
+        finish(copying)
+    code, said, _ = command("explain", "--store", recording.store, "--json")
+    assert code == 0
+    found = [
+        finding
+        for finding in json.loads(said)["findings"]
+        if finding["kind"] == "shared disk" and finding["victim"] == f"/{gpu.name}"
+    ]
+    assert [finding["culprit"] for finding in found] == [f"/{backup.name}"]
+    evidence = " ".join(found[0]["evidence"])
+    assert f"backup-test (process {copying.pid})" in evidence
+    assert found[0]["cost_ns"] > 0
+
+
+def test_resets_of_all_tenants_are_rows_though_the_budget_is_used_up(
+    cgroup: Cgroup, store: Path
+) -> None:
+    with record(store, "--events", "tcp", "--kernel-budget", "0.01%") as recording:
+        refused = int(finish(python(cgroup, REFUSED, CONNECTIONS)))
+    assert refused == CONNECTIONS
+    rows = recording.sql(
+        "select count(*)::int as n, sum(weight)::int as weight from tcp_events "
+        f"join containers using (cgroup_id) where cgroup_path = '/{cgroup.name}' "
+        "and op = 'reset_received'"
+    )
+    assert rows == [{"n": refused, "weight": refused}]
+    assert fate(recording, cgroup, "tcp")["shed"] > 0

@@ -11,11 +11,13 @@ import pytest
 from tests.kernel.compiler import build_client, build_library
 from tests.kernel.conftest import Cgroup, Recording, record
 from tests.kernel.script import Script
+from tests.kernel.tenants import finish
 
 TURNS_A_SECOND = 500
 STORM_S = 4.0
 IDENTITIES_S = 5.0
 CGROUPS = 101
+STORMS = 3
 
 
 @pytest.fixture(scope="module")
@@ -55,17 +57,24 @@ def test_a_storm_of_processes_and_threads_has_few_turns_and_hides_no_library(
 def test_no_identity_is_lost_where_programs_start_without_pause(
     storm: Path, cgroups: Callable[[], Cgroup], store: Path
 ) -> None:
+    busy = cgroups()
     with record(store) as recording:
-        storms = [
-            subprocess.Popen([storm, "exec", str(IDENTITIES_S)], stdout=subprocess.PIPE)
-            for _ in range(3)
-        ]
+        storms = [busy.popen([storm, "exec", IDENTITIES_S]) for _ in range(STORMS)]
         made = [cgroups() for _ in range(CGROUPS)]
         for cgroup in made:
             cgroup.popen(["/bin/true"]).communicate()
-        times = sum(int(one.communicate()[0]) for one in storms)
+        times = sum(int(finish(one)) for one in storms)
         notes = json.loads(recording.wait_for("select notes from sessions")[0]["notes"])
     assert times > 100
     assert notes.get("identity_lost", 0) == notes.get("fact_lost", 0) == 0
     paths = {row["cgroup_path"] for row in recording.sql("select cgroup_path from containers")}
     assert {f"/{cgroup.name}" for cgroup in made} <= paths
+    (counted,) = recording.sql(
+        "select sum(count) filter (function = 'fork')::int as forks, "
+        "sum(count) filter (function = 'exec')::int as execs, "
+        "sum(count) filter (function = 'exit')::int as exits "
+        "from totals join containers using (cgroup_id) "
+        f"where family = 'host' and cgroup_path = '/{busy.name}'"
+    )
+    # The storms themselves were born elsewhere, became programs here, and ended.
+    assert counted == {"forks": times, "execs": times + STORMS, "exits": times + STORMS}

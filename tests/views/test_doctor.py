@@ -99,6 +99,27 @@ def test_without_a_recording_nothing_is_told(tmp_path: Path) -> None:
     assert list(doctor._recorded(str(tmp_path / "new"))) == []
 
 
+def test_what_kernel_events_cost_and_what_was_counted_instead_is_said(tmp_path: Path) -> None:
+    row = SessionRow(node="n", boot_id="b", hierarchy="v2", layers="both", attaching_ns=0)
+    row.started(now_ns=1_790_000_000_000_000_000, offset_ns=0, method="session")
+    spent = {"host": 1_250_000_000, "net": 3_000_000}
+    families = {name: {"spent_ns": ns, "runs": 7} for name, ns in spent.items()}
+    row.note(
+        kernel_cost={"families": families, "busiest_cpu_share": 0.0123},
+        left_to_totals={"over_budget": {"net": 12_345}, "unix_messages": 67_890},
+    )
+    with StoreWriter(tmp_path / "store", node="n", boot_id="b") as writer:
+        writer.replace("sessions", row.table(0))
+        writer.seal(1_790_000_000_000_000_000)
+    checks = {check.name: check for check in doctor._recorded(str(tmp_path / "store"))}
+    check = checks["recorded kernel events"]
+    assert check.found == "programs took host 1.25 s, net 3 ms, at most 1.23 % of a CPU"
+    assert check.more == (
+        "counted in totals, of tenants without a GPU first: 12,345 net events",
+        "counted in totals, of all tenants: 67,890 messages over Unix sockets",
+    )
+
+
 def test_many_refused_functions_are_counted_and_a_few_named() -> None:
     refused = {f"cu{n}": "odd" for n in range(7)} | {"ncclBcast": "even"}
     assert by_reason(refused) == [

@@ -122,6 +122,25 @@ def test_a_tenant_is_told_what_may_be_its_own_and_what_nobody_can_see(store):
         assert series(served.request("/metrics"))["cotenant_missing_segments"] == 1
 
 
+def test_what_programs_on_kernel_events_took_is_shown_by_family(store):
+    about = {"session_id": "1", "boot_id": "b", "node": "n", "kernel": "6", "hierarchy": "v2"}
+    about |= {"started_ns": NOW_NS, "ended_ns": None, "wall_offset_ns": 0, "layers": "auto"}
+    about |= {"attach_method": "multi"}
+    notes = {
+        "kernel_cost": {"families": {"net": {"spent_ns": 1_500_000_000, "runs": 9}}},
+        "left_to_totals": {"over_budget": {"net": 4711}, "unix_messages": 3},
+    }
+    with StoreWriter(store, node="n", boot_id="b") as writer:
+        row = about | {"notes": json.dumps(notes)}
+        writer.replace("sessions", pa.Table.from_pylist([row]))
+        writer.seal(NOW_NS)
+    with serving(store) as served:
+        found = series(served.request("/metrics"))
+    labels = '{family="net",node="n"}'
+    assert found[f"cotenant_kernel_program_seconds_total{labels}"] == 1.5
+    assert found[f"cotenant_kernel_events_left_to_totals_total{labels}"] == 4711
+
+
 def test_the_counters_are_the_totals(store):
     with serving(store) as served:
         reply = served.request("/metrics")

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,6 +52,19 @@ static void exec_one(int file)
 	waitpid(child, NULL, 0);
 }
 
+/* Two events for one look at the clock among many. */
+static void message(int file)
+{
+	static int ends[2];
+	char byte = 0;
+
+	if (!ends[0] && socketpair(AF_UNIX, SOCK_DGRAM, 0, ends))
+		abort();
+	for (int i = 0; i < 1000; i++)
+		if (send(ends[0], &byte, 1, 0) != 1 || recv(ends[1], &byte, 1, 0) != 1)
+			abort();
+}
+
 static void map(int file)
 {
 	void *place = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
@@ -64,12 +78,13 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*once)(int);
-	} all[] = { { "thread", thread }, { "fork", fork_one }, { "exec", exec_one }, { "map", map } };
+	} all[] = { { "thread", thread }, { "fork", fork_one }, { "exec", exec_one }, { "map", map },
+		    { "message", message } };
 	int file = open("/proc/self/exe", O_RDONLY);
 	double end = now() + atof(argv[2]);
 	long times = 0;
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		while (!strcmp(all[i].name, argv[1]) && now() < end) {
 			all[i].once(file);
 			times++;
