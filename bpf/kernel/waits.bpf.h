@@ -241,7 +241,9 @@ static __always_inline struct counted *counted_of(struct cpu_runs *cpu, __u32 at
 	/* What nobody was told about is the host's, cgroup by cgroup. */
 	if (!has_outermost(tenant))
 		tenant = waiter->whose.cgroup_id + waiter->whose.v1_id;
-	cpu->wait.place = counted_place(at, tenant);
+	/* Most waits are of the tenant that waited last. */
+	if (cpu->counted[cpu->wait.place % WAITERS].tenant != tenant)
+		cpu->wait.place = counted_place(at, tenant);
 	counted = &cpu->counted[cpu->wait.place % WAITERS];
 	if (counted->tenant != tenant) {
 		evicted = &cpu->evicted[cpu->wait.place / WAYS % SETS];
@@ -266,7 +268,10 @@ static __always_inline void counted_add(struct counted *counted, __u64 from, __u
 	counted->until = until;
 }
 
-/* One run's part of the wait; 0 if it ended before. Global, so that it is verified once. */
+/*
+ * One run's part of the wait; 0 if those before it ended before the wait. Global, so that it is
+ * verified once.
+ */
 __noinline int share_run(__u32 at, __u64 number)
 {
 	struct cpu_runs *cpu = runs_of(at);
@@ -293,12 +298,12 @@ __noinline int share_run(__u32 at, __u64 number)
 		wait->thief_ns = had;
 	}
 	if (!uncounted || uncounted > wait->rest)
-		return 1;
+		return run->start > wait->reach;
 	wait->key.peer_cgroup_id = run->cgroup_id;
 	wait->key.peer_v1_id = run->v1_id;
 	if (contention_add(&wait->key, wait->tenant, uncounted))
 		wait->rest -= uncounted;
-	return 1;
+	return run->start > wait->reach;
 }
 
 /*

@@ -276,8 +276,8 @@ class Helper:
         self._priority.take()
         self._tell(Ready(self._priority.kind))
         turns = Turns()
-        rings = self._programs.maps["births"], self._programs.maps["unread"]
-        turns.wake_on(self._link.fileno(), *rings, *self._watch.fds)
+        turns.wake_on(self._link.fileno(), self._programs.maps["unread"], *self._watch.fds)
+        turns.wake_on(self._programs.maps["births"], patient=True)
         turns.wake_on(self._mounts.fd, events=select.POLLPRI)
         if self._libraries.rewrites.fd >= 0:
             turns.wake_on(self._libraries.rewrites.fd)

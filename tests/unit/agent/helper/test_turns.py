@@ -25,6 +25,27 @@ def test_what_never_stops_coming_gets_no_more_turns_than_the_rate_allows() -> No
     os.close(put)
 
 
+def test_what_can_wait_takes_fewer_turns_and_holds_up_nothing_else() -> None:
+    (patient, put_patient), (urgent, put_urgent) = os.pipe(), os.pipe()
+    os.write(put_patient, b"x")
+    turns = Turns()
+    turns.wake_on(patient, patient=True)
+    turns.wake_on(urgent)
+    for _ in range(200):  # What was saved up is used.
+        turns.next(1)
+    began, taken = time.monotonic(), 0
+    while time.monotonic() < began + 0.4:
+        assert turns.next(1) == {patient}
+        taken += 1
+    assert taken <= (time.monotonic() - began) / module._PATIENT_EVERY_S + 1
+    os.write(put_urgent, b"x")
+    assert urgent in turns.next(1)
+    os.read(urgent, 1)
+    assert turns.next(1) == {patient}
+    for fd in (patient, put_patient, urgent, put_urgent):
+        os.close(fd)
+
+
 def test_saved_turns_and_those_of_a_second_are_within_the_bound() -> None:
     assert (module._SAVED_S + 1) / module._EVERY_S <= A_SECOND
 

@@ -47,8 +47,8 @@ class Newcomers:
         self._put_later = put_later
         self._order = itertools.count()
         self._chains: dict[int, int] = {}
-        # Those in the host's own mounts, by their next attempt, in the order of their time.
-        self._at_home: list[deque[tuple[float, Look]]] = [deque() for _ in _LOOK_AGAIN_S]
+        # Those in the host's own mounts: time, pid and chain, by their next attempt.
+        self._at_home: list[deque[tuple[float, int, int]]] = [deque() for _ in _LOOK_AGAIN_S]
 
     def entered(self, pid: int) -> None:
         """A process entered a new cgroup, or started a program in mounts of its own."""
@@ -56,7 +56,7 @@ class Newcomers:
 
     def started(self, pid: int) -> None:
         """A process started a program in the host's own mounts."""
-        self._wait(Look(pid, self._begin(pid)), time.monotonic())
+        self._at_home[1].append((time.monotonic() + _until(1), pid, self._begin(pid)))
 
     def _begin(self, pid: int) -> int:
         # This search replaces those that were due after an earlier step of the process.
@@ -66,10 +66,6 @@ class Newcomers:
             del self._chains[next(iter(self._chains))]
         return chain
 
-    def _wait(self, look: Look, now: float) -> None:
-        again = replace(look, attempt=look.attempt + 1)
-        self._at_home[again.attempt].append((now + _until(again), again))
-
     def patience_s(self) -> float:
         """Until the next of those at home is due."""
         due = min((line[0][0] for line in self._at_home if line), default=float("inf"))
@@ -78,24 +74,25 @@ class Newcomers:
     def tend(self) -> None:
         """See which of those at home have left it."""
         now = time.monotonic()
-        for line in self._at_home:
+        for attempt, line in enumerate(self._at_home):
             while line and line[0][0] <= now:
-                self._see(line.popleft()[1], now)
+                _, pid, chain = line.popleft()
+                self._see(pid, chain, attempt, now)
 
-    def _see(self, look: Look, now: float) -> None:
-        if self._chains.get(look.pid) != look.chain:
+    def _see(self, pid: int, chain: int, attempt: int, now: float) -> None:
+        if self._chains.get(pid) != chain:
             return
         try:
-            at_home = mount_namespace(look.pid) == self._roots.home
+            at_home = mount_namespace(pid) == self._roots.home
         except OSError:
-            self._chains.pop(look.pid, None)
+            self._chains.pop(pid, None)
             return
         if not at_home:
-            self._put(tenant_of(look.pid), look, "looks")
-        elif look.attempt + 1 < len(_LOOK_AGAIN_S):
-            self._wait(look, now)
+            self._put(tenant_of(pid), Look(pid, chain, attempt), "looks")
+        elif attempt + 1 < len(_LOOK_AGAIN_S):
+            self._at_home[attempt + 1].append((now + _until(attempt + 1), pid, chain))
         else:
-            self._search_job(look.pid, tenant_of(look.pid))
+            self._search_job(pid, tenant_of(pid))
 
     def look(self, tenant: str, look: Look, advance: Callable[[str, Steps], None]) -> None:
         """Search now, and again later."""
@@ -104,7 +101,9 @@ class Newcomers:
         advance(tenant, self._roots.process(look.pid, tenant))
         again = replace(look, attempt=look.attempt + 1)
         if again.attempt < len(_LOOK_AGAIN_S):
-            self._timetable.add(_until(again), functools.partial(self._put, tenant, again, "looks"))
+            self._timetable.add(
+                _until(again.attempt), functools.partial(self._put, tenant, again, "looks")
+            )
         else:
             self._search_job(look.pid, tenant)
 
@@ -113,6 +112,6 @@ class Newcomers:
         self._put_later(tenant, self._roots.job(pid, tenant))
 
 
-def _until(look: Look) -> float:
+def _until(attempt: int) -> float:
     """From the attempt before to this one."""
-    return _LOOK_AGAIN_S[look.attempt] - _LOOK_AGAIN_S[look.attempt - 1]
+    return _LOOK_AGAIN_S[attempt] - _LOOK_AGAIN_S[attempt - 1]
