@@ -55,6 +55,8 @@ SCRIPTS = (
     Script("busy", (), ("--demos", "1")),
     Script("forks", (), ("--rounds", "1", "--tries", "20")),
     Script("neighbours", (), ("--pairs", "2")),
+    Script("kernel_events", (), ("--pairs", "3")),
+    Script("births", (), ("--seconds", "8")),
     Script("torch_names"),
     Script("confidence", (), ("100", "20")),
     Script("scale", (), ("--rows", "1000000", "--larger", "10000000")),

@@ -51,6 +51,18 @@ def _of_neighbours(results: dict[str, Any], worst: Callable[..., float], what: s
     return worst(one["recorded"][what] for one in programs.values()) if programs else None
 
 
+def _dearer(results: dict[str, Any], *what: str) -> float | None:
+    """By how many microseconds a recording makes these dearer, the most of them."""
+    each = at(results, "kernel_events", "result", "each")
+    return each and max(each[name]["dearer_us"] for name in what)
+
+
+def _of_births(results: dict[str, Any]) -> int | None:
+    """What is missing of a storm of programs."""
+    found = at(results, "births", "result")
+    return found and found["cgroups_missing"] + found["counts_off"] + found["facts_lost"]
+
+
 def _grown(results: dict[str, Any], *what: str) -> float | None:
     """By how much these grew over the soak, the worst of them.
 
@@ -338,6 +350,38 @@ TARGETS: tuple[Check, ...] = (
         "<= 0.03",
         lambda r: _of_neighbours(r, max, "agent_cpu_share"),
         lambda v: v <= 0.03,
+    ),
+    (
+        "a message that is only counted, us dearer",
+        "<= 0.1",
+        lambda r: _dearer(r, "message"),
+        lambda v: v <= 0.1,
+    ),
+    *(
+        (
+            f"{name} of a program without a GPU, us dearer",
+            "<= 5",
+            lambda r, what=what: _dearer(r, what),
+            lambda v: v <= 5,
+        )
+        for name, what in (
+            ("a mapping of code", "map"),
+            ("a thread, from its start to its end,", "thread"),
+            ("a child, from fork to exit,", "fork"),
+            ("a program, from fork and exec to exit,", "exec"),
+        )
+    ),
+    (
+        "programs that a storm of a minute starts, each second",
+        "printed",
+        lambda r: at(r, "births", "result", "programs_per_s"),
+        lambda v: True,
+    ),
+    (
+        "the same: new cgroups, forks, execs, exits and facts that are missing",
+        "0",
+        _of_births,
+        lambda v: v == 0,
     ),
     (
         "soak, a new container each second: BPF links, maps, descriptors, more at the end",
