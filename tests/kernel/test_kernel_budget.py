@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,17 @@ def use_gpu(cgroup: Cgroup) -> None:
     finish(cgroup.popen(words, env=sim_environment(), stderr=subprocess.DEVNULL))
 
 
+def explained(recording: Recording, kind: str, victim: Cgroup) -> list[dict[str, Any]]:
+    """What `explain` reports of this kind."""
+    code, said, _ = command("explain", "--store", recording.store, "--json")
+    assert code == 0
+    return [
+        finding
+        for finding in json.loads(said)["findings"]
+        if finding["kind"] == kind and finding["victim"] == f"/{victim.name}"
+    ]
+
+
 def test_unix_messages_are_counted_exactly_and_are_no_rows(
     cgroup: Cgroup, store: Path, tmp_path: Path
 ) -> None:
@@ -188,13 +200,7 @@ def test_a_compiler_that_takes_a_cpu_is_named_though_the_budget_is_short(
         burner.terminate()
         burner.communicate(timeout=60)
         end(loud)
-    code, said, _ = command("explain", "--store", recording.store, "--json")
-    assert code == 0
-    found = [
-        finding
-        for finding in json.loads(said)["findings"]
-        if finding["kind"] == "CPU starvation" and finding["victim"] == f"/{gpu.name}"
-    ]
+    found = explained(recording, "CPU starvation", gpu)
     assert [finding["culprit"] for finding in found] == [f"/{compiler.name}"]
     evidence = " ".join(found[0]["evidence"])
     assert f"cc1-test (process {burner.pid})" in evidence
@@ -222,13 +228,7 @@ def test_a_backup_that_slows_a_disk_is_named_though_the_budget_is_short(
         finish(python(gpu, SAMPLES, disk_file, 8))
         end_of_backup.touch()
         finish(copying)
-    code, said, _ = command("explain", "--store", recording.store, "--json")
-    assert code == 0
-    found = [
-        finding
-        for finding in json.loads(said)["findings"]
-        if finding["kind"] == "shared disk" and finding["victim"] == f"/{gpu.name}"
-    ]
+    found = explained(recording, "shared disk", gpu)
     assert [finding["culprit"] for finding in found] == [f"/{backup.name}"]
     evidence = " ".join(found[0]["evidence"])
     assert f"backup-test (process {copying.pid})" in evidence
