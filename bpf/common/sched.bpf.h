@@ -28,6 +28,10 @@ struct sched_task {
 	/* Of its waits: up to where the present one is told, and what nobody is known to have had. */
 	__u64 told_until;
 	__u64 nobody_ns;
+	/* The same of one peer: less than HAD_NS, or it is in the totals. */
+	__u64 had_ns;
+	__u64 had_cgroup_id;
+	__u64 had_v1_id;
 	/* Who got the CPU when it left. */
 	__u64 taker_cgroup_id;
 	__u64 taker_v1_id;

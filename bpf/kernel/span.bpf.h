@@ -26,7 +26,7 @@ static __always_inline void say(struct sched_task *sched)
 {
 	struct total *total = sched_total(sched, TOTAL(oncpu));
 
-	say_nobody(sched);
+	say_waits(sched);
 	/* Room for a new tenant may be long in coming: its time waits with the thread. */
 	if (!total)
 		return;
@@ -49,7 +49,7 @@ static __always_inline void refresh(struct sched_task *sched, const struct task_
 {
 	struct whose whose = {};
 
-	if (sched->cgroups && (sched->on_times || sched->off_times || sched->nobody_ns))
+	if (sched->cgroups && (sched->on_times || sched->off_times || sched->nobody_ns || sched->had_ns))
 		say(sched);
 	whose_of(&whose, task);
 	sched->whose = whose;

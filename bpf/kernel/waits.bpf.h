@@ -22,6 +22,7 @@
 #define WAYS 8		/* places that a tenant may have, of these */
 #define SETS (WAITERS / WAYS)
 #define SET_BITS 4
+#define HAD_NS 1000000	/* of waits for one peer that are with the thread before they are added */
 
 _Static_assert(SETS == 1 << SET_BITS, "the hash says which");
 
@@ -72,6 +73,9 @@ struct wait {
 	__u64 reach;	/* runs that ended by then are passed over */
 	__u64 place;	/* of the tenant in counted */
 	__u64 rest;	/* not counted yet, and nobody's so far */
+	__u64 had_ns;	/* as in struct sched_task */
+	__u64 had_cgroup_id;
+	__u64 had_v1_id;
 	/* Who had most of it, as far as that is seen in passing; never more than it had. */
 	__u64 thief_cgroup_id;
 	__u64 thief_v1_id;
@@ -153,14 +157,31 @@ static __always_inline bool_t contention_add(const struct contention_key *key, _
 	return value != NULL;
 }
 
-/* What nobody is known to have had is told now and then, with the thread's time on CPUs. */
-static __always_inline void say_nobody(struct sched_task *sched)
+/* What one peer had is nobody's where there is no room for the two. */
+static __always_inline void say_had(struct sched_task *sched)
+{
+	struct contention_key key = {
+		.cgroup_id = sched->whose.cgroup_id,
+		.cgroup_v1_id = sched->whose.v1_id,
+		.peer_cgroup_id = sched->had_cgroup_id,
+		.peer_v1_id = sched->had_v1_id,
+	};
+
+	if (!contention_add(&key, sched->whose.tenant, sched->had_ns))
+		sched->nobody_ns += sched->had_ns;
+	sched->had_ns = 0;
+}
+
+/* What is with the thread is added now and then, with its time on CPUs. */
+static __always_inline void say_waits(struct sched_task *sched)
 {
 	struct contention_key key = {
 		.cgroup_id = sched->whose.cgroup_id,
 		.cgroup_v1_id = sched->whose.v1_id,
 	};
 
+	if (sched->had_ns)
+		say_had(sched);
 	if (sched->nobody_ns && contention_add(&key, sched->whose.tenant, sched->nobody_ns))
 		sched->nobody_ns = 0;
 }
@@ -299,6 +320,15 @@ __noinline int share_run(__u32 at, __u64 number)
 	}
 	if (!uncounted || uncounted > wait->rest)
 		return run->start > wait->reach;
+	if (!wait->had_ns) {
+		wait->had_cgroup_id = run->cgroup_id;
+		wait->had_v1_id = run->v1_id;
+	}
+	if (run->cgroup_id == wait->had_cgroup_id && run->v1_id == wait->had_v1_id) {
+		wait->had_ns += uncounted;
+		wait->rest -= uncounted;
+		return run->start > wait->reach;
+	}
 	wait->key.peer_cgroup_id = run->cgroup_id;
 	wait->key.peer_v1_id = run->v1_id;
 	if (contention_add(&wait->key, wait->tenant, uncounted))
@@ -334,10 +364,18 @@ __noinline int wait_ends(__u32 at, struct sched_task *waiter, __u64 began, __u64
 	wait->tenant = waiter->whose.tenant;
 	wait->key.cgroup_id = waiter->whose.cgroup_id;
 	wait->key.cgroup_v1_id = waiter->whose.v1_id;
+	wait->had_ns = waiter->had_ns;
+	wait->had_cgroup_id = waiter->had_cgroup_id;
+	wait->had_v1_id = waiter->had_v1_id;
 	for (__u64 i = 1; i <= RUNS; i++)
 		if (!share_run(at, cpu->next - i))
 			break;
 	waiter->nobody_ns += wait->rest;
+	waiter->had_ns = wait->had_ns;
+	waiter->had_cgroup_id = wait->had_cgroup_id;
+	waiter->had_v1_id = wait->had_v1_id;
+	if (waiter->had_ns >= HAD_NS)
+		say_had(waiter);
 	if (wait->known > wait->from &&
 	    wait->known - wait->from >
 	    overlap(wait->from, wait->known, counted->from, counted->until)) {

@@ -28,6 +28,9 @@ struct sched_task {
 		__u64 tenant;
 	} whose;
 	__u64 nobody_ns;
+	__u64 had_ns;
+	__u64 had_cgroup_id;
+	__u64 had_v1_id;
 	__u64 off_since;
 	__u64 runnable_since;
 	int state;
@@ -65,6 +68,7 @@ static void count(int counter)
 #include "kernel/waits.bpf.h"
 
 #define PAIRS (1 << 20)	/* more than there will be */
+#define TASKS (1 << 12)
 
 static struct cpu_runs one_cpu;
 static struct {
@@ -100,6 +104,20 @@ static int bpf_map_update_elem(const void *map, const void *key, const void *val
 	return 0;
 }
 
+static struct sched_task tasks[TASKS];
+
+/* One thread for each tenant. */
+static struct sched_task *task_of(__u64 tenant)
+{
+	struct sched_task *task = &tasks[tenant % TASKS];
+
+	while (task->whose.tenant && task->whose.tenant != tenant)
+		task = task == &tasks[TASKS - 1] ? tasks : task + 1;
+	task->whose.cgroup_id = tenant;
+	task->whose.tenant = tenant;
+	return task;
+}
+
 int main(void)
 {
 	unsigned long long tenant, began, now;
@@ -107,18 +125,17 @@ int main(void)
 
 	one_cpu.since = 1;
 	while (scanf("%1s %llu %llu", what, &tenant, &now) == 3) {
-		struct sched_task task = {.whose = {tenant, 0, tenant}};
-
 		if (*what == 'r') {
-			run_ends(&one_cpu, tenant ? &task : NULL, now);
+			run_ends(&one_cpu, tenant ? task_of(tenant) : NULL, now);
 			continue;
 		}
 		began = now;
 		if (scanf("%llu", &now) != 1)
 			return 1;
-		wait_ends(0, &task, began, now, 0);
-		say_nobody(&task);
+		wait_ends(0, task_of(tenant), began, now, 0);
 	}
+	for (size_t i = 0; i < TASKS; i++)
+		say_waits(&tasks[i]);
 	for (size_t i = 0; i < PAIRS; i++)
 		if (pairs[i].key.cgroup_id)
 			printf("waited %llu %llu %llu\n", pairs[i].key.cgroup_id,
