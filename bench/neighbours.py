@@ -34,6 +34,7 @@ from tenants import groups
 
 RESAMPLES = 4000
 OTHERS_EVERY = 2  # Rounds, of which one has conditions other than the default recording.
+GONE_S = 0.5  # Its probes are removed after it has ended.
 SETTLED_S = 2  # What a recording finds when it begins is looked at by then.
 COUNT = (
     "tracepoint:sched:sched_switch { @switches[cgroup] = count(); } "
@@ -222,6 +223,7 @@ def beside_agent(folder: Path, measure: Callable[[], float], *options: str) -> M
         found = measure()
         used = (sum(map(cpu_s, agent.pids)) - before) / (time.monotonic() - began)
     shutil.rmtree(store.parent)
+    time.sleep(GONE_S)
     return found, used
 
 
