@@ -7,7 +7,8 @@ program runs alone, with the default recording, and alone again. In every second
 with a recording without a budget, with bpftrace counting switches and messages by cgroup (the least
 that can be done on these hooks), and with the peer whose command line is in INGERO. Of each round
 the ratio of a speed to the mean of those alone is taken; the median is printed, with an interval
-of 95 % from resampling.
+of 95 % from resampling. So it is with what was done in a second of CPU time of the cgroup: there,
+what else the machine does has less of a part.
 """
 
 import argparse
@@ -26,8 +27,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import truediv
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent import Agent, cpu_s, workload
 from tenants import groups
@@ -194,27 +196,41 @@ def server(program: Program, folder: Path, group: Path) -> Iterator[dict[str, st
             yield values
 
 
-def speed(program: Program, values: dict[str, str], group: Path) -> float:
-    """How fast the program was."""
+class Speed(NamedTuple):
+    """How fast a program was."""
+
+    wall: float
+    cpu: float  # What it did in a second of CPU time, its server's included.
+
+
+def cpu_of(group: Path) -> float:
+    """Seconds of CPU time that a cgroup has used."""
+    words = (group / "cpu.stat").read_text().split()
+    return int(words[words.index("usage_usec") + 1]) / 1e6
+
+
+def speed(program: Program, values: dict[str, str], group: Path) -> Speed:
+    """Run it once."""
     filled = program.command
     for name, value in values.items():
         filled = filled.replace("{" + name + "}", value)
     words, enter = shlex.split(filled), entering(group)
-    began = time.monotonic()
+    began, before = time.monotonic(), cpu_of(group)
     done = subprocess.run(words, capture_output=True, text=True, check=True, preexec_fn=enter)
-    took = time.monotonic() - began
+    took, used = time.monotonic() - began, cpu_of(group) - before
     if not program.speed:
-        return 1 / took
+        return Speed(1 / took, 1 / used)
     found = re.search(program.speed, done.stdout, re.MULTILINE)
     if not found:
         raise SystemExit(f"{program.name}: no figure in {done.stdout[-300:]}")
-    return float(found[1])
+    return Speed(float(found[1]), float(found[1]) * took / used)
 
 
-Measured = tuple[float, float]  # Speed, and the part of a CPU of what it ran beside.
+Measured = tuple[Speed, float]  # And the part of a CPU of what it ran beside.
+Measure = Callable[[], Speed]
 
 
-def beside_agent(folder: Path, measure: Callable[[], float], *options: str) -> Measured:
+def beside_agent(folder: Path, measure: Measure, *options: str) -> Measured:
     """With a recording of our own."""
     store = Path(tempfile.mkdtemp(dir=folder)) / "store"
     with Agent(store, "--quiet", *options) as agent:
@@ -227,16 +243,16 @@ def beside_agent(folder: Path, measure: Callable[[], float], *options: str) -> M
     return found, used
 
 
-def beside(words: list[str], measure: Callable[[], float]) -> Measured:
+def beside(words: list[str], measure: Measure) -> Measured:
     """With another program that watches."""
     with started(words) as process:
         before, began = cpu_s(process.pid), time.monotonic()
         return measure(), (cpu_s(process.pid) - before) / (time.monotonic() - began)
 
 
-def variants(folder: Path) -> dict[str, Callable[[Callable[[], float]], Measured]]:
+def variants(folder: Path) -> dict[str, Callable[[Measure], Measured]]:
     """Beside what each program runs, by name."""
-    found: dict[str, Callable[[Callable[[], float]], Measured]] = {
+    found: dict[str, Callable[[Measure], Measured]] = {
         "recorded": lambda measure: beside_agent(folder, measure),
         "budget_off": lambda measure: beside_agent(folder, measure, "--kernel-budget", "off"),
         "bpftrace": lambda measure: beside(["bpftrace", "-e", COUNT], measure),
@@ -258,11 +274,11 @@ def interval(ratios: list[float]) -> list[float]:
 def compare(program: Program, folder: Path, group: Path, pairs: int) -> dict[str, Any]:
     """One program under every condition, round by round."""
     conditions = variants(folder)
-    ratios: dict[str, list[float]] = {name: [] for name in conditions}
+    ratios: dict[str, list[Speed]] = {name: [] for name in conditions}
     agents: dict[str, list[float]] = {name: [] for name in conditions}
     with server(program, folder, group) as values:
 
-        def measure() -> float:
+        def measure() -> Speed:
             return speed(program, values, group)
 
         measure()
@@ -274,11 +290,14 @@ def compare(program: Program, folder: Path, group: Path, pairs: int) -> dict[str
                     agents[name].append(used)
                     # Alone before and after: a trend in the machine favours no condition.
                     alone, before = measure(), alone
-                    ratios[name].append(2 * found / (before + alone))
+                    mean = (sum(pair) / 2 for pair in zip(before, alone, strict=True))
+                    ratios[name].append(Speed(*map(truediv, found, mean)))
     return {
         name: {
-            "ratio": round(statistics.median(found), 4),
-            "interval": interval(found),
+            "ratio": round(statistics.median(each.wall for each in found), 4),
+            "interval": interval([each.wall for each in found]),
+            "cpu_ratio": round(statistics.median(each.cpu for each in found), 4),
+            "cpu_interval": interval([each.cpu for each in found]),
             "agent_cpu_share": round(statistics.median(agents[name]), 4),
             "pairs": len(found),
         }

@@ -140,8 +140,8 @@ def neighbours(results: dict[str, Any]) -> str:
     }
     lines = [
         "Speed of programs without a GPU beside a recording, of that without: the median of pairs, "
-        "95 % of such medians, and the part of a CPU that the agent takes. bpftrace counts "
-        "switches and messages by cgroup.",
+        "95 % of such medians, what it did in a second of its CPU time, and the part of a CPU that "
+        "the agent takes. bpftrace counts switches and messages by cgroup.",
         "",
         f"| Program | {' | '.join(there.values())} |",
         "|---" * (1 + len(there)) + "|",
@@ -154,7 +154,10 @@ def neighbours(results: dict[str, Any]) -> str:
 
 def _neighbour(found: dict[str, Any]) -> str:
     low, high = found["interval"]
-    return f"{found['ratio']:.3f} ({low:.3f} to {high:.3f}), {100 * found['agent_cpu_share']:.1f} %"
+    share = 100 * found["agent_cpu_share"]
+    return (
+        f"{found['ratio']:.3f} ({low:.3f} to {high:.3f}), {found['cpu_ratio']:.3f}, {share:.1f} %"
+    )
 
 
 PHASES = {
