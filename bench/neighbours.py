@@ -1,6 +1,6 @@
 """What recording does to programs without a GPU: each with and without an agent, in alternation.
 
-    python bench/neighbours.py [--pairs 8] [--only TEXT]
+    python bench/neighbours.py [--pairs 8] [--others 2] [--only TEXT]
 
 A tenant uses the stand-in GPU and does next to nothing. Beside it, in a cgroup of its own, each
 program runs alone, with the default recording, and alone again. In every second round it also runs
@@ -35,7 +35,6 @@ from agent import Agent, cpu_s, workload
 from tenants import groups
 
 RESAMPLES = 4000
-OTHERS_EVERY = 2  # Rounds, of which one has conditions other than the default recording.
 GONE_S = 0.5  # Its probes are removed after it has ended.
 SETTLED_S = 2  # What a recording finds when it begins is looked at by then.
 COUNT = (
@@ -271,7 +270,7 @@ def interval(ratios: list[float]) -> list[float]:
     return [round(medians[int(RESAMPLES * part)], 4) for part in (0.025, 0.975)]
 
 
-def compare(program: Program, folder: Path, group: Path, pairs: int) -> dict[str, Any]:
+def compare(program: Program, folder: Path, group: Path, pairs: int, others: int) -> dict[str, Any]:
     """One program under every condition, round by round."""
     conditions = variants(folder)
     ratios: dict[str, list[Speed]] = {name: [] for name in conditions}
@@ -284,7 +283,8 @@ def compare(program: Program, folder: Path, group: Path, pairs: int) -> dict[str
         measure()
         for turn in range(pairs):
             alone = measure()
-            for name in list(conditions)[: 1 if turn % OTHERS_EVERY else None]:
+            everything = others and turn % others == 0
+            for name in conditions if everything else ["recorded"]:
                 with contextlib.suppress(OSError):
                     found, used = conditions[name](measure)
                     agents[name].append(used)
@@ -310,6 +310,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument(
+        "--others", type=int, default=2, help="one in so many rounds has all conditions; 0: none"
+    )
     parser.add_argument("--only", default="", help="programs whose name contains this")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="cotenant-neighbours-", dir="/var/tmp"))
@@ -322,7 +325,7 @@ def main() -> None:
             launches = ("launch", "--api", "driver", "--steps", "1000000", "--rate", "1")
             with workload(*launches, preexec_fn=entering(gpu)):
                 found = {
-                    program.name: compare(program, folder, group, args.pairs)
+                    program.name: compare(program, folder, group, args.pairs, args.others)
                     for program in PROGRAMS
                     if args.only in program.name
                 }

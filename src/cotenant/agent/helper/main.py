@@ -22,7 +22,7 @@ from cotenant.agent.channel import Closed, MessageTooLarge
 from cotenant.agent.helper.attachments import Attachments
 from cotenant.agent.helper.births import Births
 from cotenant.agent.helper.discovery.mmap_events import MmapEvents
-from cotenant.agent.helper.discovery.mounts import MountWatch
+from cotenant.agent.helper.discovery.mounts import MountWatch, mount_namespace
 from cotenant.agent.helper.discovery.scheduler import DiscoveryScheduler
 from cotenant.agent.helper.exclusion import Exclusion
 from cotenant.agent.helper.fair_queue import PassedOver, tenant_of
@@ -222,7 +222,7 @@ class Helper:
     def _load(self, settings: HelperSettings, ticks: Ticks) -> None:
         """Programs into the kernel, and those of the kernel's own events onto their hooks."""
         families = [family for family in KERNEL_FAMILIES if family in settings.events]
-        constants = dict(settings.constants)
+        constants = {**settings.constants, "home_mounts": mount_namespace()}
         self._programs: Programs = load_programs(
             self._method, self._functions, self._sizes, constants, optional=together(families)
         )

@@ -8,6 +8,8 @@ from typing import Final
 _EVERY_S: Final = 1 / 240
 _SAVED_S: Final = 32 * _EVERY_S
 # The same for turns that only what can wait would take: in a storm of these, each waits up to this.
+# After one of them another turn comes within this time: meanwhile more may come that wakes nothing,
+# see HOME_WAKE_NS in bpf/kernel/task.bpf.c.
 _PATIENT_EVERY_S: Final = 1 / 100
 _PATIENT_SAVED_S: Final = 32 * _PATIENT_EVERY_S
 _PATIENCE_S: Final = 1.0
@@ -21,6 +23,7 @@ class Turns:
         self._all, self._urgent = select.poll(), select.poll()
         self._patient: set[int] = set()
         self._due = self._patient_due = self._tend_at = time.monotonic()
+        self._again_at: float | None = None
         self._owed = False
 
     def wake_on(self, *fds: int, events: int = select.POLLIN, patient: bool = False) -> None:
@@ -42,6 +45,10 @@ class Turns:
         self._due = max(self._due, now - _SAVED_S) + _EVERY_S
         if ready <= self._patient:
             self._patient_due = max(self._patient_due, now - _PATIENT_SAVED_S) + _PATIENT_EVERY_S
+        if not ready.isdisjoint(self._patient):
+            self._again_at = now + _PATIENT_EVERY_S
+        elif self._again_at is not None and now >= self._again_at:
+            self._again_at = None
         return ready
 
     def _ready(self, patience_s: float) -> set[int]:
@@ -51,8 +58,12 @@ class Turns:
         return {fd for fd, _ in self._all.poll(self._until(patience_s) * 1000)}
 
     def _until(self, patience_s: float) -> float:
-        owed_s = self._tend_at - time.monotonic() if self._owed else _PATIENCE_S
-        return max(0.0, min(patience_s, _PATIENCE_S, owed_s))
+        now, waits_s = time.monotonic(), min(patience_s, _PATIENCE_S)
+        if self._owed:
+            waits_s = min(waits_s, self._tend_at - now)
+        if self._again_at is not None:
+            waits_s = min(waits_s, self._again_at - now)
+        return max(0.0, waits_s)
 
     def may_tend(self) -> bool:
         """Whether to do now what is due now and then; else a turn for it comes soon."""

@@ -46,6 +46,20 @@ def test_what_can_wait_takes_fewer_turns_and_holds_up_nothing_else() -> None:
         os.close(fd)
 
 
+def test_after_what_can_wait_another_turn_comes_soon_though_nothing_wakes() -> None:
+    there, put = os.pipe()
+    turns = Turns()
+    turns.wake_on(there, patient=True)
+    os.write(put, b"x")
+    assert turns.next(60) == {there}
+    os.read(there, 1)
+    began = time.monotonic()
+    assert turns.next(60) == set()
+    assert time.monotonic() - began < module._PATIENCE_S / 2
+    os.close(there)
+    os.close(put)
+
+
 def test_saved_turns_and_those_of_a_second_are_within_the_bound() -> None:
     assert (module._SAVED_S + 1) / module._EVERY_S <= A_SECOND
 
