@@ -264,6 +264,7 @@ static int read_buffer(struct sightings *all, const struct perf_buffer *buffer)
 			all->lost += lost;
 		}
 	}
+	all->taken += tail - page->data_tail;
 	atomic_store_explicit((_Atomic __u64 *)&page->data_tail, tail, memory_order_release);
 	return error;
 }

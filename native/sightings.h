@@ -46,6 +46,7 @@ struct sightings {
 	uint64_t *marks;
 	uint32_t nmarks;
 	uint64_t lost;
+	uint64_t taken;		/* bytes of all records so far */
 	struct buffer passed;	/* struct passed and a record, again and again */
 };
 

@@ -108,6 +108,11 @@ static PyObject *take_lost(struct sightings_object *self, PyObject *unused)
 	return PyLong_FromUnsignedLongLong(lost);
 }
 
+static PyObject *taken(struct sightings_object *self, PyObject *unused)
+{
+	return PyLong_FromUnsignedLongLong(self->all.taken);
+}
+
 static PyObject *settle(struct sightings_object *self, PyObject *args)
 {
 	unsigned long long mark;
@@ -133,6 +138,7 @@ static PyMethodDef methods[] = {
 	 "read() -> [(mark, record)]: what is not settled, by one thread at a time"},
 	{"take_lost", (PyCFunction)take_lost, METH_NOARGS,
 	 "how many records the kernel had no room for, since the last time"},
+	{"taken", (PyCFunction)taken, METH_NOARGS, "bytes of all records that were read so far"},
 	{"settle", (PyCFunction)settle, METH_VARARGS,
 	 "settle(mark): drop records with this mark from now on"},
 	{"clear", (PyCFunction)clear, METH_NOARGS, "nothing is settled any more"},

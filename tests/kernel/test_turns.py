@@ -32,6 +32,25 @@ def sleeps(recording: Recording) -> int:
     return int(line.split()[1])
 
 
+def interrupts() -> int:
+    """Those by which the kernel wakes a reader of its buffers, on all CPUs."""
+    lines = Path("/proc/interrupts").read_text().splitlines()
+    words = next(line.split() for line in lines if line.split()[0] == "IWI:")
+    return sum(int(word) for word in words if word.isdigit())
+
+
+@pytest.mark.parametrize("what", ["thread", "map"])
+def test_a_storm_of_threads_or_mappings_is_not_interrupted_for_each(
+    what: str, storm: Path, store: Path
+) -> None:
+    with record(store):
+        before = interrupts()
+        with subprocess.Popen([storm, what, str(STORM_S)], stdout=subprocess.PIPE) as busy:
+            made = int(busy.communicate()[0])
+        raised = interrupts() - before
+    assert raised < made / 4
+
+
 @pytest.mark.parametrize("what", ["thread", "fork", "exec", "map"])
 def test_a_storm_of_processes_and_threads_has_few_turns_and_hides_no_library(
     what: str, storm: Path, cgroup: Cgroup, store: Path, tmp_path: Path

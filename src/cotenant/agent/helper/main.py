@@ -282,14 +282,15 @@ class Helper:
         if self._libraries.rewrites.fd >= 0:
             turns.wake_on(self._libraries.rewrites.fd)
         while True:
-            ready = turns.next(self._discovery.newcomers.patience_s())
+            newcomers = self._discovery.newcomers
+            ready = turns.next(min(newcomers.patience_s(), self._watch.patience_s()))
             if self._mounts.fd in ready and (layers := self._mounts.new()):
                 self._discovery.mounted(layers)
             self._births.follow()
             self._follow_unread()
             if self._libraries.rewrites.fd in ready:
                 self._discovery.follow_rewrites()
-            self._discovery.newcomers.tend()
+            newcomers.tend()
             self._discovery.follow(self._watch)
             if turns.may_tend():
                 self._tend()

@@ -2,13 +2,16 @@
 
 Perf's buffers also get a record for each thread that begins or ends. So they wake only when half
 full, and a program in the kernel wakes for each mapping of a file that is not settled. Where the
-kernel refuses that program, the buffers wake for each mapping, and for every other thread.
+kernel refuses that program, other events wake for each mapping, and for every other thread: an
+interrupt each. In a storm these are switched off, and the buffers are read every 10 ms.
 """
 
+import fcntl
 import mmap
 import os
 import select
 import struct
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -34,6 +37,12 @@ _CLOCK_MONOTONIC: Final = 1
 # record of a mapping has more than these, and one of a thread fewer.
 _HALF: Final = _BYTES // 2
 _SHORTEST: Final = 87
+# A storm is about a thousand records a second, over so long.
+_STORM_BYTES_S: Final = 80_000
+_STORM_S: Final = 0.02
+_STORM_EVERY_S: Final = 0.01
+_ENABLE: Final = 0x2400
+_DISABLE: Final = 0x2401
 _PROGRAM: Final = "code_mapped"
 _ENDED: Final = 1  # The last bit of a mark.
 
@@ -110,12 +119,55 @@ class _Waker:
         self._descriptors.clear()
 
 
+class _Bells:
+    """Events that wake where no program does; nobody reads their records."""
+
+    def __init__(self) -> None:
+        self.fds: list[int] = []
+        self._rooms: list[mmap.mmap] = []
+        self.silent = False
+        self._taken, self._at = 0, time.monotonic()
+        try:
+            for cpu in online_cpus():
+                self.fds.append(_open(cpu, _SHORTEST))
+                # Read-only: new records take the place of old ones.
+                size, prot = 2 * mmap.PAGESIZE, mmap.PROT_READ
+                self._rooms.append(mmap.mmap(self.fds[-1], size, mmap.MAP_SHARED, prot))
+        except OSError:
+            self.close()
+            raise
+
+    def follow(self, taken: int) -> bool:
+        """Switch off in a storm, and on after it: whether they were switched on now."""
+        now = time.monotonic()
+        if now - self._at < _STORM_S:
+            return False
+        storm = taken - self._taken > _STORM_BYTES_S * (now - self._at)
+        self._taken, self._at = taken, now
+        if storm == self.silent:
+            return False
+        self.silent = storm
+        for fd in self.fds:
+            fcntl.ioctl(fd, _DISABLE if storm else _ENABLE, 0)
+        return not storm
+
+    def close(self) -> None:
+        """Wake no more."""
+        for room in self._rooms:
+            room.close()
+        for fd in self.fds:
+            os.close(fd)
+        self._rooms.clear()
+        self.fds.clear()
+
+
 class MmapEvents:
     """Reads the buffers of all CPUs; none where this kernel refuses them."""
 
     def __init__(self) -> None:
         self._sightings = Sightings()
         self._waker: _Waker | None = None
+        self._bells: _Bells | None = None
         self._buffers: list[int] = []
         self.refused: str | None = None  # Why nothing is seen.
         with suppress(OSError):  # Some kernels have no trampolines.
@@ -124,8 +176,10 @@ class MmapEvents:
             self._sightings.follow(maps["sightings"], maps["settled"])
         try:
             for cpu in online_cpus():
-                self._buffers.append(_open(cpu, _HALF if self._waker else _SHORTEST))
+                self._buffers.append(_open(cpu, _HALF))
                 self._sightings.open(self._buffers[-1], _BYTES)
+            if self._waker is None:
+                self._bells = _Bells()
         except OSError as error:
             self.close()
             self.refused = str(error.strerror)
@@ -133,7 +187,8 @@ class MmapEvents:
     @property
     def fds(self) -> list[int]:
         """For poll: readable when there is something to read."""
-        return [*self._buffers, *([self._waker.maps["sightings"]] if self._waker else ())]
+        rings = [self._waker.maps["sightings"]] if self._waker else []
+        return [*self._buffers, *rings, *(self._bells.fds if self._bells else ())]
 
     @property
     def is_woken(self) -> bool:
@@ -145,6 +200,9 @@ class MmapEvents:
         if self._waker is not None:
             self._waker.close()
             self._waker = None
+        if self._bells is not None:
+            self._bells.close()
+            self._bells = None
         self._sightings = Sightings()
         for fd in self._buffers:
             os.close(fd)
@@ -156,7 +214,14 @@ class MmapEvents:
 
     def read(self) -> list[MmapEvent]:
         """What was mapped since the last look, and is not settled."""
-        return [_parse(mark, record) for mark, record in self._sightings.read()]
+        found = self._sightings.read()
+        if self._bells and self._bells.follow(self._sightings.taken()):
+            found += self._sightings.read()  # What came before they were on again.
+        return [_parse(mark, record) for mark, record in found]
+
+    def patience_s(self) -> float:
+        """Until when to read though nothing wakes."""
+        return _STORM_EVERY_S if self._bells and self._bells.silent else float("inf")
 
     def settle(self, file: MmapEvent) -> None:
         """Drop what shows the same file, mapped by processes of the same cgroup."""
