@@ -271,13 +271,14 @@ SHARES = ("share", "quality", "rises", "p")
 KNOWN: dict[tuple[str, str], str] = {}
 # The same of recordings, where chance decides which of them there are.
 WAITS = "a wait over the cut is in no half, and its times are counted by kind"
+RAN = "waits of several cgroups together are bounded by what the thief ran, in each half by itself"
 CUT = "a span over the cut is of other work in each half"
 KNOWN_OF_RECORDINGS: dict[tuple[str, str], str] = {
     ("halves", "sync_stalls.longest_ns"): CUT,
     ("halves", "sync_stalls.waited_ns"): CUT,
     ("halves", "sync_stalls.waits"): CUT,
     ("halves", "who_stole_cpu.max_ns"): WAITS,
-    ("halves", "who_stole_cpu.waited_ns"): WAITS,
+    ("halves", "who_stole_cpu.waited_ns"): RAN,
     ("halves", "who_stole_cpu.waits"): WAITS,
     ("numbers", "sync_stalls.waited_ns"): "only waits that prove a span are in it",
 }
