@@ -179,7 +179,8 @@ REGISTRY: dict[str, Columns] = {
         keys=("tenant", "peer"),
         add=("retransmits", "resets_sent", "resets_received"),
         most=("last_at_ns",),
-        free={"rtt_ns": RANK, "max_rtt_ns": "only of peers with retransmits", "per_megabyte": RATE, "sent_bytes": "only of peers with retransmits"},
+        free={"rtt_ns": RANK, "per_megabyte": RATE}
+        | dict.fromkeys(("max_rtt_ns", "sent_bytes"), "only of peers with retransmits"),
         at_most=(("rtt_ns", "max_rtt_ns"),),
     ),
     "rightsize": Columns(
