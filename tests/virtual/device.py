@@ -18,7 +18,8 @@ def _library():
     lib = ctypes.CDLL(str(sim.library_dir() / "libsimdevice.so"))
     double, integer, pointer = ctypes.c_double, ctypes.c_int64, ctypes.c_void_p
     lib.device_size.restype = ctypes.c_uint64
-    lib.device_submit.restype = double
+    lib.device_submit.restype = lib.device_work.restype = double
+    lib.device_work.argtypes = [pointer, ctypes.c_int]
     lib.device_time_at.restype = integer
     lib.device_reset.argtypes = [pointer]
     lib.device_join.argtypes = [pointer, ctypes.c_int, double, ctypes.c_uint32]
@@ -37,6 +38,8 @@ class Process:
     number: int
     rows: list[dict] = field(default_factory=list)
     true_ns: dict[str, list[float]] = field(default_factory=dict)
+    ran: list[tuple[int, int]] = field(default_factory=list)  # From when to when on the device.
+    queued: list[tuple[int, float, float]] = field(default_factory=list)  # When; on its own clock.
     _ends: dict[int, float] = field(default_factory=dict)
     _skew: int = 0
     done: bool = False
@@ -84,7 +87,8 @@ class Process:
 
     def _queue(self, work, stream):
         after = self._ends.get(stream, 0.0)
-        self._ends[stream] = self.gpu.submit(self.number, work, after)
+        self._ends[stream] = end = self.gpu.submit(self.number, work, after)
+        self.queued.append((self.gpu.now, end - work, end))
 
     def call(self, op, name, duration, api="cuCall", **more) -> Life:
         """A call that does nothing on the device and takes so long."""
@@ -132,6 +136,20 @@ class Gpu:
     def submit(self, number: int, work: float, after: float) -> float:
         return self._lib.device_submit(self._memory, number, self.now, after, work)
 
+    def settle(self) -> None:
+        """Note when finished operations ran, while the device still knows."""
+        for process, _ in self._lives:
+            if not process.queued:
+                continue
+            done = self._lib.device_work(self._memory, process.number)
+            finished = [op for op in process.queued if op[2] <= done + 1e-6]
+            process.queued = [op for op in process.queued if op[2] > done + 1e-6]
+            for queued, *clock in finished:
+                began, ended = (
+                    self._lib.device_time_at(self._memory, process.number, at) for at in clock
+                )
+                process.ran.append((max(queued, began), ended))
+
     def run(self, until_ns: float = math.inf) -> None:
         """Let everybody live until then, or until all have ended."""
         sleeping = [(0, process.number) for process, _ in self._lives]
@@ -146,6 +164,7 @@ class Gpu:
             if when > self.now:
                 self.now = int(when)
                 self._lib.device_advance(self._memory, self.now)
+                self.settle()
             if (when, number) == first_wake:
                 heapq.heappop(sleeping)
             else:

@@ -22,6 +22,8 @@ _NUMBERS = {
     "api": _APIS,
 }
 
+_SPUN, SPUN_NS = 11, 20_000  # CUDA_KNOWN_SPUN
+
 
 class _RowBatch:
     """Rows of a table as the batch of ring records that they would have come in."""
@@ -38,9 +40,11 @@ class _RowBatch:
                 if field.known is not None and field.column in self._rows.column_names:
                     valid = self._rows.column(field.column).is_valid().to_numpy()
                     bits |= valid.astype(np.uint64) << np.uint64(field.known)
-            return bits
+            return bits | np.where(self._spun(), np.uint64(1 << _SPUN), np.uint64(0))
         if name == "cgroup_id":
             return self._rows.column(name).to_numpy()
+        if name == "seen_ns":
+            return (self._began() + self._took()).astype(np.uint64)
         field = _FIELDS["api" if name == "function" else name]
         if field.column is None or field.column not in self._rows.column_names:
             return np.zeros(self.rows, field.type)
@@ -53,6 +57,17 @@ class _RowBatch:
         return values.fill_null(0).to_numpy().astype(field.type)
 
     plain = field
+
+    def _began(self):
+        return self._rows.column("timestamp_ns").to_numpy()
+
+    def _took(self):
+        return self._rows.column("duration_ns").fill_null(0).to_numpy()
+
+    def _spun(self):
+        """Virtual threads wait on a CPU, so that they see the device done at once."""
+        waits = np.array([op == "sync" for op in self._rows.column("op").to_pylist()])
+        return waits & (self._took() >= SPUN_NS)
 
     def unknown(self, field):
         return None if field.known is None else ~(self.field(KNOWN) >> field.known & 1 == 1)

@@ -27,10 +27,10 @@ def work(recorder, clocks, until_ns):
             while clocks[pid] + takes * 1_000_000 < now_ns:
                 at, about = clocks[pid], {"pid": pid, "cgroup": cgroup, "stream": 5}
                 took = takes * 1_000_000 - 3_000
-                records += [
-                    (at + 3_000, call("cuLaunchKernel", at, 3_000, threads=64, **about)),
-                    (at + 3_000 + took, call("cuStreamSynchronize", at + 3_001, took, **about)),
-                ]
+                ended = at + 3_001 + took
+                wait = call("cuStreamSynchronize", at + 3_001, took, seen=("spun", ended), **about)
+                launch = call("cuLaunchKernel", at, 3_000, threads=64, **about)
+                records += [(at + 3_000, launch), (ended - 1, wait)]
                 clocks[pid] += (takes + pauses) * 1_000_000
         recorder.events.add(*(record for _, record in sorted(records)))
         recorder.cycle(now_ns)

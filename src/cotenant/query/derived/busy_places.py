@@ -23,6 +23,10 @@ s join ({PLACES}) p
 NUMBERED: Final = f"spans {_NUMBERED}"
 _WHOLE: Final = "s.start_ns, s.end_ns"
 _WITHIN: Final = "s.within_from_ns as start_ns, s.within_to_ns as end_ns"
+_CERTAIN: Final = """
+greatest(s.certain_from_ns, s.within_from_ns) as start_ns,
+least(s.certain_until_ns, s.within_to_ns) as end_ns
+"""
 _TIMES: Final = f"from spans_in_flight {_NUMBERED}"
 
 
@@ -42,15 +46,23 @@ class BusyPlace:
         return self.starts - origin, self.ends - origin
 
 
+def certain_places_of(ask: Ask, where: str) -> list[BusyPlace]:
+    """When the device worked for each tenant for certain, within the window."""
+    return _places_of(ask, _CERTAIN, f"s.certain_from_ns < s.certain_until_ns and ({where})")
+
+
 def places_of(ask: Ask, where: str = "true", *, within: bool = False) -> list[BusyPlace]:
     """Every tenant on every GPU, in order of node, GPU and tenant; its spans ``s`` joined.
 
     Spans that reach into the window are whole, or cut at its edges to what is ``within`` it.
     """
+    return _places_of(ask, _WITHIN if within else _WHOLE, where)
+
+
+def _places_of(ask: Ask, times: str, where: str) -> list[BusyPlace]:
     names: list[dict[str, Any]] = ask(f"{PLACES} order by number").to_pylist()
     if not names:
         return []
-    times = _WITHIN if within else _WHOLE
     rows = ask(f"select p.number::smallint as number, {times} {_TIMES} where {where}")
     numbers = rows["number"].to_numpy()
     order = np.argsort(numbers, kind="stable")

@@ -1,29 +1,18 @@
--- view: Device time per tenant and kernel, and where it is known from: added up from what spans are
--- made of, so no row is read but those that the application timed.
--- from: spans, span_mixes, solved_times, cuda_events, containers
+-- view: Device time per tenant and kernel, between which bounds it is, and where it is known from: added up
+-- from what spans are made of, so no row is read but those that the application timed.
+-- from: spans, span_mixes, solved_times, operation_times, cuda_events, containers
 with queued as (
-    -- Each kind of operation, and its share of the spans that are proven done.
+    -- Each kind of operation; it took no longer than the spans that have it.
     select
         s.tenant,
         s.node,
         s.gpu,
         m.kernel_name,
         coalesce(m.size, 0)                         as size,
-        s.proven,
         sum(s.spans * m.count)                      as launches,
-        -- Its weight in its span, as in gpu_work.
-        sum(s.ns_per_extent * m.count * greatest(
-            case when m.kernel_name like '[%' then m.size / 25 else m.size end, 1
-        ))                                          as part_ns
+        sum(s.span_ns)                              as most_ns
     from (
-        select
-            tenant,
-            node,
-            gpu,
-            mix,
-            proven,
-            count(*)                                as spans,
-            sum(span_ns / total_extent)             as ns_per_extent
+        select tenant, node, gpu, mix, count(*) as spans, sum(span_ns) as span_ns
         from spans
         group by all
     ) s
@@ -76,22 +65,37 @@ known as (
         r.kernel_name,
         case
             when t.base_ns is not null then 'solved'
-            when r.proven              then 'span'
+            else nullif(o.source, 'none')
         end                                         as gpu_ns_source,
+        o.source_tenant,
         r.launches * r.untimed                      as launches,
         case
             when t.base_ns is not null
             then round(t.base_ns + t.per_size_ns * r.size) * r.launches * r.untimed
-            when r.proven then r.part_ns * r.untimed
+            when o.time_ns is not null
+            then least(o.time_ns * r.launches, r.most_ns) * r.untimed
         end                                         as gpu_ns,
+        case
+            when t.base_ns is not null then gpu_ns * greatest(1 - 1.96 * t.quality, 0)
+            when o.time_ns is null then 0
+            else least(o.low_ns * r.launches, r.most_ns) * r.untimed
+        end                                         as low_ns,
+        case
+            when t.base_ns is not null then gpu_ns * (1 + 1.96 * t.quality)
+            else least(coalesce(o.high_ns * r.launches, r.most_ns), r.most_ns) * r.untimed
+        end                                         as high_ns,
         t.quality
     from rest r
     left join solved_times t
       on t.tenant = r.tenant and t.node = r.node and t.gpu is not distinct from r.gpu
      and t.kernel_name = r.kernel_name and (t.size is null or t.size = r.size) and t.solved
+    left join operation_times o
+      on o.tenant = r.tenant and o.node = r.node and o.gpu is not distinct from r.gpu
+     and o.kernel_name = r.kernel_name and o.size = r.size
     where r.untimed > 0
     union all
-    select tenant, node, gpu, kernel_name, gpu_ns_source, launches, gpu_ns, null
+    select
+        tenant, node, gpu, kernel_name, gpu_ns_source, null, launches, gpu_ns, gpu_ns, gpu_ns, null
     from timed
 )
 select
@@ -100,8 +104,11 @@ select
     gpu,
     kernel_name,
     gpu_ns_source,
+    max(source_tenant)                              as source_tenant,
     round(sum(launches))::bigint                    as launches,
     round(sum(gpu_ns))::bigint                      as gpu_ns,
+    round(sum(low_ns))::bigint                      as low_ns,
+    round(sum(high_ns))::bigint                     as high_ns,
     round(sum(gpu_ns) / sum(launches))::bigint      as mean_ns,
     max(quality)                                    as quality
 from known

@@ -31,6 +31,7 @@ class Derived:
     also: tuple[str, ...] = ()  # Optional sources; their losses do not make it incomplete.
     before: tuple[str, ...] = ()  # What tells of times before the rows that are left.
     whose: str | None = None  # Column of the owner, if rows are computed from other tenants too.
+    alone: bool = False  # Computed from a tenant's own rows where it may see no others.
     kept: bool = False  # Materialized, because many tables are made from it.
 
     @property
@@ -62,6 +63,24 @@ _COMPUTED: Final = (
         module="interference.table",
         also=("cpu_waits",),
         whose="victim",
+    ),
+    Derived(
+        "operation_times",
+        "The catalogue: how long each kernel, copy or graph takes alone, and how that is known.",
+        ("spans", "span_mixes", "spans_in_flight", "cuda_events", "containers"),
+        module="operation_times.table",
+        whose="tenant",
+        alone=True,
+    ),
+    Derived(
+        "gpu_use",
+        "Per tenant and GPU: time with work queued, GPU time, work, and share of the GPU.",
+        ("spans", "span_mixes", "spans_in_flight", "cuda_events", "containers"),
+        module="gpu_use.table",
+        also=("looked_at",),
+        before=("busy_before_spans",),
+        whose="tenant",
+        alone=True,
     ),
     Derived(
         "shared_time",

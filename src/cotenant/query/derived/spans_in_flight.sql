@@ -19,7 +19,13 @@ select
     s.end_ns,
     greatest(s.timestamp_ns, w.from_ns)             as within_from_ns,
     least(s.end_ns, w.to_ns)                        as within_to_ns,
-    s.proof_ns is not null                          as proven
+    s.proof_ns is not null                          as proven,
+    s.mix,
+    s.streams,
+    s.proof_ns,
+    s.done_ns,
+    s.certain_from_ns,
+    s.certain_until_ns
 from whole.spans s
 cross join whole.bounds w
 join containers c using (cgroup_id)

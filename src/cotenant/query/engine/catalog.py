@@ -13,10 +13,13 @@ class Catalog:
     ``ask_all`` runs SQL over the rows of every tenant in the session's window.
     """
 
-    def __init__(self, connection: Any, ask_all: Callable[[str], Any], tenant: bool) -> None:
+    def __init__(
+        self, connection: Any, ask_all: Callable[[str], Any], tenant: bool, guarded: bool = False
+    ) -> None:
         self._connection = connection
         self._ask_all = ask_all
         self._tenant = tenant
+        self._guarded = guarded
         self._made: set[str] = set()
         self._lock = threading.Lock()
 
@@ -53,7 +56,7 @@ class Catalog:
         if table.sql is not None:
             self._connection.execute(f"CREATE OR REPLACE VIEW {table.name} AS {table.sql}")
             return
-        others = self._tenant and table.about_others
+        others = self._tenant and table.about_others and not (self._guarded and table.alone)
         self._store(table.name, table.compute(self._ask_all if others else self._ask()))
         if others:
             self._connection.execute(

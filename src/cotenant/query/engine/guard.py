@@ -60,7 +60,11 @@ def without_paths(text: str, store: Path) -> str:
 def about_others(names: Iterable[str]) -> str | None:
     """One of these tables that is computed from the rows of other tenants; None if none is."""
     derived = sorted(DERIVED.keys() & set(names))
-    return next((n for n in derived if any(t.about_others for t in in_order([n]))), None)
+
+    def reveals(name: str) -> bool:
+        return any(table.about_others and not table.alone for table in in_order([name]))
+
+    return next((name for name in derived if reveals(name)), None)
 
 
 def check(statement: Statement, tenant: str, own: DuckDBNames) -> None:

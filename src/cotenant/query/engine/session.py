@@ -95,7 +95,7 @@ class Session:
             self.store, self._memory_bytes, spill=self.limits.spill, threads=self.limits.threads
         )
         self._own = own_names(self._connection) if self._guarded else None
-        self._catalog = Catalog(self._connection, self._ask_all, tenant is not None)
+        self._catalog = Catalog(self._connection, self._ask_all, tenant is not None, self._guarded)
         self._tables = StoredTables(
             self._connection, self.store, window, tenant, guarded=self._guarded, sight=sight
         )
@@ -209,6 +209,18 @@ class Session:
             import pyarrow as pa
 
             return pa.Table.from_batches(list(batches), batches.schema)
+
+    def within(self, from_ns: int, to_ns: int) -> "Session":
+        """The same store and tenant in another window."""
+        return Session(
+            self.store,
+            tenant=self._tenant,
+            from_ns=from_ns,
+            to_ns=to_ns,
+            nodes=self._nodes.names,
+            limits=self.limits,
+            sight=self._sight,
+        )
 
     def _run(self, cursor: Any, sql: str, params: dict[str, Any] | None) -> Batches:
         try:

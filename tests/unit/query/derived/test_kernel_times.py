@@ -18,7 +18,10 @@ select tenant, node, gpu, kernel_name, gpu_ns_source,
 from gpu_times
 group by all
 """
-_OF_MIXES = "select * exclude (mean_ns, quality) from kernel_times"
+_OF_MIXES = """
+select tenant, node, gpu, kernel_name, gpu_ns_source, launches, gpu_ns
+from kernel_times
+"""
 _WAITS_OF_ROWS = """
 with waits as (
     select tenant, node, pid, proof_ns, proof_end_ns - proof_ns as waited_ns, proof_api as api,

@@ -88,7 +88,7 @@ def test_where_the_mix_never_varies_nothing_is_claimed(tmp_path):
     with Session(root) as session:
         solved = session.ask("select solved, reason, rank, unknowns from solved_times").rows()
         rows = session.ask("select distinct gpu_ns_source from kernel_times").rows()
-    assert rows == [{"gpu_ns_source": "span"}]
+    assert rows == [{"gpu_ns_source": "waits"}]
     assert {row["solved"] for row in solved} == {False}
     assert {(row["rank"], row["unknowns"]) for row in solved} == {(2, len(KERNELS) + 1)}
     assert all("cannot be told apart" in row["reason"] for row in solved)

@@ -1,0 +1,1 @@
+"""GPU time, work and shares of each tenant on each GPU."""
