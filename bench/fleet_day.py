@@ -25,7 +25,7 @@ from cotenant.query.questions.loader import find
 from cotenant.store.manifest import current_segments
 
 OPENING: Final = "opening"
-QUESTIONS: Final = (OPENING, "top_kernels", "gpu_busy")
+QUESTIONS: Final = (OPENING, "top_kernels", "gpu_use")
 
 
 def ask(root: Path, name: str) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def ask(root: Path, name: str, days: int) -> dict[str, float]:
 def measured(root: Path, days: int) -> dict[str, Any]:
     """The best of some runs of each."""
     found: dict[str, Any] = {}
-    for name in ("top_kernels", "gpu_busy", "rightsize", "overview"):
+    for name in ("top_kernels", "gpu_use", "rightsize", "overview"):
         runs = [asked(__file__, root, name, "--days", str(days)) for _ in range(RUNS)]
         found[name] = min(runs, key=lambda run: run.get("wall_s", math.inf))
     return found

@@ -221,10 +221,23 @@ def wall_clock(books: Books) -> Iterator[Imbalance]:
     by_node: dict[str, int] = defaultdict(int)
     for row in sessions:
         by_node[row["node"]] += row["ended_ns"] - row["started_ns"]
-    for row in books.ask(questions()["gpu_busy"]):
+    for row in books.ask(questions()["gpu_use"]):
         if row["time_ns"] > max(by_node.values()) * 1.02 + 1e8:
             what = f"{row['time_ns']} of {max(by_node.values())} recorded"
-            yield Imbalance("wall clock", "gpu_busy.time_ns", what)
+            yield Imbalance("wall clock", "gpu_use.time_ns", what)
+
+
+def shares(books: Books) -> Iterator[Imbalance]:
+    """The shares of a GPU and what is idle are all of its time; one tenant has one share of it."""
+    found: dict[str, list[float]] = defaultdict(list)
+    idle = {}
+    for row in books.ask(questions()["gpu_use"]):
+        if row["gpu"] is not None and row["idle_share"] is not None:
+            found[row["gpu"]].append(row["share"])
+            idle[row["gpu"]] = row["idle_share"]
+    for gpu, parts_of in found.items():
+        if not math.isclose(sum(parts_of) + idle[gpu], 1, abs_tol=1e-6):
+            yield Imbalance("shares", "gpu_use.share", f"{gpu}: {parts_of} and {idle[gpu]}")
 
 
 def pairs(books: Books) -> Iterator[Imbalance]:
@@ -292,6 +305,7 @@ def balances(root: Path, seed: int) -> list[Imbalance]:
             *of_one_tenant(books, seed),
             *mixes(books),
             *wall_clock(books),
+            *shares(books),
             *pairs(books),
             *symmetric(books),
             *io_bytes(books),

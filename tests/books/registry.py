@@ -82,7 +82,7 @@ REGISTRY: dict[str, Columns] = {
         keys=("tenant", "kernel_name"),
         add=("launches",),
         free=dict.fromkeys(("gpu_ns", "mean_ns", "quality", "mean_low_ns", "mean_high_ns"), MODEL)
-        | dict.fromkeys(("why", "gpu_ns_source"), CHOSEN),
+        | dict.fromkeys(("why", "gpu_ns_source", "source_tenant"), CHOSEN),
         at_most=(("mean_low_ns", "mean_ns"), ("mean_ns", "mean_high_ns")),
     ),
     "failed_calls": Columns(
@@ -92,18 +92,24 @@ REGISTRY: dict[str, Columns] = {
         most=("last_at_ns",),
         at_most=(("first_at_ns", "last_at_ns"),),
     ),
-    "gpu_busy": Columns(
+    "gpu_use": Columns(
         keys=("tenant", "gpu"),
-        add=("busy_ns",),
-        free={"time_ns": WINDOW, "share": RATE}
-        | dict.fromkeys(("periods", "longest_ns", "unproven_ns"), SPANS),
-        at_most=(("busy_ns", "time_ns"), ("longest_ns", "busy_ns"), ("unproven_ns", "busy_ns")),
+        add=("queued_ns", "gpu_time_low_ns", "gpu_time_high_ns"),
+        free={"time_ns": WINDOW, "share": RATE, "idle_share": RATE}
+        | dict.fromkeys(("gpu_time", "source", "source_tenant"), CHOSEN)
+        | dict.fromkeys(("gpu_time_ns", "gpu_time_ci_low_ns", "gpu_time_ci_high_ns"), MODEL)
+        | dict.fromkeys(("work_ns", "work_ci_low_ns", "work_ci_high_ns"), MODEL),
+        at_most=(("queued_ns", "time_ns"), ("gpu_time_low_ns", "gpu_time_ci_low_ns"),
+                 ("gpu_time_ci_low_ns", "gpu_time_ns"), ("gpu_time_ns", "gpu_time_ci_high_ns"),
+                 ("gpu_time_ci_high_ns", "gpu_time_high_ns"),
+                 ("gpu_time_low_ns", "gpu_time_high_ns"), ("work_ci_low_ns", "work_ns"),
+                 ("work_ns", "work_ci_high_ns")),
     ),
     "gpu_overlap": Columns(
         keys=("tenant", "other", "gpu"),
         add=("overlap_ns",),
-        free={"busy_ns": "is gpu_busy's", "share": RATE},
-        at_most=(("overlap_ns", "busy_ns"),),
+        free={"queued_ns": "is gpu_use's", "queued_share": RATE},
+        at_most=(("overlap_ns", "queued_ns"),),
     ),
     "graph_recapture": Columns(
         keys=("tenant",),
@@ -126,7 +132,7 @@ REGISTRY: dict[str, Columns] = {
     "job_nodes": Columns(
         keys=("job", "node", "tenant"),
         add=("launches", "nccl_calls"),
-        free={"busy_ns": SPANS, "share": RATE, "of_median": RATE}
+        free={"queued_ns": SPANS, "queued_share": RATE, "of_median": RATE}
         | dict.fromkeys(("nodes", "gpus", "ranks"), "counts what is in both halves"),
     ),
     "late_ranks": Columns(
@@ -226,7 +232,7 @@ REGISTRY: dict[str, Columns] = {
     ),
     "team_use": Columns(
         keys=("team",),
-        free={"gpu_busy_ns": SPANS, "gpu_held_ns": LEVEL, "share": RATE, "cpus": RATE,
+        free={"gpu_queued_ns": SPANS, "gpu_held_ns": LEVEL, "queued_share": RATE, "cpus": RATE,
               "cpus_limit": LEVEL, "tenant": CHOSEN}
         | dict.fromkeys(("nodes", "tenants", "gpus"), "counts what is in both halves"),
     ),
@@ -241,8 +247,9 @@ REGISTRY: dict[str, Columns] = {
         keys=("tenant", "kernel_name"),
         add=("launches", "host_ns"),
         most=("slowest_ns",),
-        free={"gpu_ns": MODEL, "quality": MODEL, "gpu_ns_source": CHOSEN},
-        at_most=(("slowest_ns", "host_ns"),),
+        free=dict.fromkeys(("gpu_ns", "gpu_low_ns", "gpu_high_ns", "quality"), MODEL)
+        | {"gpu_ns_source": CHOSEN},
+        at_most=(("slowest_ns", "host_ns"), ("gpu_low_ns", "gpu_high_ns")),
     ),
     "under_way": Columns(
         free=dict.fromkeys(
@@ -262,11 +269,11 @@ REGISTRY: dict[str, Columns] = {
     "who_uses_what": Columns(
         keys=("tenant",),
         add=("disk_read_bytes", "disk_written_bytes", "net_sent_bytes", "net_received_bytes"),
-        free={"cpus": RATE, "cpu_percent": RATE, "gpu_busy_ns": "is gpu_busy's",
-              "gpu_busy_percent": RATE},
+        free={"cpus": RATE, "cpu_percent": RATE, "gpu_work_ns": "is gpu_use's",
+              "gpu_queued_ns": "is gpu_use's", "gpu_percent": RATE},
     ),
 }  # fmt: skip
-SHARES = ("share", "quality", "rises", "p")
+SHARES = ("share", "idle_share", "queued_share", "quality", "rises", "p")
 
 # Equations that do not hold yet, and why; one that holds on all stores of the suite must leave.
 KNOWN: dict[tuple[str, str], str] = {}

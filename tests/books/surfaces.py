@@ -99,9 +99,9 @@ def metrics(books: Books) -> Iterator[Imbalance]:
     truth = Counter({(r["tenant"], r["family"], r["function"]): r["n"] for r in rows})
     if +calls != +truth:
         yield Imbalance("metrics", "cotenant_calls_total", f"{calls - truth} {truth - calls}")
-    for sample in families["cotenant_gpu_busy_seconds"].samples:
+    for sample in families["cotenant_gpu_queued_seconds"].samples:
         if sample.value < 0:
-            yield Imbalance("metrics", "cotenant_gpu_busy_seconds_total", str(sample))
+            yield Imbalance("metrics", "cotenant_gpu_queued_seconds_total", str(sample))
 
 
 def command_line(books: Books) -> Iterator[Imbalance]:

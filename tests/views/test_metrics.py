@@ -187,7 +187,7 @@ def more_busy(store, tenant, busy_ns, second_ns, told_ns):
 
 
 def test_busy_time_counts_when_it_becomes_known_however_long_ago_it_was(store):
-    name = 'cotenant_gpu_busy_seconds_total{tenant="slurm/4711",gpu="GPU-1"}'
+    name = 'cotenant_gpu_queued_seconds_total{tenant="slurm/4711",UUID="GPU-1",gpu=""}'
     more_busy(store, "slurm/4711", 250_000_000, NOW_NS, NOW_NS)
     with serving(store) as served:
         assert series(served.request("/metrics"))[name] == 0.25
@@ -298,10 +298,12 @@ def test_a_real_prometheus_scrapes_every_tenant(store, token_file, tmp_path):
 
 
 def busy_seconds(port, since):
-    found = scraped(port, "cotenant_gpu_busy_seconds_total", since)
+    found = scraped(port, "cotenant_gpu_queued_seconds_total", since)
     labels = [one["metric"] for one in found]
     values = [float(one["value"][1]) for one in found]
-    return {(of["tenant"], of["gpu"]): value for of, value in zip(labels, values, strict=True)}
+    gpus = [of.get("UUID") or f"/dev/nvidia{of['gpu']}" for of in labels]
+    who = zip((of["tenant"] for of in labels), gpus, strict=True)
+    return dict(zip(who, values, strict=True))
 
 
 def test_what_busy_time_grows_by_between_two_scrapes_is_that_of_the_window(token_file, tmp_path):
@@ -318,8 +320,8 @@ def test_what_busy_time_grows_by_between_two_scrapes_is_that_of_the_window(token
         after = busy_seconds(port, time.time())
     recorder.finish()
     with Session(tmp_path / "store", from_ns=from_ns, to_ns=to_ns) as session:
-        asked = session.ask(find("gpu_busy").render()).rows()
-    busy = {(row["tenant"], row["gpu"]): row["busy_ns"] / 1e9 for row in asked}
+        asked = session.ask(find("gpu_use").render()).rows()
+    busy = {(row["tenant"], row["gpu"]): row["queued_ns"] / 1e9 for row in asked}
     assert busy.keys() == before.keys() == after.keys()
     assert len(busy) == len(WORKS)
     for who, seconds in busy.items():

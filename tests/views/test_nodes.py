@@ -201,7 +201,7 @@ def test_an_older_recording_is_read_by_what_it_says(
 
 @pytest.mark.parametrize(
     ("question", "column", "half"),
-    [("gpu_busy", "share", 0.5), ("who_uses_what", "gpu_busy_percent", 50.0)],
+    [("gpu_use", "queued_ns", 2 * SECOND), ("who_uses_what", "gpu_queued_ns", 2 * SECOND)],
 )
 def test_no_tenant_has_more_of_a_gpu_than_there_is(
     said: Any, question: str, column: str, half: float

@@ -8,6 +8,7 @@ it is safe to look at, and two names stay two.
 
 import json
 import os
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,9 +36,19 @@ _BOUNDS: Final = range(10, 37, 2)
 
 Labels = tuple[str, ...]  # Their values, in the order of the series' label names.
 _TENANT: Final = ("tenant",)
+_GPU: Final = ("tenant", "UUID", "gpu")  # As dcgm-exporter has them.
+_DEVICE: Final = re.compile(r"/dev/nvidia(\d+)")
+_LATELY_NS: Final = 60_000_000_000  # What levels of GPU time, work and share are of.
 _FAMILY: Final = ("tenant", "family")
 _FUNCTION: Final = ("tenant", "family", "function")
 _REASON: Final = ("tenant", "family", "reason")
+
+_GPU_USE: Final = (
+    ("share", "Share of a GPU, in proportion to work"),
+    ("work_ratio", "What a tenant's operations would have taken alone, of the time"),
+    ("time_low_ratio", "GPU time that is proven, of the time"),
+    ("time_high_ratio", "GPU time at most, of the time"),
+)
 
 
 class Metrics:
@@ -52,7 +63,7 @@ class Metrics:
         self._ns: Counter[Labels] = Counter()
         self._bytes: Counter[Labels] = Counter()
         self._launches: Counter[Labels] = Counter()
-        self._busy_ns: Counter[Labels] = Counter()
+        self._queued_ns: Counter[Labels] = Counter()
         self._events: dict[str, Counter[Labels]] = {name: Counter() for name in counters.FATES}
         self._blind_ns: Counter[Labels] = Counter()
         self._unseen: Counter[Labels] = Counter()
@@ -94,11 +105,13 @@ class Metrics:
             self._blind_ns[labels] += row["blind_ns"]
             self._unseen[labels] += row["unseen"]
 
-        for row in news.busy:
-            self._busy_ns[self._tenant(row["tenant"]), self._gpu(row["gpu"])] += row["busy_ns"]
+        for row in news.queued:
+            self._queued_ns[self._tenant(row["tenant"]), *self._gpu(row["gpu"])] += row["queued_ns"]
 
-    def _gpu(self, name: str | None) -> str:
-        return self._shown(name or "unknown")
+    def _gpu(self, name: str | None) -> Labels:
+        """Its UUID, and its index where that is all that is known; empty where it is not known."""
+        device = _DEVICE.fullmatch(name or "")
+        return ("", device[1]) if device else (self._shown(name or ""), "")
 
     def _place(self, row: Mapping[str, str]) -> Labels:
         return self._tenant(row["tenant"]), self._shown(row["family"])
@@ -108,10 +121,10 @@ class Metrics:
             "cotenant_launches_total", "Kernels and graphs launched.", _TENANT, self._launches
         )
         yield _counter(
-            "cotenant_gpu_busy_seconds_total",
+            "cotenant_gpu_queued_seconds_total",
             "Time with work of a tenant in flight on a GPU.",
-            ("tenant", "gpu"),
-            {labels: ns / 1e9 for labels, ns in self._busy_ns.items()},
+            _GPU,
+            {labels: ns / 1e9 for labels, ns in self._queued_ns.items()},
         )
         yield _counter(
             "cotenant_calls_total", "Calls of a traced function.", _FUNCTION, self._calls
@@ -163,9 +176,10 @@ class Metrics:
         held: Counter[Labels] = Counter()
         for row in session.ask(counters.MEMORY).rows():
             if row["bytes"] is not None:
-                held[self._tenant(row["tenant"]), self._gpu(row["gpu"])] += row["bytes"]
+                held[self._tenant(row["tenant"]), *self._gpu(row["gpu"])] += row["bytes"]
         doc = "Device memory that a tenant holds."
-        yield _gauge("cotenant_gpu_memory_bytes", doc, ("tenant", "gpu"), held)
+        yield _gauge("cotenant_gpu_memory_bytes", doc, _GPU, held)
+        yield from self._gpu_use(session)
         known = {name for name, shown in self._tenants.items() if shown != EVERYONE_ELSE}
         answer = session.ask(counters.INFO)
         info = {
@@ -185,6 +199,27 @@ class Metrics:
         yield from self._kernel_cost(session)
         yield from self._lacking(session)
         yield from _disk(session.store)
+
+    def _gpu_use(self, session: Session) -> Iterator[Metric]:
+        """Of the last minute that was recorded: levels, since more may become known of a time."""
+        newest = session.ask(counters.NEWEST).rows()[0]["newest_ns"]
+        series: dict[str, dict[Labels, float]] = {name: {} for name, _ in _GPU_USE}
+        idle: dict[Labels, float] = {}
+        for row in [] if newest is None else counters.gpu_use(session, newest, _LATELY_NS):
+            labels = (self._tenant(row["tenant"]), *self._gpu(row["gpu"]))
+            for name, values in series.items():
+                if row[name] is not None:
+                    values[labels] = values.get(labels, 0.0) + row[name]
+            if row["idle_share"] is not None:
+                idle[labels[1:]] = row["idle_share"]
+        for name, doc in _GPU_USE:
+            yield _gauge(f"cotenant_gpu_{name}", f"{doc}, in the last minute.", _GPU, series[name])
+        yield _gauge(
+            "cotenant_gpu_idle_share",
+            "Share of a GPU that no tenant's work took, in the last minute.",
+            _GPU[1:],
+            idle,
+        )
 
     def _kernel_cost(self, session: Session) -> Iterator[Metric]:
         """Of the newest recording of each node: what falls is another recording's."""

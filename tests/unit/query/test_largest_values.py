@@ -87,7 +87,7 @@ def test_every_derived_table_is_made(root: Path, name: str) -> None:
 
 def test_every_screen_is_filled(session: Session) -> None:
     for sql in (
-        tenants_sql(START_NS, END_NS, in_flight=True),
+        tenants_sql(START_NS, END_NS, gpu_use=True),
         kernels_sql(START_NS, END_NS),
         collectives_sql(START_NS, END_NS),
     ):
@@ -116,5 +116,5 @@ def test_sizes_that_nobody_knows_stay_unknown(tmp_path: Path) -> None:
     with Session(store.write()) as session:
         (copied,) = session.ask(questions()["copies"].render()).rows()
         assert (copied["copies"], copied["total_bytes"]) == (1, None)
-        (tenant,) = session.ask(tenants_sql(START_NS, END_NS, in_flight=True)).rows()
+        (tenant,) = session.ask(tenants_sql(START_NS, END_NS, gpu_use=True)).rows()
         assert tenant["copied_bytes"] is None

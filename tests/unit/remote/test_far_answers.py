@@ -21,6 +21,11 @@ NO_ROWS = (
     "their node"
 )
 SOME_ROWS = NO_ROWS.replace("cuda_events", "nccl_events")
+# What is known of spans alone: of what was added up there is no more than the time that was queued.
+OF_SPANS = {
+    "gpu_time", "share", "work_ns", "work_ci_low_ns", "work_ci_high_ns", "gpu_time_ns",
+    "gpu_time_ci_low_ns", "gpu_time_ci_high_ns", "gpu_time_low_ns", "source", "idle_share",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -146,9 +151,9 @@ def test_calls_are_counted_from_what_was_added_up_where_their_rows_are_not_there
 @pytest.mark.parametrize(
     ("question", "of_rows"),
     [
-        ("top_kernels", {"gpu_ns", "gpu_ns_source", "quality"}),
-        ("gpu_busy", {"periods", "longest_ns"}),
-        ("who_uses_what", set()),
+        ("top_kernels", {"gpu_ns", "gpu_low_ns", "gpu_high_ns", "gpu_ns_source", "quality"}),
+        ("gpu_use", OF_SPANS),
+        ("who_uses_what", {"gpu_work_ns", "gpu_percent"}),
         ("team_use", set()),
         ("node_coverage", set()),
     ],

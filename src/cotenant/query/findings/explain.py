@@ -39,10 +39,13 @@ LOOKED_AT: Final = frozenset(t for k in KINDS for t in with_sources(k.NEEDS) & s
 _EVENTS: Final = tuple(sorted(t for t in LOOKED_AT if t.endswith("_events")))
 _LITTLE: Final = 0.005  # Of the time that is looked at: what costs less is not told.
 
-# When each tenant had GPU work, or was at its collectives.
+# How long each tenant was on a GPU, as far as that is known, or at its collectives: never how long
+# it had work in flight, which is an upper bound.
 _WORK: Final = """
 with spent as (
-    select tenant, sum(busy_ns) as busy_ns from busy group by tenant
+    select tenant, sum(coalesce(gpu_time_ns, gpu_time_low_ns)) as gpu_time_ns
+    from gpu_use
+    group by tenant
 ),
 slots as (
     select distinct c.tenant, n.timestamp_ns // 100000000 as slot
@@ -51,7 +54,7 @@ slots as (
 )
 select tenant, max(work_ns)::double as work_ns
 from (
-    select tenant, sum(busy_ns) as work_ns from spent group by tenant
+    select tenant, sum(gpu_time_ns) as work_ns from spent group by tenant
     union all
     select tenant, count(distinct slot) * 100000000 from slots group by tenant
 )

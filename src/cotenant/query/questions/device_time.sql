@@ -5,9 +5,10 @@
 -- nodes: each known
 -- reading: A time is `elapsed` if the application measured it with its own CUDA events. It is `solved`
 -- if it follows from many spans with different mixes of kernels, during which the tenant was alone on
--- the GPU; `quality` is its relative standard error, and the true mean is within `mean_low_ns` and
--- `mean_high_ns` in 95 cases of 100. Otherwise it is `span`, a share of its spans, and all shares of a span together are an upper
--- bound; `why` says why it could not be solved.
+-- the GPU; `quality` is its relative standard error, and `why` says why it could not be solved. Else it is of the catalogue
+-- (operation_times): of the tenant's own `waits` or `events`, `borrowed` from `source_tenant`, or a `prior`,
+-- what other kernels take. The true mean is within `mean_low_ns` and `mean_high_ns` in 95 cases of 100.
+-- Where no time is known at all, the kernel took up to `mean_high_ns`.
 with whys as (
     select tenant, node, gpu, kernel_name, min(reason) filter (not solved) as why
     from solved_times
@@ -28,10 +29,11 @@ select
     t.launches,
     t.gpu_ns,
     t.mean_ns,
+    (t.low_ns / nullif(t.launches, 0))::bigint      as mean_low_ns,
+    (t.high_ns / nullif(t.launches, 0))::bigint     as mean_high_ns,
     t.quality,
-    case when t.gpu_ns_source = 'span' then t.why end as why,
-    greatest(t.mean_ns * (1 - 1.96 * t.quality), 0)::bigint as mean_low_ns,
-    (t.mean_ns * (1 + 1.96 * t.quality))::bigint    as mean_high_ns
+    t.source_tenant,
+    case when t.gpu_ns_source not in ('elapsed', 'solved') then t.why end as why
 from known t
-order by t.gpu_ns desc nulls last, t.tenant, t.kernel_name, t.gpu_ns_source, t.node, t.gpu
+order by coalesce(t.gpu_ns, t.low_ns) desc, t.tenant, t.kernel_name, t.gpu_ns_source, t.node, t.gpu
 limit $limit

@@ -3,7 +3,7 @@
 -- param: limit BIGINT = 200   how many rows to show
 -- nodes: communicators each_node, calls
 -- reading: One row per job and node, for jobs on several nodes: of Slurm, a pod's workload, or the
--- tenants of one communicator. `share` is the part of the time that was recorded of the node with work
+-- tenants of one communicator. `queued_share` is the part of the time that was recorded of the node with work
 -- of the job on its GPUs, averaged over them; `of_median` is it over the job's median node. A node far
 -- below 1 holds its GPUs for nothing; `tenant` is whose work there is most of. See late_ranks for whom the others wait, slow_nodes for why.
 with gpus as (
@@ -36,8 +36,8 @@ each_node as (
         job,
         node,
         count(*)                                    as gpus,
-        sum(busy_ns)::bigint                        as busy_ns,
-        sum(busy_ns) / sum(time_ns)                 as share,
+        sum(busy_ns)::bigint                        as queued_ns,
+        sum(busy_ns) / sum(time_ns)                 as queued_share,
         sum(launches)::bigint                       as launches,
         arg_max(tenant, (busy_ns, tenant))          as tenant
     from gpus
@@ -50,9 +50,9 @@ select
     e.tenant,
     e.gpus,
     c.ranks,
-    e.busy_ns,
-    e.share,
-    e.share / nullif(median(e.share) over jobs, 0)  as of_median,
+    e.queued_ns,
+    e.queued_share,
+    e.queued_share / nullif(median(e.queued_share) over jobs, 0)  as of_median,
     e.launches,
     c.collectives::bigint                           as nccl_calls
 from each_node e

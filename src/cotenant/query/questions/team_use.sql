@@ -3,7 +3,7 @@
 -- nodes: each gpus, ran, limited, members
 -- reading: A team is a namespace, or the account of Slurm jobs; NULL is what has neither. A GPU is held
 -- by a team while a tenant of the team has used it, for all the time that was recorded of its node.
--- `share` is the part of that time with work of the team in flight: a team with a small share and many
+-- `queued_share` is the part of that time with work of the team in flight: a team with a small one and many
 -- GPUs can do with fewer. `cpus` is how many it kept busy on average; `cpus_limit` is the sum of its
 -- tenants' limits, NULL if none has one. `tenant` is who of the team used GPUs most.
 with gpus as (
@@ -28,7 +28,7 @@ on_gpus as (
     select
         team,
         count(*)                                    as gpus,
-        sum(busy_ns)::bigint                        as gpu_busy_ns,
+        sum(busy_ns)::bigint                        as gpu_queued_ns,
         sum(time_ns)::bigint                        as gpu_held_ns,
         arg_max(tenant, (busy_ns, tenant))          as tenant
     from gpus
@@ -76,9 +76,9 @@ select
     t.nodes,
     t.tenants,
     coalesce(g.gpus, 0)                             as gpus,
-    g.gpu_busy_ns,
+    g.gpu_queued_ns,
     g.gpu_held_ns,
-    g.gpu_busy_ns / nullif(g.gpu_held_ns, 0)        as share,
+    g.gpu_queued_ns / nullif(g.gpu_held_ns, 0)        as queued_share,
     round(c.cpus, 3)                                as cpus,
     l.cpus_limit,
     g.tenant

@@ -5,9 +5,10 @@
 -- reading: CPU, disk and network are exact, even if rows were shed or lost. `cpus` is how many
 -- processors the tenant kept busy on average, from switch to switch of threads: the few microseconds of
 -- a switch, which cpu.stat of a cgroup has, are no tenant's. `cpu_percent` is of all CPU time that tenants used.
--- `gpu_busy_ns` is the time in which it had work on a GPU; `gpu_busy_percent` is of the time that was recorded,
--- for each GPU that it used, as in gpu_busy. The sum of another column is what a host's dashboard
--- shows.
+-- `gpu_work_ns` is what its operations would have taken alone, `gpu_percent` its share of each GPU that
+-- it used, in proportion to work, and `gpu_queued_ns` the time with work in flight: as in gpu_use, which
+-- says how each is known. Where work is not known, the lower bound of its GPU time orders the rows. The sum
+-- of another column is what a host's dashboard shows.
 with seconds as (
     select node, time_ns / 1e9 as seconds
     from looked_at
@@ -27,9 +28,8 @@ counts as (
     group by c.tenant
 ),
 gpus as (
-    select tenant, busy_ns, busy_ns / nullif(s.seconds, 0) / 1e9 as share
-    from busy_time
-    left join seconds s using (node)
+    select tenant, work_ns, gpu_time_low_ns, queued_ns, share
+    from gpu_use
 ),
 used as (
     select
@@ -44,7 +44,12 @@ used as (
     group by tenant
 ),
 gpu as (
-    select tenant, sum(busy_ns) as gpu_busy_ns, avg(share) as share
+    select
+        tenant,
+        sum(work_ns)                                as work_ns,
+        sum(queued_ns)                              as queued_ns,
+        sum(coalesce(work_ns, gpu_time_low_ns))     as known_ns,
+        avg(share)                                  as share
     from gpus
     group by tenant
 )
@@ -52,8 +57,9 @@ select
     tenant,
     round(cpus, 3)                                                        as cpus,
     round(100.0 * cpu_ns / nullif(sum(cpu_ns) over (), 0), 1)             as cpu_percent,
-    gpu_busy_ns::bigint                                                   as gpu_busy_ns,
-    round(100.0 * share, 1)                                               as gpu_busy_percent,
+    work_ns::bigint                                                       as gpu_work_ns,
+    round(100.0 * share, 1)                                               as gpu_percent,
+    queued_ns::bigint                                                     as gpu_queued_ns,
     disk_read_bytes::bigint                                               as disk_read_bytes,
     disk_written_bytes::bigint                                            as disk_written_bytes,
     net_sent_bytes::bigint                                                as net_sent_bytes,
@@ -61,4 +67,4 @@ select
 from used
 full join gpu using (tenant)
 qualify ($tenants is null or list_contains($tenants, tenant))
-order by coalesce(gpu_busy_ns, 0) desc, coalesce(cpu_ns, 0) desc, tenant
+order by coalesce(known_ns, 0) desc, coalesce(cpu_ns, 0) desc, tenant

@@ -52,14 +52,19 @@ COLUMNS: Final = tuple(column for part in _PARTS for column in part.columns)
 _LEVELS: Final = frozenset({"gpu_bytes", "lost", "shed"})
 
 
-def _in_flight(start_ns: int, end_ns: int) -> str:
-    """The share of the window in which a tenant had work on a GPU, for each GPU that it used."""
-    clipped = f"least(end_ns, {end_ns}) - greatest(start_ns, {start_ns})"
-    return (
-        f"SELECT tenant, sum(greatest({clipped}, 0)) "
-        f"/ {end_ns - start_ns}.0 / count(DISTINCT (node, gpu)) AS in_flight "
-        f"FROM busy WHERE end_ns > {start_ns} AND start_ns < {end_ns} GROUP BY tenant"
-    )
+# Of a session that has just this window. Shares are for each GPU that a tenant used.
+GPU_USE: Final = """
+SELECT tenant, avg(share) AS gpu_share, sum(work_ns)::BIGINT AS work_ns,
+       sum(gpu_time_low_ns)::BIGINT AS gpu_time_low_ns, avg(queued_ns / time_ns) AS queued_share,
+       string_agg(DISTINCT statement, '; ' ORDER BY statement) AS gpu_time,
+       bool_or(source = 'prior') AS gpu_guessed
+  FROM gpu_use
+ GROUP BY tenant"""
+_GPU_USE_UNKNOWN: Final = """
+SELECT NULL::VARCHAR AS tenant, NULL::DOUBLE AS gpu_share, NULL::BIGINT AS work_ns,
+       NULL::BIGINT AS gpu_time_low_ns, NULL::DOUBLE AS queued_share, NULL::VARCHAR AS gpu_time,
+       NULL::BOOLEAN AS gpu_guessed
+ WHERE false"""
 
 
 def _part(part: Part, start_ns: int, end_ns: int) -> str:
@@ -99,8 +104,11 @@ def _last(part: Part, end_ns: int) -> str:
     )
 
 
-def tenants_sql(start_ns: int, end_ns: int, *, in_flight: bool = False) -> str:
-    """One row per tenant that did anything between two moments: rates per second."""
+def tenants_sql(start_ns: int, end_ns: int, *, gpu_use: bool = False) -> str:
+    """One row per tenant that did anything between two moments: rates per second, in order of work.
+
+    With ``gpu_use``, asked of a session of that window, also how much of its GPUs each used.
+    """
     seconds = max(end_ns - start_ns, 1) / 1e9
     parts = ",\n".join(f"{part.table}_part AS ({_part(part, start_ns, end_ns)})" for part in _PARTS)
     joins = "\n".join(f"  LEFT JOIN {part.table}_part USING (cgroup_id)" for part in _PARTS)
@@ -112,9 +120,9 @@ def tenants_sql(start_ns: int, end_ns: int, *, in_flight: bool = False) -> str:
     )
     # A tenant that holds no memory any more is not shown for that.
     anything = ", ".join(f"nullif({name}, 0)" if name == "gpu_bytes" else name for name in COLUMNS)
-    share = _in_flight(start_ns, end_ns) if in_flight else _in_flight_unknown()
+    used = GPU_USE if gpu_use else _GPU_USE_UNKNOWN
     return f"""WITH {parts},
-in_flight_part AS ({share}),
+gpu_use_part AS ({used.strip()}),
 by_tenant AS (
 SELECT tenant,
        {rates}
@@ -123,14 +131,10 @@ SELECT tenant,
  GROUP BY tenant
 HAVING coalesce({anything}) IS NOT NULL
 )
-SELECT t.tenant, f.in_flight, t.* EXCLUDE (tenant)
+SELECT t.tenant, g.* EXCLUDE (tenant), t.* EXCLUDE (tenant)
   FROM by_tenant t
-  LEFT JOIN in_flight_part f USING (tenant)
- ORDER BY launches DESC NULLS LAST, tenant"""
-
-
-def _in_flight_unknown() -> str:
-    return "SELECT NULL::VARCHAR AS tenant, NULL::DOUBLE AS in_flight WHERE false"
+  LEFT JOIN gpu_use_part g USING (tenant)
+ ORDER BY coalesce(work_ns, gpu_time_low_ns) DESC NULLS LAST, launches DESC NULLS LAST, tenant"""
 
 
 def _tenant(tenant: str | None) -> str:

@@ -32,6 +32,10 @@ SELECT tenant, max(container_id) AS container, max(namespace) AS namespace, max(
 # Of the newest recording of each node.
 KERNEL_COST: Final = """
 SELECT node, arg_max(notes, started_ns) AS notes FROM sessions GROUP BY node ORDER BY node"""
+_GPU_USE: Final = """
+SELECT tenant, gpu, share, idle_share, work_ns / time_ns AS work_ratio,
+       gpu_time_low_ns / time_ns AS time_low_ratio, gpu_time_high_ns / time_ns AS time_high_ratio
+  FROM gpu_use WHERE time_ns > 0 ORDER BY ALL"""
 NEWEST: Final = "SELECT max(timestamp_ns) AS newest_ns FROM totals"
 
 # A runtime call contains driver calls, which are counted themselves.
@@ -65,7 +69,7 @@ class News:
     durations: list[dict[str, Any]]
     fates: list[dict[str, Any]]
     holes: list[dict[str, Any]]
-    busy: list[dict[str, Any]]
+    queued: list[dict[str, Any]]
 
 
 def since(session: Session, cursor: CounterCursor) -> News:
@@ -80,7 +84,7 @@ def since(session: Session, cursor: CounterCursor) -> News:
         session.ask(_durations(totals)).rows(),
         session.ask(_fates(losses)).rows(),
         session.ask(_holes(losses)).rows(),
-        session.ask(_busy(seconds)).rows(),
+        session.ask(_queued(seconds)).rows(),
     )
     cursor.totals, cursor.losses, cursor.gpu_seconds = at.totals, at.losses, at.gpu_seconds
     return news
@@ -146,9 +150,15 @@ def _holes(condition: str) -> str:
     )
 
 
-def _busy(condition: str) -> str:
+def _queued(condition: str) -> str:
     """Of a second that began long ago, more may become known."""
     return (
-        "SELECT tenant, gpu, sum(busy_ns)::BIGINT AS busy_ns "
+        "SELECT tenant, gpu, sum(busy_ns)::BIGINT AS queued_ns "
         f"FROM {_from('gpu_seconds', condition)} GROUP BY ALL ORDER BY ALL"
     )
+
+
+def gpu_use(session: Session, newest_ns: int, lately_ns: int) -> list[dict[str, Any]]:
+    """How much of each GPU each tenant used until then."""
+    with session.within(newest_ns - lately_ns, newest_ns) as lately:
+        return lately.ask(_GPU_USE).rows()

@@ -46,7 +46,7 @@ class Top(App[None]):
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
 
-    sorted_by: reactive[str] = reactive("launches")
+    sorted_by: reactive[str] = reactive("gpu_share")
     wanted: reactive[str] = reactive("")
     paused: reactive[bool] = reactive(False)
 
@@ -150,6 +150,8 @@ class Top(App[None]):
         rows = [row for row in sample.rows if wanted in str(row["tenant"]).lower()]
         if self.sorted_by == "tenant":
             return sorted(rows, key=lambda row: str(row["tenant"]))
+        if self.sorted_by == "gpu_share":
+            return rows  # In order of work, and of what is known of it where it is not.
         return sorted(rows, key=lambda row: -(row[self.sorted_by] or 0))
 
     def _colour(self, tenant: str) -> str:

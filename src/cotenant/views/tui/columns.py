@@ -38,15 +38,24 @@ class ScreenColumn:
     show: Callable[[float], str]
     doc: str
     alarming: bool = False
+    guessed: str | None = None  # Key of whether it is a guess.
 
     def cell(self, row: dict[str, Any]) -> str:
         """The number as text; unknown is a dash."""
         value = row.get(self.key)
-        return "-" if value is None else self.show(float(value))
+        mark = "?" if self.guessed and row.get(self.guessed) else ""
+        return "-" if value is None else self.show(float(value)) + mark
 
 
 COLUMNS: Final = (
-    ScreenColumn("in_flight", "GPU", 5, percent, "share of the time with work in flight on a GPU"),
+    ScreenColumn(
+        "gpu_share",
+        "GPU",
+        5,
+        percent,
+        "share of its GPUs, in proportion to work; ? a guess",
+        guessed="gpu_guessed",
+    ),
     ScreenColumn("launches", "launch/s", 9, short, "kernels and graphs launched a second"),
     ScreenColumn("nccl_ns", "NCCL/s", 7, milliseconds, "of each second, inside NCCL calls"),
     ScreenColumn("gpu_bytes", "memory", 7, short, "bytes of device memory held"),
@@ -58,12 +67,13 @@ COLUMNS: Final = (
     ScreenColumn("net_bytes", "net", 6, short, "bytes a second sent and received"),
     ScreenColumn("retransmits", "retr", 5, short, "TCP retransmits a second", alarming=True),
     ScreenColumn("lost", "lost", 6, short, "events lost in this time", alarming=True),
+    ScreenColumn("queued_share", "queued", 7, percent, "of the time, work in flight on a GPU"),
 )
 _TENANT_WIDTH: Final = 13  # At least.
 _WIDEST_TENANT: Final = 48  # So that a line can still be followed by eye.
 _SCROLLBAR: Final = 1
 # On a narrow screen, what matters first.
-_FIRST: Final = ("in_flight", "launches", "wait_ns", "cpu_ns", "nccl_ns", "gpu_bytes", "lost")
+_FIRST: Final = ("gpu_share", "launches", "wait_ns", "cpu_ns", "nccl_ns", "gpu_bytes", "lost")
 
 
 @dataclass(frozen=True, slots=True)

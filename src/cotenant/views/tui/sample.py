@@ -56,7 +56,7 @@ class SampleSource:
     def take(self) -> Sample:
         """What every tenant did."""
         start, end, live = self.window()
-        sql = activity.tenants_sql(start, end, in_flight=True)
+        sql = activity.tenants_sql(start, end, gpu_use=True)
         with self._session(start, end) as session:
             answer = session.ask(sql)
         lacks = tuple(text.incompleteness(answer.standing))

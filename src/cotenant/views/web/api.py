@@ -141,7 +141,9 @@ class Api:
             "kernels": activity.kernels_sql(start, end),
             "collectives": activity.collectives_sql(start, end),
         }
-        return {name: plain.answer(reader.ask(sql)) for name, sql in asked.items()}
+        found = {name: plain.answer(reader.ask(sql)) for name, sql in asked.items()}
+        used = reader.gpu_use(start, end)
+        return found if used is None else found | {"gpu_use": plain.answer(used)}
 
     async def _sql(self, request: Request) -> Response:
         body = bytearray()

@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotenant.errors import CotenantError, QuestionError, StoreError
+from cotenant.query.engine.answer import Answer
 from cotenant.query.engine.guard import without_paths
 from cotenant.query.engine.session import QueryLimits, Session
+from cotenant.query.screens.activity import GPU_USE
 from cotenant.query.screens.timeline import status
-from cotenant.query.screens.timeline.busy import busy_cells, busy_cells_by_node, too_many
+from cotenant.query.screens.timeline.busy import (
+    busy_cells,
+    busy_cells_by_node,
+    many_spans,
+    too_many,
+)
 from cotenant.query.screens.timeline.lanes import Lane, Lanes
 from cotenant.query.screens.timeline.tiles import Tile, tile
 from cotenant.store.layout import check_readable
@@ -108,6 +115,12 @@ class Reader:
             several = len({lane.node for lane in self._lanes.all}) > 1
             nodes = busy_cells_by_node(session, start_ns, end_ns) if several else None
             return {"tenants": busy_cells(session, start_ns, end_ns), "nodes": nodes}
+
+    def gpu_use(self, start_ns: int, end_ns: int) -> Answer | None:
+        """How much of its GPUs each tenant used; None where there is too much to tell at once."""
+        check_readable(self.store)
+        with self._opened(from_ns=start_ns, to_ns=end_ns) as session:
+            return None if many_spans(session) else session.ask(GPU_USE)
 
     def nodes(self) -> list[str]:
         """The nodes in sight, by name; a tenant is not told which there are."""

@@ -47,27 +47,27 @@ def within(start, end):
 
 
 def test_the_time_between_two_recordings_is_no_base(host):
-    rows = asked(host, "gpu_busy")
+    rows = asked(host, "gpu_use")
     assert {row["time_ns"] for row in rows.values()} == {15 * SECOND}
-    assert rows["train"]["busy_ns"] == 12 * SECOND
+    assert rows["train"]["queued_ns"] == 12 * SECOND
 
 
 def test_the_base_is_the_same_for_one_tenant_alone(host):
     for window in ({}, within(SECOND, 8 * SECOND)):
-        everything = asked(host, "gpu_busy", **window)
+        everything = asked(host, "gpu_use", **window)
         for tenant in ("train", "late"):
-            assert asked(host, "gpu_busy", tenant=tenant, **window)[tenant] == everything[tenant]
+            assert asked(host, "gpu_use", tenant=tenant, **window)[tenant] == everything[tenant]
 
 
 def test_a_span_beyond_the_window_neither_stretches_it_nor_is_left_out(host):
-    (train,) = asked(host, "gpu_busy", **within(2 * SECOND, 7 * SECOND)).values()
+    (train,) = asked(host, "gpu_use", **within(2 * SECOND, 7 * SECOND)).values()
     # Of its spans of 1 to 5 s and 5 to 9 s.
-    assert (train["busy_ns"], train["time_ns"]) == (5 * SECOND, 5 * SECOND)
+    assert (train["queued_ns"], train["time_ns"]) == (5 * SECOND, 5 * SECOND)
 
 
 @pytest.mark.parametrize("cut", [1, 2_345, 5_000, 7_500, 9_999])
 def test_halves_of_busy_time_and_of_overlap_add_up(host, cut):
-    for name, column in (("gpu_busy", "busy_ns"), ("gpu_overlap", "overlap_ns")):
+    for name, column in (("gpu_use", "queued_ns"), ("gpu_overlap", "overlap_ns")):
         whole = asked(host, name)
         halves = [
             asked(host, name, **window)

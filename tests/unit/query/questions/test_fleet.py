@@ -177,7 +177,7 @@ def test_a_job_is_one_over_its_nodes(healthy):
     assert {row["job"] for row in slurm} == {"slurm/1000", "slurm/1001"}
     assert {(row["nodes"], row["ranks"], row["gpus"]) for row in slurm} == {(8, RANKS, 1)}
     # Of its spans, which are a little longer than the seconds that are stored beside them.
-    assert [row["share"] for row in slurm] == pytest.approx([0.1467] * len(slurm), rel=0.01)
+    assert [row["queued_share"] for row in slurm] == pytest.approx([0.1467] * len(slurm), rel=0.01)
     # A workload is what its pods on several nodes have in common.
     others = {row["job"] for row in rows} - {row["job"] for row in slurm}
     assert others == {f"team-{team}/serve" for team in range(4)}
@@ -191,7 +191,7 @@ def test_teams_are_namespaces_and_accounts_over_all_nodes(healthy):
     assert {name: row["gpus"] for name, row in teams.items()} == {
         "team-0": 8 + 2, "team-1": 8 + 2, "team-2": 4, "team-3": 4
     }  # fmt: skip
-    assert all(0 < row["share"] <= 0.5 for row in teams.values())
+    assert all(0 < row["queued_share"] <= 0.5 for row in teams.values())
 
 
 def test_tenants_of_a_communicator_over_nodes_are_one_job(tmp_path):

@@ -14,8 +14,14 @@ STORES = int(os.environ.get("COTENANT_STORES", "4"))
 # In each row of an answer, what is at most what.
 AT_MOST = {
     "who_stole_cpu": [("waited_ns", "ran_ns")],
-    "gpu_busy": [("busy_ns", "time_ns"), ("unproven_ns", "busy_ns"), ("longest_ns", "busy_ns")],
-    "gpu_overlap": [("overlap_ns", "busy_ns")],
+    "gpu_use": [
+        ("queued_ns", "time_ns"),
+        ("gpu_time_low_ns", "gpu_time_ns"),
+        ("gpu_time_ns", "gpu_time_high_ns"),
+        ("work_ci_low_ns", "work_ns"),
+        ("work_ns", "work_ci_high_ns"),
+    ],
+    "gpu_overlap": [("overlap_ns", "queued_ns")],
     "rightsize": [("cpus_p50", "cpus_p99"), ("cpus_p99", "cpus_peak")],
     "around_slow_call": [("off_cpu_ns", "duration_ns"), ("cpu_wait_ns", "duration_ns")],
     "sync_stalls": [("cpu_wait_ns", "waited_ns"), ("longest_ns", "waited_ns")],

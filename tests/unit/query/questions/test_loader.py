@@ -120,6 +120,6 @@ def test_an_answer_from_a_view_says_what_was_lost_behind_it(recorded):
     recorded.losses(11, seen=13, lost=2)
     recorded.seal()
     with Session(recorded.root) as session:
-        answer = session.ask(find("gpu_busy").render())
+        answer = session.ask(find("gpu_use").render())
     assert [(loss.family, loss.lost) for loss in answer.losses] == [("cuda", 2)]
     assert answer.interval is not None

@@ -24,10 +24,11 @@ SELECT c.tenant, c.node, s.gpu, s.timestamp_ns AS start_ns, end_ns,
 
 def too_many(session: Session, start_ns: int, end_ns: int) -> bool:
     """Whether there is too much to tell while a reader waits: not in cells of a second or more."""
-    return end_ns - start_ns < CELLS * _SECOND_NS and _many_spans(session)
+    return end_ns - start_ns < CELLS * _SECOND_NS and many_spans(session)
 
 
-def _many_spans(session: Session) -> bool:
+def many_spans(session: Session) -> bool:
+    """Whether a reader would wait for what is made of them."""
     (row,) = session.ask("SELECT count(*) AS n FROM spans").rows()
     return int(row["n"]) > MOST_SPANS
 
@@ -52,7 +53,7 @@ def _cells(
 ) -> Iterator[tuple[tuple[Any, ...], list[float]]]:
     gpus: dict[tuple[Any, ...], list[npt.NDArray[Any]]] = {}
     width = (end_ns - start_ns) / CELLS
-    rough = width >= _SECOND_NS and _many_spans(session)
+    rough = width >= _SECOND_NS and many_spans(session)
     found = session.ask(_SECONDS if rough else _intervals_sql(start_ns, end_ns)).table
     starts = (found["start_ns"].to_numpy() - start_ns) / width
     ends = (found["end_ns"].to_numpy() - start_ns) / width

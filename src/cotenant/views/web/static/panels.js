@@ -48,7 +48,7 @@ export class Panels {
     const got = this.last;
     if (!got) return;
     const shown = (rows) => rows.filter((row) => !this.view.off.has(row.tenant));
-    this.tenants(shown(records(got.tenants)), got.tenants);
+    this.tenants(inOrder(shown(records(got.tenants)), got.gpu_use ? records(got.gpu_use) : []), got.tenants);
     this.ranking("kernels", shown(records(got.kernels)), got.kernels, "kernel_name");
     this.ranking("collectives", shown(records(got.collectives)), got.collectives, "op");
     this.cards.collectives.hidden = !got.collectives.rows.length;
@@ -56,6 +56,7 @@ export class Panels {
 
   tenants(rows, got) {
     const columns = [
+      ["gpu_share", "GPU", (share, row) => el("span", { title: row.gpu_time }, `${percent(share)}${row.gpu_guessed ? "?" : ""}`)],
       ["launches", "launches/s", brief], ["cuda_ns", "in CUDA", (ns) => percent(ns / 1e9)],
       ["nccl_ns", "in NCCL", (ns) => percent(ns / 1e9)], ["gpu_bytes", "memory", bytes],
       ["cpu_ns", "CPU", (ns) => percent(ns / 1e9)], ["wait_ns", "CPU wait", (ns) => percent(ns / 1e9)], ["disk_bytes", "disk", (n) => `${bytes(n)}/s`],
@@ -64,7 +65,7 @@ export class Panels {
     rows = rows.filter((row) => this.theme.known(row.tenant) || columns.some(([name]) => row[name] !== null));
     const head = el("tr", {}, el("th", {}, "tenant"), ...columns.map(([, title]) => el("th", { class: "number" }, title)));
     const body = rows.slice(0, 8).map((row) => el("tr", {}, this.who(row.tenant), ...columns.map(([name, , say]) =>
-      row[name] === null ? el("td", { class: "number nothing" }, "–") : el("td", { class: "number" }, say(Number(row[name]))))));
+      row[name] === null ? el("td", { class: "number nothing" }, "–") : el("td", { class: "number" }, say(Number(row[name]), row)))));
     this.fill("tenants", got, el("table", { class: "grid" }, el("thead", {}, head), el("tbody", {}, ...body)));
   }
 
@@ -114,4 +115,12 @@ function card(title) {
 
 function records(got) {
   return got.rows.map((row) => Object.fromEntries(got.columns.map((name, i) => [name, row[i]])));
+}
+
+/** Tenants with what they used of their GPUs, in order of work, or of what is known of it. */
+function inOrder(rows, used) {
+  const by = new Map(used.map((row) => [row.tenant, row]));
+  const known = (row) => Number(by.get(row.tenant)?.work_ns ?? by.get(row.tenant)?.gpu_time_low_ns ?? -1);
+  const all = rows.map((row) => ({ ...row, ...by.get(row.tenant) }));
+  return used.length ? all.sort((a, b) => known(b) - known(a)) : all;
 }
