@@ -136,7 +136,7 @@ def test_a_question_about_a_live_store_is_answered(cgroup: Cgroup, store: Path):
         recording.wait_for("select 1 from cuda_events where op = 'sync' limit 1")
         tenant = _tenant(recording, cgroup)
         done = subprocess.run(
-            [*COTENANT, "ask", "gpu_busy", "--tenant", tenant, "--store", str(store)],
+            [*COTENANT, "ask", "gpu_use", "--tenant", tenant, "--store", str(store)],
             capture_output=True,
             text=True,
             check=False,
