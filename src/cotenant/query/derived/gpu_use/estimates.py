@@ -43,7 +43,7 @@ def estimates(catalogue: Catalogue, number: int) -> Estimates:
     used, of_span = np.unique(spans.mix, return_inverse=True)
     place = mixes.place(used)
     entry, mix = mixes.entries(place[place >= 0])
-    kind, count = mixes.kind[entry], mixes.count[entry]
+    kind, count = np.searchsorted(known.kinds, mixes.kind[entry]), mixes.count[entry]
 
     def sums(times: Floats) -> Floats:
         found = np.full(len(used), np.nan)

@@ -73,6 +73,7 @@ having count(distinct gpu) = 1
 class Known:
     """The times of a tenant on a GPU, with the source of each."""
 
+    kinds: Ints  # That its spans have, in order; the rest is of each.
     times: KindTimes
     source: Ints  # Numbers of SOURCES.
     lender: Ints  # Whose number the tenant has that lent it; -1 if none did.
@@ -104,9 +105,10 @@ def catalogue(ask: Ask, spans: list[DeviceSpans]) -> Catalogue:
 
 
 def _own(spans: DeviceSpans, mixes: MixTable, company: Company) -> Known:
-    times = own_times(spans, mixes, company)
+    kinds = mixes.kinds_of(spans.mix)
+    times = own_times(spans, mixes, company, kinds)
     source = np.where(np.isnan(times.time), NUMBER[NONE], NUMBER[WAITS])
-    return Known(times, source, np.full(len(source), -1))
+    return Known(kinds, times, source, np.full(len(source), -1))
 
 
 def _sure(known: Known) -> NDArray[np.bool_]:
@@ -129,7 +131,9 @@ def _add_events(ask: Ask, spans: list[DeviceSpans], mixes: MixTable, known: list
         place = places.get((row["tenant"], row["node"], gpu))
         kind = kinds.get((row["kernel_name"], row["size"]))
         if place is not None and kind is not None:
-            _add_event(known[place], kind, row)
+            at = int(np.searchsorted(known[place].kinds, kind))
+            if at < len(known[place].kinds) and known[place].kinds[at] == kind:
+                _add_event(known[place], at, row)
 
 
 def _add_event(known: Known, kind: int, row: dict[str, Any]) -> None:
@@ -143,31 +147,57 @@ def _add_event(known: Known, kind: int, row: dict[str, Any]) -> None:
     known.times.certain[kind] = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """Per kind of operation, what the tenants of a host know of it."""
+
+    lenders: Ints
+    log: Floats  # The sum of the logarithms of their times,
+    least: Floats  # and the smallest and the largest of these.
+    most: Floats
+    first: Ints  # The number of the tenant that knows most.
+
+    @classmethod
+    def of(cls, known: list[Known], here: list[int], kinds: int) -> "Lent":
+        """Of the tenants with these numbers."""
+        lenders, first, samples = (np.full(kinds, value) for value in (0, -1, -1))
+        log, least, most = np.zeros(kinds), np.full(kinds, np.inf), np.full(kinds, -np.inf)
+        for number in here:
+            one = known[number]
+            sure = _sure(one) & (one.times.time > 0)
+            kind, spans = one.kinds[sure], one.times.spans[sure]
+            times = np.log(one.times.time[sure])
+            lenders[kind] += 1
+            log[kind] += times
+            least[kind] = np.minimum(least[kind], times)
+            most[kind] = np.maximum(most[kind], times)
+            better = spans > samples[kind]
+            samples[kind[better]], first[kind[better]] = spans[better], number
+        return cls(lenders, log, least, most, first)
+
+
 def _lend(spans: list[DeviceSpans], mixes: MixTable, known: list[Known], here: list[int]) -> None:
     """Fill in what a tenant does not know itself from the others of its host."""
-    if not here:
-        return
-    time = np.array([known[n].times.time for n in here])
-    sure = np.array([_sure(known[n]) for n in here]) & (time > 0)
-    samples = np.array([known[n].times.spans for n in here])
-    log = np.where(sure, np.log(np.maximum(time, 1e-3)), 0.0)
-    lenders = sure.sum(axis=0)
-    lent = np.exp(log.sum(axis=0) / np.maximum(lenders, 1))
-    least = np.exp(np.where(sure, log, np.inf).min(axis=0))
-    most = np.exp(np.where(sure, log, -np.inf).max(axis=0))
-    first = np.where(sure, samples, -1).argmax(axis=0)
-    may = (lenders > 0) & ~np.array([name.startswith(_UNLENT) for name in mixes.names], bool)
-    prior = _priors(mixes, np.where(lenders > 0, lent, np.nan))
-    sure_of = dict(zip(here, sure, strict=True))
+    lent = Lent.of(known, here, len(mixes.names))
+    there = lent.lenders > 0
+    usual = np.where(there, np.exp(lent.log / np.maximum(lent.lenders, 1)), np.nan)
+    may = there & ~np.array([name.startswith(_UNLENT) for name in mixes.names], bool)
+    priors = _priors(mixes, usual)
+    tenants, tenant = np.unique([spans[n].tenant for n in here], return_inverse=True)
+    code = np.full(len(spans) + 1, len(tenants))  # The last is of no lender.
+    code[here] = tenant
     for number in here:
         one = known[number]
-        own = np.array([spans[n].tenant == spans[number].tenant for n in here])[first]
-        factor = np.where(own, _OWN_TRANSFER, TRANSFER)
-        wanted = may & ~sure_of[number]
-        _take(one, wanted, (lent, least / factor, most * factor), BORROWED)
-        one.lender[wanted] = np.array(here)[first][wanted]
+        kinds, sure = one.kinds, _sure(one) & (one.times.time > 0)
+        lender = lent.first[kinds]
+        factor = np.where(code[lender] == code[number], _OWN_TRANSFER, TRANSFER)
+        bounds = np.exp(lent.least[kinds]) / factor, np.exp(lent.most[kinds]) * factor
+        wanted = may[kinds] & ~sure
+        _take(one, wanted, (usual[kinds], *bounds), BORROWED)
+        one.lender[wanted] = lender[wanted]
         # Even one span says more than a guess, if the thread waited for most of it.
-        guessed = ~sure_of[number] & ~wanted & ~(one.times.certain >= _CERTAIN)
+        guessed = ~sure & ~wanted & ~(one.times.certain >= _CERTAIN)
+        prior = priors[0][kinds], priors[1][kinds], priors[2][kinds]
         _take(one, guessed, _near_waits(prior, one.times.waited_ns), PRIOR)
 
 

@@ -52,6 +52,12 @@ class MixTable:
         at = np.minimum(np.searchsorted(self.mix, mix), len(self.mix) - 1)
         return np.where(self.mix[at] == mix, at, -1)
 
+    def kinds_of(self, mix: Ints) -> Ints:
+        """The kinds of operations that these mixes are made of, in order."""
+        place = self.place(np.unique(mix))
+        entry, _ = self.entries(place[place >= 0])
+        return np.unique(self.kind[entry])
+
     def entries(self, places: Ints) -> tuple[Ints, Ints]:
         """The entries of the mixes at these places, and of which of them each is."""
         counts = self.first[places + 1] - self.first[places]

@@ -20,6 +20,7 @@ Ints = NDArray[np.int64]
 
 QUIET: Final = 0.02  # A span may have company for so much of its time, and was alone.
 MOST_SPANS: Final = 1_500  # More do not improve the fit.
+_MOST_ENTRIES: Final = 1 << 20  # Tenants choose how many kinds of operations a span has.
 _FEWEST_QUIET: Final = 20
 _ENOUGH: Final = 5  # Spans of a kind.
 _MIDDLE: Final = 0.5
@@ -50,24 +51,25 @@ class KindTimes:
         return cls(nan, nan.copy(), nan.copy(), np.zeros(kinds, np.int64), none, nan.copy())
 
 
-def own_times(spans: DeviceSpans, mixes: MixTable, company: Company) -> KindTimes:
-    """What this tenant's spans say of each kind."""
-    kinds = len(mixes.names)
+def own_times(spans: DeviceSpans, mixes: MixTable, company: Company, kinds: Ints) -> KindTimes:
+    """What this tenant's spans say of each of these kinds, which are all that they have."""
     chosen = np.flatnonzero(spans.timed)
     place = mixes.place(spans.mix[chosen])
     chosen, place = chosen[place >= 0], place[place >= 0]
     if len(chosen) > MOST_SPANS:
         drawn = np.sort(np.random.default_rng(0).choice(len(chosen), MOST_SPANS, replace=False))
         chosen, place = chosen[drawn], place[drawn]
+    few = np.cumsum(mixes.first[place + 1] - mixes.first[place]) <= _MOST_ENTRIES
+    chosen, place = chosen[few], place[few]
     if not len(chosen):
-        return KindTimes.none(kinds)
+        return KindTimes.none(len(kinds))
     start, done = spans.start[chosen], spans.done[chosen]
     took = (done - start).astype(np.float64)
     certain = np.clip((done - spans.waited_from[chosen]) / np.maximum(took, 1), 1e-6, 1.0)
     alone = company.part(start, done) <= QUIET
     entry, span = mixes.entries(place)
-    equations = Equations(span, mixes.kind[entry], mixes.count[entry], took, certain)
-    return _times(equations, alone, kinds)
+    kind = np.searchsorted(kinds, mixes.kind[entry])
+    return _times(Equations(span, kind, mixes.count[entry], took, certain), alone, len(kinds))
 
 
 def _times(equations: Equations, alone: NDArray[np.bool_], kinds: int) -> KindTimes:

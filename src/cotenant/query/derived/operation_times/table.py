@@ -41,10 +41,10 @@ def _of(known: Catalogue, number: int) -> Any:
     place = mixes.place(used)
     entry, mix = mixes.entries(place[place >= 0])
     counts = mixes.count[entry] * times[place >= 0][mix] * spans.part
-    launches = np.bincount(mixes.kind[entry], counts, len(mixes.names))
-    kinds = np.flatnonzero(launches)
-    lenders = [known.spans[n].tenant if n >= 0 else None for n in one.lender[kinds].tolist()]
-    of_source = {name: one.source[kinds] == NUMBER[name] for name in SOURCES}
+    kinds = one.kinds
+    launches = np.bincount(np.searchsorted(kinds, mixes.kind[entry]), counts, len(kinds))
+    lenders = [known.spans[n].tenant if n >= 0 else None for n in one.lender.tolist()]
+    of_source = {name: one.source == NUMBER[name] for name in SOURCES}
     source = np.select(list(of_source.values()), list(of_source), "none")
     count = len(kinds)
     columns = {
@@ -53,12 +53,12 @@ def _of(known: Catalogue, number: int) -> Any:
         "gpu": pa.array([spans.gpu] * count, pa.string()),
         "kernel_name": pa.array([mixes.names[k] for k in kinds.tolist()], pa.string()),
         "size": mixes.sizes[kinds],
-        "time_ns": pa.array(one.times.time[kinds], from_pandas=True),
-        "low_ns": pa.array(one.times.low[kinds], from_pandas=True),
-        "high_ns": pa.array(one.times.high[kinds], from_pandas=True),
+        "time_ns": pa.array(one.times.time, from_pandas=True),
+        "low_ns": pa.array(one.times.low, from_pandas=True),
+        "high_ns": pa.array(one.times.high, from_pandas=True),
         "source": pa.array(source.tolist(), pa.string()),
         "source_tenant": pa.array(lenders, pa.string()),
-        "samples": one.times.spans[kinds].astype(np.int64),
-        "launches": np.rint(launches[kinds]).astype(np.int64),
+        "samples": one.times.spans.astype(np.int64),
+        "launches": np.rint(launches).astype(np.int64),
     }
     return pa.table(columns, SCHEMA)
