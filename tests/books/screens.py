@@ -28,7 +28,11 @@ NAME = "names the row"
 LEVEL = "is a level, not a sum"
 STATE = "is of the recorder, the disk or the store, now"
 SCREENS = {
-    "page": {"tenant": NAME, "in_flight": "is gpu_busy's, of all GPUs that were used"}
+    "page": {"tenant": NAME}
+    | dict.fromkeys(
+        ("gpu_share", "work_ns", "gpu_time_low_ns", "queued_share", "gpu_time", "gpu_guessed"),
+        "is gpu_use's, of all GPUs that were used",
+    )
     | dict.fromkeys(
         ("launches", "cuda_ns", "copied_bytes", "nccl_calls", "nccl_ns", "cpu_ns", "wait_ns",
          "disk_bytes", "net_bytes", "retransmits"), HALVES,
@@ -45,10 +49,15 @@ SCREENS = {
     | dict.fromkeys(("first_seen_ns", "last_seen_ns"), "is of a single row"),
     "metrics": {
         "cotenant_launches": TOTALS, "cotenant_calls": TOTALS, "cotenant_call_seconds": TOTALS,
-        "cotenant_moved_bytes": TOTALS, "cotenant_gpu_busy_seconds": "is the sum of gpu_seconds",
+        "cotenant_moved_bytes": TOTALS, "cotenant_gpu_queued_seconds": "is the sum of gpu_seconds",
         "cotenant_call_duration_seconds": TOTALS, "cotenant_gpu_memory_bytes": LEVEL,
         "cotenant_tenant_info": NAME,
     }
+    | dict.fromkeys(
+        ("cotenant_gpu_share", "cotenant_gpu_idle_share", "cotenant_gpu_work_ratio",
+         "cotenant_gpu_time_low_ratio", "cotenant_gpu_time_high_ratio"),
+        "is gpu_use's, of the last minute",
+    )
     | {f"cotenant_events_{fate}": LOSSES for fate in ("seen", "stored", "shed", "lost")}
     | dict.fromkeys(
         ("cotenant_unseen_seconds", "cotenant_unseen_events", "cotenant_incomplete_seconds"),
@@ -150,7 +159,7 @@ def metric_sums(books: Books) -> Iterator[Imbalance]:
     families = _scraped(books)
     for name, sql in {
         "cotenant_call_seconds": "select sum(sum_ns) / 1e9 from totals",
-        "cotenant_gpu_busy_seconds": "select sum(busy_ns) / 1e9 from gpu_seconds",
+        "cotenant_gpu_queued_seconds": "select sum(busy_ns) / 1e9 from gpu_seconds",
         "cotenant_moved_bytes": "select sum(bytes) from totals where family <> 'cuda' "
         "or regexp_matches(function, '^cuMem(cpy|Prefetch)')",
         **{
