@@ -125,10 +125,15 @@ def choose_method(asked: str | None, door: Door | None = None) -> Method:
         reason = why_not(method, door) or ""
         if not reason:
             return method
+    raise unsupported(reason)
+
+
+def unsupported(reason: str) -> Unsupported:
+    """The error for what this kernel refuses, with the kernel's age where that explains it."""
     if _version() < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         reason = f"Linux {os.uname().release} is too old, {oldest} is needed ({reason})"
-    raise Unsupported(reason)
+    return Unsupported(reason)
 
 
 def _version() -> tuple[int, ...]:

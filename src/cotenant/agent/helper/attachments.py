@@ -7,9 +7,11 @@ from cotenant.agent.helper.fair_queue import outermost
 from cotenant.agent.helper.keeper import Keeper
 from cotenant.agent.helper.stuck_changes import StuckChange
 from cotenant.agent.protocol.reports import ForksWaited, Report, Stopped, Trouble
+from cotenant.errors import Unsupported
 from cotenant.probes.attach import Attacher, Attachment, Method
 from cotenant.probes.control import switch_off
 from cotenant.probes.door import PATIENCE_S, Door
+from cotenant.probes.features import unsupported
 from cotenant.probes.programs import Programs, load_locks
 from cotenant.probes.removals import Removals
 
@@ -20,7 +22,10 @@ class Attachments:
     def __init__(self, keeper: Keeper, report: Callable[[Report], None]) -> None:
         self._keeper = keeper
         self._report = report
-        self.locks = load_locks()
+        try:
+            self.locks = load_locks()
+        except Unsupported as error:
+            raise unsupported(str(error)) from error
         keeper.look_with(self.locks)
         self.door = Door(self.locks, keeper)
         self._removals = Removals(self.door)
