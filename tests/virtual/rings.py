@@ -216,8 +216,8 @@ def stored_and_derived(root):
         names = ", ".join(derived[0]) if derived else "*"
         stored = session.ask(f"select {names} from spans").rows()
     for span in (*stored, *derived):
-        if not span["proven"]:
-            span["end_ns"] = None
+        if not span["proven"]:  # No call proves several streams done.
+            span["end_ns"] = span["streams"] = None
     return [sorted(rows, key=lambda row: str(list(row.values()))) for rows in (stored, derived)]
 
 

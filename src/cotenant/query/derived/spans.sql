@@ -1,17 +1,12 @@
 -- view: When a tenant had work on a GPU: from the first launch on an idle stream to the call
 -- that proves the stream done.
--- from: containers, sessions
+-- from: containers
 with known as (
     select node, pid, min(gpu) as gpu
     from stored.spans
     where gpu is not null
     group by node, pid
     having count(distinct gpu) = 1
-),
-recordings as (
-    select node, list(started_ns) as starts
-    from sessions
-    group by node
 )
 select
     c.tenant,
@@ -39,15 +34,9 @@ select
     s.collectives,
     s.mix                                           as signature,
     s.total_extent,
-    -- As in gpu_work.
-    case when s.proof_ns is not null then hash(
-        hash(
-            s.node, s.pid, s.stream,
-            coalesce(len(list_filter(r.starts, lambda t: t <= s.timestamp_ns)), 0)
-        ),
-        s.proof_ns,
-        c.tenant
-    ) end                                           as span,
+    case when s.proof_ns is not null then
+        hash(s.node, s.cgroup_id, s.pid, s.context, s.stream, s.timestamp_ns, s.proof_ns, s.copies)
+    end                                             as span,
     s.timestamp_ns,
     s.context,
     s.closed_by,
@@ -57,4 +46,3 @@ select
 from stored.spans s
 join containers c using (cgroup_id)
 left join known k on s.gpu is null and k.node = s.node and k.pid = s.pid
-left join recordings r on r.node = s.node
