@@ -56,12 +56,17 @@ static __always_inline __u64 in_array(__u64 number, __u64 size)
 	return number & (size - 1);
 }
 
-static __always_inline void quota_refuse(__u64 tenant, __u32 quota)
+static __always_inline void quota_refuse_all(__u64 tenant, __u32 quota, __u64 number)
 {
 	struct usage *mine = usage_of(tenant);
 
 	if (mine)
-		__sync_fetch_and_add(&mine->refused[in_array(quota, QUOTAS)], 1);
+		__sync_fetch_and_add(&mine->refused[in_array(quota, QUOTAS)], number);
+}
+
+static __always_inline void quota_refuse(__u64 tenant, __u32 quota)
+{
+	quota_refuse_all(tenant, quota, 1);
 }
 
 /* The same out of line, for what happens about never. */

@@ -50,20 +50,20 @@ static __always_inline void caller_owner(struct owner *owner, const struct calle
 	owner->hierarchy = caller->hierarchy;
 }
 
-/* What was counted of an operation goes into its total. */
+/* What was counted of an operation goes into its total, if there is one; the place is free then. */
 static __always_inline void messages_tell(struct caller *caller, __u32 op, struct total *total)
 {
 	__u64 count = caller->count[op], withheld = caller->withheld[op];
 
-	if (!total)
-		return;
-	__sync_fetch_and_add(&total->count, count);
-	__sync_fetch_and_add(&total->bytes, caller->bytes[op]);
-	__sync_fetch_and_add(&total->histogram[0], count);
-	__sync_fetch_and_add(&total->rows, withheld);
-	__sync_fetch_and_add(&total->shed, withheld);
-	__sync_fetch_and_add(&total->waiting, withheld);
-	__sync_fetch_and_add(&total->withheld, withheld);
+	if (total) {
+		__sync_fetch_and_add(&total->count, count);
+		__sync_fetch_and_add(&total->bytes, caller->bytes[op]);
+		__sync_fetch_and_add(&total->histogram[0], count);
+		__sync_fetch_and_add(&total->rows, withheld);
+		__sync_fetch_and_add(&total->shed, withheld);
+		__sync_fetch_and_add(&total->waiting, withheld);
+		__sync_fetch_and_add(&total->withheld, withheld);
+	}
 	caller->count[op] = 0;
 	caller->bytes[op] = 0;
 	caller->withheld[op] = 0;
@@ -77,13 +77,19 @@ static __always_inline __u16 message_function(__u32 index)
 static __noinline int caller_tell(struct caller *caller)
 {
 	struct owner owner = {};
+	struct total *total;
 
 	if (!caller)
 		return 0;
 	caller_owner(&owner, caller);
-	for (__u32 i = 0; i < MESSAGE_OPS; i++)
-		if (caller->count[i])
-			messages_tell(caller, i, owner_total(&owner, message_function(i)));
+	for (__u32 i = 0; i < MESSAGE_OPS; i++) {
+		if (!caller->count[i])
+			continue;
+		total = owner_total_made(&owner, message_function(i));
+		if (!total)
+			quota_refuse_all(owner.tenant, QUOTA_uncounted, caller->count[i]);
+		messages_tell(caller, i, total);
+	}
 	return 0;
 }
 
@@ -134,7 +140,7 @@ static __noinline int caller_learn(struct caller *caller, __u64 cgroup, __u64 v1
 	caller_tell(caller);
 	owner_ids(&owner, bpf_get_current_task_btf());
 	for (__u32 i = 0; i < MESSAGE_OPS; i++)
-		owner_total(&owner, message_function(i));
+		owner_total_made(&owner, message_function(i));
 	caller->cgroup_id = owner.cgroup_id;
 	caller->cgroup_v1_id = owner.cgroup_v1_id;
 	caller->tenant = owner.tenant;

@@ -138,9 +138,11 @@ static __noinline int message_row(struct sock *sock, struct caller *caller, __u3
 	owner_task(&owner, bpf_get_current_task_btf());
 	owner.attribution = owner.tenant == NOBODY ? ATTRIBUTION_kernel : ATTRIBUTION_task;
 	total = owner_total(&owner, KERNEL_FUNCTION(EVENT_NET, op));
-	caller->count[index]++;
-	caller->bytes[index] += bytes;
-	messages_tell(caller, index, total);
+	if (total) {
+		caller->count[index]++;
+		caller->bytes[index] += bytes;
+		messages_tell(caller, index, total);
+	}
 	row_seen(total);
 	row(sock, &owner, total, &moved);
 	return 0;

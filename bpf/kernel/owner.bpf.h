@@ -123,7 +123,8 @@ static __always_inline struct total_key owner_key(const struct owner *owner, __u
 	};
 }
 
-static __always_inline struct total *owner_total(struct owner *owner, __u16 function)
+/* NULL if there is no room for it. */
+static __always_inline struct total *owner_total_made(struct owner *owner, __u16 function)
 {
 	struct total_key key = owner_key(owner, function);
 	struct total *total = total_found(&key, owner->tenant);
@@ -132,7 +133,14 @@ static __always_inline struct total *owner_total(struct owner *owner, __u16 func
 		return total;
 	owner_total_missing(owner, function);
 	key = owner_key(owner, function);
-	total = total_found(&key, owner->tenant);
+	return total_found(&key, owner->tenant);
+}
+
+/* The same for an event, which has no total then. */
+static __always_inline struct total *owner_total(struct owner *owner, __u16 function)
+{
+	struct total *total = owner_total_made(owner, function);
+
 	if (!total) {
 		count(COUNTER_TOTALS_FULL);
 		quota_refused(owner->tenant, QUOTA_uncounted);

@@ -207,7 +207,7 @@ def test_a_tenant_without_totals_has_its_rows_and_is_told_which_it_has_not(
     cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
 ) -> None:
     loud, calm, before = cgroups(), cgroups(), cgroups()
-    options = (*MIDDLE_RING, "--budget", "off", "--events", "cuda,net")
+    options = (*MIDDLE_RING, "--budget", "off", "--events", "cuda,net", "--net-rows", "all")
     with record(store, *options) as recording:
         warm(recording, before)
         shrink(recording, totals=0, spare_totals=0)

@@ -93,14 +93,14 @@ class GpuMemory:
             self._all_told_ns = now_ns
         rows = []
         for holder in {**held, **self._before, **levels}:
-            now, before = held.get(holder, (0, 0)), self._before.get(holder)
+            now, before, written = held.get(holder, (0, 0)), self._before.get(holder), len(rows)
             # Sums of changes end at what is held now, but for what changed during the look.
             for level in levels.get(holder, ()):
                 then = level.bytes, level.allocations
                 if now[0] is not None and level.at_ns < now_ns and then != before:
                     before = then
                     rows.append(_row(holder, level.at_ns, then))
-            if before != now or again:
+            if before != now or (again and len(rows) == written):
                 rows.append(_row(holder, now_ns, now))
         self._before = held
         return rows_of(GPU_MEMORY, rows)
