@@ -91,7 +91,7 @@ class GpuMemory:
         again = abs(now_ns - self._all_told_ns) >= _AGAIN_NS
         if again:
             self._all_told_ns = now_ns
-        rows = []
+        rows: list[dict[str, Any]] = []
         for holder in {**held, **self._before, **levels}:
             now, before, written = held.get(holder, (0, 0)), self._before.get(holder), len(rows)
             # Sums of changes end at what is held now, but for what changed during the look.
