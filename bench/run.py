@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,14 @@ CONDITIONS = {
 }
 
 
+def grid(what: str, heads: Iterable[str], rows: dict[str, list[str]]) -> str:
+    """A table below what it shows: a row for each name."""
+    heads = [*heads]
+    lines = [what, "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines += [f"| {' | '.join([name, *cells])} |" for name, cells in rows.items()]
+    return "\n".join(lines) + "\n\n"
+
+
 def neighbours(results: dict[str, Any]) -> str:
     """Programs without a GPU: speeds, of that without a recording."""
     programs = at(results, "neighbours", "result", "programs")
@@ -138,18 +147,16 @@ def neighbours(results: dict[str, Any]) -> str:
     there = {
         name: head for name, head in CONDITIONS.items() if any(name in p for p in programs.values())
     }
-    lines = [
+    what = (
         "Speed of programs without a GPU beside a recording, of that without: the median of pairs, "
         "95 % of such medians, what it did in a second of its CPU time, and the part of a CPU that "
-        "the agent takes. bpftrace counts switches and messages by cgroup.",
-        "",
-        f"| Program | {' | '.join(there.values())} |",
-        "|---" * (1 + len(there)) + "|",
-    ]
-    for program, found in programs.items():
-        cells = [_neighbour(found[name]) if name in found else "" for name in there]
-        lines.append(f"| {program} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n\n"
+        "the agent takes. bpftrace counts switches and messages by cgroup."
+    )
+    rows = {
+        program: [_neighbour(found[name]) if name in found else "" for name in there]
+        for program, found in programs.items()
+    }
+    return grid(what, ["Program", *there.values()], rows)
 
 
 def _neighbour(found: dict[str, Any]) -> str:
@@ -173,17 +180,15 @@ def forks(results: dict[str, Any]) -> str:
     found = at(results, "forks", "result", "mappers")
     if not found:
         return ""
-    lines = [
+    what = (
         "Forks of the host wait while probes come or go: the longest fork of all rounds, and what "
-        "all forks of a round took beyond a millisecond each, in ms.",
-        "",
-        f"| Processes that map the driver | {' | '.join(PHASES.values())} |",
-        "|---" * (1 + len(PHASES)) + "|",
-    ]
-    for mappers, phases in found.items():
-        cells = [f"{phases[p]['longest_ms']:g}; {phases[p]['waited_ms']:g}" for p in PHASES]
-        lines.append(f"| {int(mappers):,} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n\n"
+        "all forks of a round took beyond a millisecond each, in ms."
+    )
+    rows = {
+        f"{int(mappers):,}": [f"{one[p]['longest_ms']:g}; {one[p]['waited_ms']:g}" for p in PHASES]
+        for mappers, one in found.items()
+    }
+    return grid(what, ["Processes that map the driver", *PHASES.values()], rows)
 
 
 def plots(results: dict[str, Any]) -> list[str]:
