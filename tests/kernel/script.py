@@ -52,6 +52,25 @@ def wait():
     sys.stdin.readline()
 """
 
+# By what the thread waits for what it queued on a stream; by "never", for nothing.
+WAIT_BY = """
+def wait_by(style, stream, event, host, memory, spins=False):
+    if style == "stream":
+        call("cuStreamSynchronize", stream)
+    elif style == "context":
+        call("cuCtxSynchronize")
+    elif style == "event":
+        call("cuEventRecord", event, stream)
+        call("cuEventSynchronize", event)
+    elif style == "query":
+        while call("cuStreamQuery", stream, result=None):
+            if not spins:
+                time.sleep(0.0002)
+    elif style == "copy":
+        call("cuMemcpyDtoH_v2", host, memory, ctypes.c_size_t(256))
+
+"""
+
 
 class Script:
     """A running client; it says JSON lines, and goes on when told to."""

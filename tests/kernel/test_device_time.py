@@ -7,7 +7,7 @@ from itertools import chain, product
 from pathlib import Path
 
 from tests.kernel.conftest import Cgroup, Recording, record
-from tests.kernel.script import Script, warm
+from tests.kernel.script import WAIT_BY, Script, warm
 
 STYLES = ("stream", "context", "event", "query", "copy")
 SHAPES = ("plain", "graph", "small")
@@ -31,21 +31,6 @@ if shape == "graph":
     call("cuStreamEndCapture", stream, byref(graph))
     exec_ = out("cuGraphInstantiateWithFlags", graph.value, c_uint64(0))
 
-def wait_for_it():
-    if style == "stream":
-        call("cuStreamSynchronize", stream)
-    elif style == "context":
-        call("cuCtxSynchronize")
-    elif style == "event":
-        call("cuEventRecord", event, stream)
-        call("cuEventSynchronize", event)
-    elif style == "query":
-        while call("cuStreamQuery", stream, result=None):
-            if not spins:
-                time.sleep(0.0002)
-    elif style == "copy":
-        call("cuMemcpyDtoH_v2", host, memory, c_size_t(256))
-
 call("cuCtxSynchronize")
 for step in range(steps):
     if shape == "small":
@@ -54,7 +39,7 @@ for step in range(steps):
         call("cuGraphLaunch", exec_, stream)
     else:
         launch(kernel, stream, times=1 + step % 2)
-    wait_for_it()
+    wait_by(style, stream, event, host, memory, spins)
     time.sleep(0.002)
 if style == "never":
     time.sleep(1.7e-3 * steps)
@@ -172,7 +157,7 @@ def test_spans_contain_what_the_device_did_and_what_is_certain_is_no_more(
             if style == "never" and spin:
                 continue
             log = tmp_path / f"{style}-{shape}-{spin}.jsonl"
-            text = PLAYER.format(style=style, shape=shape, spins=spin, steps=STEPS)
+            text = WAIT_BY + PLAYER.format(style=style, shape=shape, spins=spin, steps=STEPS)
             more = {**KERNELS, "COTENANT_SIM_SPIN": str(spin), "COTENANT_SIM_LOG": str(log)}
             script = Script(cgroups(), text, **more)
             script.end()

@@ -10,7 +10,7 @@ from cotenant.query.engine.session import Session
 from cotenant.query.questions.loader import find
 from cotenant.query.screens.activity import tenants_sql
 from tests.kernel.conftest import Cgroup, record
-from tests.kernel.script import Script, warm
+from tests.kernel.script import WAIT_BY, Script, warm
 from tests.kernel.test_device_time import length
 
 SECONDS = float(os.environ.get("COTENANT_RECORDED_S", "12"))
@@ -46,18 +46,7 @@ while time.monotonic() < began + seconds:
     step += 1
     launch(kernel, stream, times)
     if every and step % every == 0:
-        if style == "stream":
-            call("cuStreamSynchronize", stream)
-        elif style == "context":
-            call("cuCtxSynchronize")
-        elif style == "event":
-            call("cuEventRecord", event, stream)
-            call("cuEventSynchronize", event)
-        elif style == "query":
-            while call("cuStreamQuery", stream, result=None):
-                time.sleep(0.0002)
-        else:
-            call("cuMemcpyDtoH_v2", host, memory, c_size_t(256))
+        wait_by(style, stream, event, host, memory)
     time.sleep(pause)
 """
 
@@ -94,7 +83,7 @@ def test_ten_tenants_are_told_apart_by_what_they_did(
             values = (kernel, times, pause, every, style, SECONDS)
             scripts[name] = Script(
                 groups[name],
-                PLAYER.format(values=values),
+                WAIT_BY + PLAYER.format(values=values),
                 COTENANT_SIM_LOG=str(tmp_path / f"{name}.jsonl"),
                 COTENANT_SIM_KERNEL_NS=f"{kernel}={round(work)}",
                 COTENANT_SIM_SLOWDOWN="1.2",
