@@ -37,9 +37,9 @@ FLEET_TARGETS: tuple[Check, ...] = (
         lambda v: v <= 10,
     ),
     (
-        "gpu_busy, the same",
+        "gpu_use, the same",
         "<= 10",
-        lambda r: at(r, "fleet_day", "result", "gpu_busy", "cpu_s"),
+        lambda r: at(r, "fleet_day", "result", "gpu_use", "cpu_s"),
         lambda v: v <= 10,
     ),
     *(

@@ -265,7 +265,7 @@ TARGETS: tuple[Check, ...] = (
             lambda r, name=name: at(r, "week", "result", "asked", name, "wall_s"),
             lambda v: v <= 2,
         )
-        for name in ("top_kernels", "gpu_busy", "rightsize", "overview")
+        for name in ("top_kernels", "gpu_use", "rightsize", "overview")
     ),
     (
         "minute rollups that a node with 3 tenants sends in a day, MB",
