@@ -14,21 +14,21 @@ with found as (
     select
         tenant,
         gpu,
-        statement                                   as gpu_time,
         share,
         work_ns,
-        work_ci_low_ns,
-        work_ci_high_ns,
         gpu_time_ns,
         gpu_time_ci_low_ns,
         gpu_time_ci_high_ns,
+        source,
+        queued_ns,
         gpu_time_low_ns,
         gpu_time_high_ns,
-        queued_ns,
-        source,
+        work_ci_low_ns,
+        work_ci_high_ns,
         source_tenant,
         idle_share,
         time_ns,
+        statement                                   as gpu_time,
         node
     from gpu_use
 )
