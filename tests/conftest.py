@@ -1,10 +1,12 @@
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.lacking import unlisted
 
 # How long one example takes depends on what else this machine does.
 settings.register_profile("untimed", deadline=None)
@@ -12,6 +14,16 @@ settings.load_profile("untimed")
 
 # The books of each virtual store of one test in so many must balance; of every test with 1.
 ONE_IN = int(os.environ.get("COTENANT_BALANCE", "12"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that is skipped for a reason that tests/lacking.py does not list has failed."""
+    report = yield
+    if os.environ.get("COTENANT_SKIPS") == "listed" and (reason := unlisted(report)):
+        report.outcome = "failed"
+        report.longrepr = f"skipped for a reason that tests/lacking.py does not list: {reason}"
+    return report
 
 
 @pytest.fixture(autouse=True)

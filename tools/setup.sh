@@ -16,7 +16,7 @@ packages=(
 	docker.io containerd podman runc
 )
 # Real tools as witnesses: what was sent, what was scraped, what a person sees.
-test_packages=(e2fsprogs iproute2 nftables iptables iperf3 chromium debootstrap)
+test_packages=(e2fsprogs iproute2 nftables iptables iperf3 chromium debootstrap systemd)
 # Machines for other kernels.
 kernel_packages=(qemu-system-x86 busybox-static cpio kmod zstd debootstrap e2fsprogs)
 # Programs that people run beside GPUs, and the least that can be done on the same hooks.
@@ -26,7 +26,7 @@ bench_packages=(
 # What Spark runs on.
 spark_packages=(default-jre-headless)
 # Programs of packages that would leave a service enabled: unpacked into build/, not installed.
-unpacked_packages=(prometheus)
+unpacked_packages=(prometheus kubernetes-client)
 
 # Whom a recorder becomes, with the number that it has everywhere.
 user=(cotenant 65520)

@@ -157,9 +157,9 @@ def test_the_kustomize_base_is_what_the_chart_renders() -> None:
 
 
 def test_kustomize_takes_the_base() -> None:
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        lacking("kubectl", "no kubectl, which nothing here installs")
+    kubectl = ROOT / "build" / "tools" / "kubectl"
+    if not kubectl.exists():
+        lacking("tools", "no kubectl in build/tools; `make setup-tests` fetches it")
     done = subprocess.run(
         [kubectl, "kustomize", daemonset.DAEMONSET.parent],
         capture_output=True, text=True, check=True,

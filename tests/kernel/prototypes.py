@@ -371,7 +371,7 @@ def _read() -> dict[str, Prototype]:
         text = " ".join(arguments)
         text = text.replace("HANDLE_LAUNCH", _LAUNCH).replace("STUB_LAUNCH", _RUNTIME_LAUNCH)
         prototype = Prototype(op, tuple(text.split()), direction or None)
-        for name in {symbol, symbol + suffix if suffix != "-" else symbol}:
+        for name in sorted({symbol, symbol + suffix if suffix != "-" else symbol}):
             found[name] = prototype
     return found
 

@@ -61,7 +61,7 @@ def test_an_excluded_tenant_is_never_recorded_and_others_are(
     assert totals == [{"n": 0}]
 
 
-@pytest.mark.skipif(not V1_MEMORY.is_dir(), reason="here only version 2 names cgroups")
+@pytest.mark.skipif(not V1_MEMORY.is_dir(), reason="no version 1 memory controller is mounted here")
 def test_a_tenant_that_only_version_1_names_is_excluded_too(
     cgroup: Cgroup, store: Path, tmp_path: Path
 ) -> None:

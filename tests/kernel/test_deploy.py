@@ -16,6 +16,7 @@ from cotenant.identity.runtimes import containerd, storage
 from tests import daemonset
 from tests.kernel.conftest import COTENANT, ROOT, Cgroup, Recording
 from tests.kernel.test_overload import warm
+from tests.lacking import lacking
 
 UNIT = ROOT / "deploy" / "systemd" / "cotenant.service"
 SERVE_UNIT = ROOT / "deploy" / "systemd" / "cotenant-serve.service"
@@ -72,7 +73,7 @@ def test_it_records_with_the_capabilities_of_the_unit_and_tells_the_manager(
 def test_the_unit_is_one_that_systemd_takes(unit: Path, tmp_path: Path) -> None:
     tool = shutil.which("systemd-analyze")
     if tool is None:
-        pytest.skip("no systemd-analyze")
+        lacking("tools", "no systemd-analyze; `make setup-tests` installs it")
     for one in (UNIT, SERVE_UNIT, SOCKET_UNIT):
         (tmp_path / one.name).write_text(one.read_text().replace("/usr/bin/cotenant", "/bin/true"))
     here = tmp_path / unit.name

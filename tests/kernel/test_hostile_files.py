@@ -231,7 +231,7 @@ def hanging(place: Path) -> Iterator[None]:
             subprocess.run(["umount", "-l", place], check=True)
 
 
-@pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="needs FUSE")
+@pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no /dev/fuse here")
 def test_a_file_system_that_never_answers(
     neighbour_is_seen: Callable[[], None], tmp_path: Path
 ) -> None:
@@ -266,7 +266,7 @@ signal.pause()
 SCATTER = 47  # More than the helper has threads.
 
 
-@pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="needs FUSE")
+@pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no /dev/fuse here")
 def test_file_systems_that_never_answer_in_many_cgroups_of_one_user(
     neighbour_is_seen: Callable[[], None], tmp_path: Path
 ) -> None:

@@ -184,7 +184,7 @@ def test_without_a_budget_no_row_is_left_out_for_it(cgroup: Cgroup, store: Path)
     assert reasons == []
 
 
-@pytest.mark.skipif(os.cpu_count() == 1, reason="the storm has a CPU of its own")
+@pytest.mark.skipif(os.cpu_count() == 1, reason="only one CPU here")
 def test_a_compiler_that_takes_a_cpu_is_named_though_the_budget_is_short(
     cgroups: Callable[[], Cgroup], store: Path
 ) -> None:
