@@ -37,8 +37,8 @@ test: setup-tests ## everything that must hold, on the real kernel
 	@.venv/bin/python tools/suite.py
 
 .PHONY: books
-books: setup-tests ## do the numbers of random hosts add up? (SEEDS=20; a minute each)
-	@COTENANT_SEEDS=$(or $(SEEDS),20) .venv/bin/python -m pytest -q --timeout=0 tests/books
+books: setup-tests ## do the numbers of random hosts add up? (SEEDS=20; 10 s of CPU each)
+	@COTENANT_SEEDS=$(or $(SEEDS),20) .venv/bin/python -m pytest -q --timeout=0 -n 2 tests/books
 	@for seed in $$(seq 1 $(or $(RECORDINGS),3)); do \
 		COTENANT_SEED=$$seed COTENANT_SECONDS=20 COTENANT_REQUIRE_KERNEL=1 \
 		.venv/bin/python -m pytest -q --timeout=0 tests/kernel/test_books.py || exit 1; done

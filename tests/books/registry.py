@@ -275,9 +275,7 @@ REGISTRY: dict[str, Columns] = {
 }  # fmt: skip
 SHARES = ("share", "idle_share", "queued_share", "quality", "rises", "p")
 
-# Equations that do not hold yet, and why; one that holds on all stores of the suite must leave.
-KNOWN: dict[tuple[str, str], str] = {}
-# The same of recordings, where chance decides which of them there are.
+# Equations that do not hold in recordings, where chance decides which of them there are.
 WAITS = "a wait over the cut is in no half, and its times are counted by kind"
 RAN = "waits of several cgroups together are bounded by what the thief ran, in each half by itself"
 CUT = "a span over the cut is of other work in each half"

@@ -194,7 +194,6 @@ def findings(books: Books) -> Iterator[Imbalance]:
 
 def of_screens(books: Books, seed: int) -> Iterator[Imbalance]:
     """All of these."""
-    yield from registered_surfaces(books)
     yield from page_halves(books, seed)
     yield from page_tables(books)
     yield from metric_sums(books)

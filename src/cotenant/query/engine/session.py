@@ -88,6 +88,7 @@ class Session:
         self._segments: list[Segment] = []
         self._standings: dict[frozenset[str], Standing] = {}  # Of the manifest that was read.
         self._stamp: Stamp | None = None
+        self._everyone: Session | None = None  # Over the rows of every tenant, once it is asked.
         self._lock = threading.Lock()
         check_readable(self.store)
         self._memory_bytes = self.limits.memory_bytes or memory_share()
@@ -197,15 +198,16 @@ class Session:
 
     def _ask_all(self, sql: str) -> Any:
         window = self._tables.window
-        everyone = Session(
-            self.store,
-            from_ns=window.from_ns,
-            to_ns=window.to_ns,
-            nodes=self._nodes.names,
-            limits=self.limits,
-            sight=self._sight,
-        )
-        with everyone, everyone.stream(sql) as (batches, _):
+        if self._everyone is None:
+            self._everyone = Session(
+                self.store,
+                from_ns=window.from_ns,
+                to_ns=window.to_ns,
+                nodes=self._nodes.names,
+                limits=self.limits,
+                sight=self._sight,
+            )
+        with self._everyone.stream(sql) as (batches, _):
             import pyarrow as pa
 
             return pa.Table.from_batches(list(batches), batches.schema)
@@ -331,6 +333,8 @@ class Session:
 
     def close(self) -> None:
         """Let go of the store."""
+        if self._everyone is not None:
+            self._everyone.close()
         self._watched.close()
         self._connection.close()
 

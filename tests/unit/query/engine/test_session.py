@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cotenant.errors import QuestionError, StoreError, TooLarge
+from cotenant.query.engine import session as session_module
 from cotenant.query.engine.answer import Interval, Loss
 from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.questions.promises import promise
@@ -84,6 +85,20 @@ def test_a_tenant_cannot_read_the_files_past_its_views(ask, recorded):
         ask(f"FROM read_parquet('{recorded.root}/**/*.parquet')", tenant="serve")
     with pytest.raises(QuestionError, match="is not a table"):
         ask(f"FROM '{recorded.root}/cuda_events/**/*.parquet'", tenant="serve")
+
+
+def test_rows_of_all_tenants_are_read_in_one_session(recorded, monkeypatch):
+    opened, connect = [], session_module.connect
+
+    def counted(*given, **more):
+        opened.append(given)
+        return connect(*given, **more)
+
+    monkeypatch.setattr(session_module, "connect", counted)
+    with Session(recorded.root, tenant="serve") as session:
+        for table in ("operation_times", "gpu_use", "interference"):
+            session.ask(f"FROM {table}")
+    assert len(opened) == 2
 
 
 def test_a_tenant_that_does_not_exist_is_answered_with_the_nearest(ask):
