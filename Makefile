@@ -62,6 +62,11 @@ readers-test: setup-tests ## read every table with other programs, also older on
 	@tools/setup.sh readers
 	@COTENANT_REQUIRE_READERS=1 .venv/bin/python -m pytest -q tests/readers
 
+.PHONY: programs
+programs: setup-tests ## build programs of other languages (Rust, Java), and record them (minutes)
+	@COTENANT_REQUIRE_KERNEL=1 COTENANT_REQUIRE_PROGRAMS=1 \
+		.venv/bin/python -m pytest -q --timeout=900 tests/programs
+
 .PHONY: wheel
 wheel: setup-tests ## the wheel and the sdist, into dist/, the same bytes each time (minutes)
 	@tools/wheel.sh dist

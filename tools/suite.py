@@ -54,7 +54,7 @@ class Stage:
 
 
 # Folders that have a stage, or a verb of the Makefile, of their own.
-APART: Final = ("kernel", "browser", "image", "package", "spark", "readers")
+APART: Final = ("kernel", "browser", "image", "package", "programs", "spark", "readers")
 STAGES: Final = (
     # Recordings of two files of tests at a time: each counts its own cgroups.
     Stage(
