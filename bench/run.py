@@ -58,6 +58,7 @@ SCRIPTS = (
     Script("neighbours", (), ("--pairs", "2")),
     Script("kernel_events", (), ("--pairs", "3")),
     Script("births", (), ("--seconds", "8")),
+    Script("peers", (), ("--rounds", "1")),
     Script("torch_names"),
     Script("confidence", (), ("100", "20")),
     Script("scale", (), ("--rows", "1000000", "--larger", "10000000")),
@@ -167,6 +168,37 @@ def _neighbour(found: dict[str, Any]) -> str:
     )
 
 
+PEERS = {
+    "a launch in the loop, mean, us": "mean_us",
+    "the same, 99th percentile, us": "p99_us",
+    "one per 200 us, median, us": "paced_median_us",
+    "launches by tenant": "launches",
+    "launches with the kernel's name": "named",
+    "CPU-s per million launches": "cpu_s_per_million",
+    "bytes per row": "bytes_per_row",
+}
+
+
+def peers(results: dict[str, Any]) -> str:
+    """A launch beside each recorder."""
+    found = at(results, "peers", "result", "beside")
+    if not found:
+        return ""
+    made = at(results, "peers", "result", "made")
+    what = (
+        f"Three tenants launch through the runtime, {made:,} times in all, beside each recorder in "
+        "turn: medians of the rounds. cotenant probes driver and runtime, and stores a row with "
+        "tenant, kernel, stream and duration; bpftrace probes `cuLaunchKernel` alone, knows cgroup "
+        "and thread but no name, and prints instead of storing. Single-stepped probes, as bpftrace "
+        "may place them, cost less without a hypervisor."
+    )
+    rows = {
+        name: [f"{one[key]:,g}" if key in one else "" for one in found.values()]
+        for name, key in PEERS.items()
+    }
+    return grid(what, ["", *found], rows)
+
+
 PHASES = {
     "start": "a recording starts",
     "placed": "a library gets its probes",
@@ -232,7 +264,7 @@ def page(results: dict[str, Any]) -> str:
         "machine in one go; absolute times are this machine's. Load average before each run is "
         "in [results.json](results.json) with everything else that was measured; how is in "
         f"[bench/README.md](../../bench/README.md).{soak}\n\n"
-        f"{table(results)}\n\n{neighbours(results)}{forks(results)}{pictures}\n"
+        f"{table(results)}\n\n{peers(results)}{neighbours(results)}{forks(results)}{pictures}\n"
     )
 
 
