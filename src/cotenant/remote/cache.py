@@ -120,9 +120,8 @@ class Cache:
         for old in self._root.glob(f"{_VIEW}*"):
             _remove_if_dead(old)
         view = self._root / f"{_VIEW}{secrets.token_hex(8)}"
-        leftovers.remember(view)
         try:
-            view.mkdir(mode=0o700)
+            leftovers.make_directory(view)
             return view, _locked(view)
         except OSError as error:
             raise store_error("use the cache", view, error) from error

@@ -28,13 +28,10 @@ def _spill() -> str:
 
     DuckDB follows links there and creates files that anyone may read, so the directory is private.
     """
-    # Remembered before it is there: nothing of it may stay, whenever the process is told to end.
     directory = f"{os.environ.get('TMPDIR', '/tmp')}/cotenant-{secrets.token_hex(8)}"
-    leftovers.remember(directory)
     try:
-        os.mkdir(directory, 0o700)
+        leftovers.make_directory(directory)
     except OSError:
-        leftovers.forget(directory)
         return ""
     return directory
 

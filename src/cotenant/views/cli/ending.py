@@ -36,7 +36,7 @@ def ends_at_once() -> Iterator[None]:
     try:
         yield
     finally:
-        leftovers.remove()
+        leftovers.end()
 
 
 def unwatched() -> None:
@@ -70,7 +70,7 @@ def ends_after(seconds: float) -> Iterator[None]:
         )
         with suppress(OSError):
             os.write(2, words.encode())
-        leftovers.remove()
+        leftovers.end()
         os._exit(1)
 
     # A query notices by itself, and in better words.
@@ -96,7 +96,7 @@ def _watch(heard: int) -> None:
 
 
 def _last_words() -> None:
-    leftovers.remove()
+    leftovers.end()
     if sys.stderr.isatty():
         with suppress(OSError):
             os.write(2, b"\n")  # The prompt comes on a line of its own.
