@@ -1,4 +1,7 @@
-"""NVIDIA's own driver libraries, as Debian packages them: fetched by name, kept in build/."""
+"""NVIDIA's own driver libraries, as Debian and Ubuntu package them, fetched by name.
+
+Branches 560, 565, 575, 590 and 610 are empty packages, which lead to the next branch.
+"""
 
 import subprocess
 from functools import cache
@@ -7,22 +10,34 @@ from pathlib import Path
 from tests.lacking import lacking
 
 ROOT = Path(__file__).parents[1]
-_SUITES = ("bullseye", "bookworm", "trixie", "experimental")
+_SUITES = (
+    "bullseye/non-free",
+    "bookworm/non-free",
+    "trixie/non-free",
+    "experimental/non-free",
+    "ubuntu:noble-updates/restricted",
+    "ubuntu:plucky-updates/restricted",
+    "ubuntu:stonking/restricted",
+)
 PACKAGES = {
     "450": "libnvidia-tesla-450-cuda1/bullseye",
+    "460": "libnvidia-tesla-460-cuda1/bullseye",
     "470": "libcuda1/bullseye",
     "525": "libnvidia-tesla-cuda1/bookworm",
     "535": "libcuda1/bookworm",
     "550": "libcuda1/trixie",
     "555": "libcuda1/experimental",
+    "570": "libnvidia-compute-570/plucky-updates",
+    "580": "libnvidia-compute-580/noble-updates",
+    "595": "libnvidia-compute-595/noble-updates",
+    "615": "libnvidia-compute-615/stonking",
 }
 
 
 @cache
 def _fetched() -> "subprocess.CompletedProcess[str]":
-    suites = [f"{suite}/non-free" for suite in _SUITES]
-    command = [ROOT / "tools/apt_private.sh", *suites, "--", *PACKAGES.values()]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    command = [ROOT / "tools/apt_private.sh", *_SUITES, "--", *PACKAGES.values()]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 def real_driver(name: str) -> Path:

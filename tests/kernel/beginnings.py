@@ -135,7 +135,7 @@ CONDITIONS = dict(
     )
 )
 # One function that goes on as another; both are probed.
-TAILS = {"cuMemAlloc_v2": "jmp cuMemAllocManaged", "cuMemAllocManaged": CONSTANT}
+TAILS = {"cuMemAllocHost_v2": "jmp cuMemHostAlloc", "cuMemHostAlloc": CONSTANT}
 
 # Functions that remember their return address, and look at the end whether it is still there.
 _AGAIN = f"cmp 8(%rsp),%r11; jne 1f; pop %rbx; {RESULT}; 1: ud2"

@@ -275,8 +275,9 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-# Both beginnings that functions of real drivers have; see sim/README.md.
-DRIVERS = {"tabled": str(SIM), "framed": f"{SIM / 'framed'}:{SIM}"}
+# How functions of real drivers begin; see sim/README.md.
+_OTHERS = ("plain", "framed", "checked")
+DRIVERS = {"tabled": str(SIM)} | {name: f"{SIM / name}:{SIM}" for name in _OTHERS}
 
 
 def sim_environment(log: Path | None = None, driver: str = "tabled", **more: str) -> dict[str, str]:

@@ -43,8 +43,8 @@ def warm(recording: Recording, cgroup: Cgroup, log: Path, driver: str, api: str)
 @pytest.mark.parametrize(
     ("attach", "drivers"),
     [
-        ("session", ("framed", "tabled")),
-        ("multi", ("framed", "tabled")),
+        ("session", ("framed", "checked", "tabled")),
+        ("multi", ("framed", "checked", "tabled")),
         pytest.param("pair", ("tabled",), marks=pytest.mark.leaves_slowly),
     ],
 )
@@ -56,7 +56,7 @@ def test_every_call_is_recorded_once_in_its_cgroup(
     tmp_path: Path,
 ) -> None:
     tenants = {(d, api): cgroups() for d in drivers for api in ("driver", "runtime12")}
-    with record(store, "--attach", attach, "--ucx", "absent") as recording:
+    with record(store, "--attach", attach) as recording:
         for (driver, api), cgroup in tenants.items():
             log = tmp_path / f"{driver}.{api}"
             warm(recording, cgroup, log.with_suffix(".warm"), driver, api)

@@ -342,7 +342,7 @@ def test_a_flood_of_communicators_leaves_its_neighbour_his_graphs(
     storm, calm, before = cgroups(), cgroups(), cgroups()
     symbols = ["ncclCommInitAll", "ncclAllReduce"]
     library = str(build_library(tmp_path / "libnccl.so.2", symbols))
-    with record(store, "--budget", "off", "--ucx", "absent") as recording:
+    with record(store, "--budget", "off") as recording:
         warm(recording, before)
         flood = Script(storm, COMMUNICATORS.replace("LIBRARY", repr(library)))
         flood.heard()

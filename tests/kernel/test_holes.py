@@ -98,7 +98,7 @@ def test_what_went_unseen_is_told_to_those_it_touches_and_to_nobody_else(
         quiet = Script(other, QUIET)
         quiet.heard()
         # A driver in which functions are left to UCX.
-        unprobed = Script(partly, QUIET, driver="framed")
+        unprobed = Script(partly, QUIET, driver="plain")
         unprobed.heard()
         holes(recording, "functions refused", f"/{partly.name}")
         assert lacks(recording, other) == []

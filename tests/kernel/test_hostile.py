@@ -55,7 +55,7 @@ def test_garbage_becomes_rows_with_nulls_and_counted_reasons(
     library = build_library(
         tmp_path / "libcuda.so.1", [s for s in PROTOTYPES if not s.startswith(("cuda", "__"))]
     )
-    with record(store, "--ucx", "absent") as recording:
+    with record(store) as recording:
         script = Script(cgroup, GARBAGE.replace("PATH", repr(str(library))))
         script.heard()
         recording.wait_probed(library)

@@ -197,7 +197,7 @@ def test_more_allocations_than_there_is_room_for_are_not_summed_up_as_all(
 def test_where_memory_functions_have_no_probe_the_total_is_not_known(
     cgroups: Callable[[], Cgroup], store: Path
 ) -> None:
-    """Of a driver that begins with push, what UCX hooks is left alone; physical memory is seen."""
+    """Of a driver without slots, what UCX hooks is left alone; physical memory is seen."""
     text = """
 start()
 prop = struct.pack("<4I4Q", 1, 0, 1, 0, 0, 0, 0, 0)
@@ -205,20 +205,20 @@ out("cuMemCreate", c_uint64(2 << 20), prop, c_uint64(0))
 say(ready=1)
 wait()
 """
-    framed, tabled = cgroups(), cgroups()
+    plain, tabled = cgroups(), cgroups()
     with record(store) as recording:
         # In this order: whoever has both in its search path may have the second one found early.
         warm(recording, tabled, driver="tabled")
-        warm(recording, framed, driver="framed")
-        scripts = [Script(framed, text, "framed"), Script(tabled, text, "tabled")]
+        warm(recording, plain, driver="plain")
+        scripts = [Script(plain, text, "plain"), Script(tabled, text, "tabled")]
         for script in scripts:
             script.heard()
-        recording.wait_for(told(framed, "allocations = 1"))
+        recording.wait_for(told(plain, "allocations = 1"))
         recording.wait_for(told(tabled, "allocations = 1"))
         for script in scripts:
             script.go_on()
             script.end()
-    assert held(recording, framed)[0] == {"bytes": None, "allocations": 1}
+    assert held(recording, plain)[0] == {"bytes": None, "allocations": 1}
     assert held(recording, tabled)[0] == {"bytes": 2 << 20, "allocations": 1}
 
 

@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from cotenant.probes.ucx import HOOKED
-from tests.drivers import real_drivers
+from cotenant.probes.ucx import EXPECTED, HOOKED
+from tests.drivers import real_driver
 from tests.kernel.conftest import PATIENCE, SIM, Cgroup, Recording, record, sim_environment, truth
 from tests.kernel.patcher import ANSWER, patcher
 from tests.kernel.script import Script
 
 CHANGED = "a process has changed it in its memory"
-EXPECTED = "UCX would change it in memory (if no process uses UCX: --ucx absent)"
-CAME = "UCX changes it in memory, and was loaded here"
-DRIVER = {"framed": SIM / "framed/libcuda.so.1", "tabled": SIM / "libcuda.so.1"}
+DRIVER = {name: SIM / name / "libcuda.so.1" for name in ("plain", "framed", "checked")}
+DRIVER["tabled"] = SIM / "libcuda.so.1"
 PATCHED = ("cuMemAlloc_v2", "cuLaunchKernel")
 
 
@@ -67,13 +66,14 @@ def test_what_was_patched_before_is_left_alone_and_its_hook_works(
     for name, size, threads in [
         *(("framed", size, threads) for size in (5, 12, 13) for threads in (0, 3)),
         *(("tabled", size, 3) for size in (5, 12, 13)),
+        ("checked", 12, 0),
     ]:
         library = copy_of(DRIVER[name], tmp_path / f"{name}-{size}-{threads}")
         text = f"PATCHED, SIZE, THREADS = {PATCHED}, {size}, {threads}" + BEFORE
         scripts[name, library] = patcher(cgroup, library, text)
     for script in scripts.values():
         script.heard()
-    with record(store, "--ucx", "absent") as recording:
+    with record(store) as recording:
         for script in scripts.values():
             script.go_on()
             said = script.heard()
@@ -81,10 +81,9 @@ def test_what_was_patched_before_is_left_alone_and_its_hook_works(
             hooked = [[ANSWER] * 7, 7]
             assert said["answers"] == dict.fromkeys(PATCHED, hooked)
             assert ANSWER not in said["free"]
-    for (name, library), script in scripts.items():
-        # Behind the table of a tabled driver nobody has changed anything.
-        left = PATCHED if name == "framed" else ("cuLaunchKernel",)
-        assert refused(recording, library) == dict.fromkeys(left, CHANGED)
+    for (_, library), script in scripts.items():
+        # Behind its slot the memory function is as it was.
+        assert refused(recording, library) == {"cuLaunchKernel": CHANGED}
         assert rows(recording, script) == {"cuMemFree_v2": 11}
 
 
@@ -174,13 +173,14 @@ def ucx_client(cgroup: Cgroup, library: Path, text: str, **environment: str) -> 
 FORMS = {"near": "n", "far": "y"}
 
 
-@pytest.mark.parametrize("driver", ["framed", "tabled", "470", "555"])
+@pytest.mark.parametrize(
+    "driver",
+    ["plain", "framed", "checked", "tabled", "460", "470", "555", "570", "580", "595", "615"],
+)
 def test_ucx_hooks_what_it_wants_whoever_comes_first(
     driver: str, cgroup: Cgroup, store: Path, tmp_path: Path
 ) -> None:
-    library = copy_of(
-        DRIVER[driver] if driver in DRIVER else real_drivers()[driver], tmp_path / "x"
-    )
+    library = copy_of(DRIVER[driver] if driver in DRIVER else real_driver(driver), tmp_path / "x")
 
     def clients() -> Iterator[tuple[Script, dict[str, Any], int]]:
         for far in FORMS.values():
@@ -203,7 +203,7 @@ def test_ucx_hooks_what_it_wants_whoever_comes_first(
     assert [said for _, said, _ in after] == [said for _, said, _ in before]
     assert before[0][1]["status"] == 0
     assert before[0][1]["free"][1] == 7
-    if driver == "framed":
+    if driver in ("plain", "460"):
         left = refused(recording, library)
         assert set(left) <= HOOKED
         assert set(left.values()) == {EXPECTED}
@@ -214,40 +214,6 @@ def test_ucx_hooks_what_it_wants_whoever_comes_first(
         assert [rows(recording, script) for script, _, _ in after] == [
             {"cuMemFree_v2": calls + 11} for _, _, calls in after
         ]
-
-
-def test_where_ucx_was_said_to_be_absent_it_gets_room_when_it_comes(
-    cgroup: Cgroup, store: Path, tmp_path: Path
-) -> None:
-    library = copy_of(DRIVER["framed"], tmp_path / "x")
-    (tmp_path / "y").mkdir()
-    sight = shutil.copy(SIM / "libsimdevice.so", tmp_path / "y" / "libucm-0123abcd.so.0.0.0")
-    text = f"""
-say(free=free(5))
-wait()
-ctypes.CDLL({str(sight)!r})
-say(seen=1)
-wait()
-say(status=load_ucx(), free=free(7))
-"""
-    with record(store, "--ucx", "absent") as recording:
-        holder = Script(cgroup, f"ctypes.CDLL({str(library)!r})\nsay(ready=1)\nwait()\n")
-        holder.heard()
-        recording.wait_probed(library)
-        script = ucx_client(cgroup, library, text, UCX_MEM_BISTRO_GRACE_DURATION="0")
-        script.heard()
-        script.go_on()
-        script.heard()
-        recording.wait_probed(CAME)
-        script.go_on()
-        said = script.heard()
-        script.end()
-        holder.go_on()
-        holder.end()
-    assert said["status"] == 0
-    assert said["free"][1] == 7
-    assert set(refused(recording, library).values()) == {CAME}
-    assert rows(recording, script) == {"cuMemFree_v2": 5}
 
 
 LATER = """
@@ -284,6 +250,13 @@ OUTCOMES = {
     ("framed", 5, "from outside"): WORKS,
     ("framed", 5, "going on"): DIES,
     ("tabled", 5, "going on"): GOES_ON,
+    ("checked", 5, ""): WORKS,
+    ("checked", 12, ""): WORKS,
+    ("checked", 13, ""): WORKS,
+    ("checked", 5, "with neighbours"): WORKS,
+    ("checked", 12, "with neighbours"): PASSED_BY,
+    ("checked", 13, "with neighbours"): PASSED_BY,
+    ("checked", 5, "going on"): GOES_ON,
 }
 
 
@@ -344,7 +317,7 @@ def test_another_tracers_probes_are_no_patch(cgroup: Cgroup, tmp_path: Path) -> 
 
 MANY = """
 say(ready=1)
-for name in ("cuMemPrefetchAsync", "cuMemFreeHost", "cuMemHostAlloc"):
+for name in ("cuMemPrefetchAsync", "cuMemHostRegister_v2", "cuMemHostAlloc"):
     wait()
     patch(name, 5)
     say(patched=name)

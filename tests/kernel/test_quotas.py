@@ -187,7 +187,7 @@ def test_a_tenant_of_many_cgroups_leaves_others_their_totals(
     cgroups: Callable[[], Cgroup], store: Path, clients: Path
 ) -> None:
     hoard, small, before = cgroups(), cgroups(), cgroups()
-    with record(store, "--budget", "off", "--ucx", "absent") as recording, delegated(hoard):
+    with record(store, "--budget", "off") as recording, delegated(hoard):
         warm(recording, before)
         roaming = roamer(recording, hoard, clients, 1, *FUNCTIONS, cgroups=260)
         roaming.go_on()
@@ -264,7 +264,7 @@ def test_what_a_tenant_forges_leaves_its_neighbour_memory_graphs_and_times(
     cgroups: Callable[[], Cgroup], store: Path, clients: Path
 ) -> None:
     hoard, calm, before = cgroups(), cgroups(), cgroups()
-    with record(store, "--budget", "off", "--ucx", "absent") as recording:
+    with record(store, "--budget", "off") as recording:
         warm(recording, before)
         forger = probed_script(recording, hoard, HOARD, clients / "libcuda.so.1")
         forger.go_on()
@@ -362,7 +362,7 @@ def test_a_swarm_of_processes_leaves_its_neighbour_his_memory(
     cgroups: Callable[[], Cgroup], store: Path, clients: Path
 ) -> None:
     swarm, calm, before = cgroups(), cgroups(), cgroups()
-    with record(store, "--budget", "off", "--ucx", "absent") as recording:
+    with record(store, "--budget", "off") as recording:
         warm(recording, before)
         forger = probed_script(recording, swarm, SWARM, clients / "libcuda.so.1")
         shrink(recording, processes=64, allocations=64)

@@ -228,6 +228,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
     drivers = [
         build_library(place / "framed" / "libcuda.so.1", driver),
         build_library(place / "tabled" / "libcuda.so.1", driver, "-DTABLED"),
+        build_library(place / "checked" / "libcuda.so.1", driver, "-DCHECKED"),
     ]
     library = build_library(place / "libcudart.so.13", runtime)
     calls, facts = build_calls(), build_facts()
@@ -235,7 +236,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
     lines += [c.line for c in calls]
     lines += [x for s, p in PROTOTYPES.items() if p.op == "query" for x in query_lines(s)]
     lines += [f"{s} 3 0 {0x7D0000000000}" for s, p in PROTOTYPES.items() if p.op == "quiet"]
-    options = ("--layers", "both", "--calls", "all", "--ucx", "absent")
+    options = ("--layers", "both", "--calls", "all")
     with new_cgroup() as first, new_cgroup() as second:
         groups = first, second
         with record(place / "store", *options) as recording:

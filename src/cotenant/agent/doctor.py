@@ -294,7 +294,7 @@ def _libraries(stepping: Stepping) -> Iterator[Check]:
 
 
 def _library(path: str, found: Plan) -> Check:
-    words = f"{path}: {len(found.placed) - len(found.exposed)} functions"
+    words = f"{path}: {len(found.placed)} functions"
     if found.stepped:
         words += f", {found.stepped} of them single-stepped"
     return Check(
@@ -303,7 +303,7 @@ def _library(path: str, found: Plan) -> Check:
         words,
         blindness(found.refused) if found.blind else "",
         found.blind,
-        tuple(by_reason(found.refused | found.exposed)),
+        tuple(by_reason(found.refused)),
     )
 
 

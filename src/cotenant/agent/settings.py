@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from cotenant.agent.config import Config
-from cotenant.agent.protocol.requests import HelperSettings, LayersChoice, ProbesChoice, UcxChoice
+from cotenant.agent.protocol.requests import HelperSettings, LayersChoice, ProbesChoice
 from cotenant.errors import UsageError
 from cotenant.identity.translation import Preference
 from cotenant.identity.walk import mounts
@@ -30,7 +30,6 @@ class Settings:
     seconds: float | None = None
     attach: str | None = None
     probes: ProbesChoice = "auto"  # Whether they may be single-stepped.
-    ucx: UcxChoice = "expected"  # Whether somebody may hook memory functions of the driver.
     layers: LayersChoice = "auto"
     calls: str = "operations"
     hierarchy: str = "auto"
@@ -116,7 +115,6 @@ def for_helper(settings: Settings, hierarchy: Hierarchy) -> HelperSettings:
         events_bytes=settings.events_bytes,
         attach=settings.attach,
         probes=settings.probes,
-        ucx=settings.ucx,
         layers=settings.layers,
         events=settings.events,
         config=settings.config,

@@ -56,7 +56,6 @@ class Placed:
     offset: int
     start: int | None = None  # Of the code that the probe is in; it may sit further on.
     length: int = 1  # Of the instruction under the probe.
-    exposed: bool = False  # Whether UCX writes there.
 
 
 @dataclass(slots=True)

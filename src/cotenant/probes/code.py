@@ -82,6 +82,14 @@ def is_push(instruction: Instruction) -> bool:
     return instruction.code == Code.PUSH_R64
 
 
+def is_frame(instruction: Instruction) -> bool:
+    """Whether it makes room on the stack as functions do first, and changes no argument."""
+    if is_push(instruction) or instruction.code in _RESERVES_STACK:
+        return is_push(instruction) or instruction.op0_register == Register.RSP
+    copies = instruction.mnemonic == Mnemonic.MOV and instruction.op1_register == Register.RSP
+    return copies and instruction.op0_register == Register.RBP
+
+
 def goes_anywhere(instruction: Instruction) -> bool:
     """Whether it jumps to where a register or a table says."""
     indirect = instruction.flow_control == FlowControl.INDIRECT_BRANCH

@@ -1,11 +1,14 @@
-"""Functions that only jump on to where a slot of theirs points: NVIDIA's drivers 470 to 555.
+"""Functions that only go on to where a slot of theirs points: NVIDIA's drivers from 470 on.
 
-    cmpl $0x321cba00,state(%rip)
-    je   over                     # The driver is shut down: 4, and nothing is done.
-    jmp  *slot(%rip)
+    cmpl $0x321cba00,state(%rip)    push %rbp              cmpl $0x321cba00,state(%rip)
+    je   over                       mov  %rsp,%rbp         je   over
+    jmp  *slot(%rip)                ...                    push %rbp
+                                    cmpl; je               mov  %rsp,%rbp; sub $16,%rsp
+                                    call *slot(%rip)       call *slot(%rip)
 
 Whoever patches such a function writes over its entry. What does the work is behind the slot, and
-sees the call as it was made: arguments, stack and return address are the caller's.
+sees the call as it was made: arguments in registers are the caller's. Functions that are looked
+for here have no others.
 """
 
 from collections import Counter
@@ -16,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from iced_x86 import Code
 
-from cotenant.probes.code import instructions, is_harmless, target
+from cotenant.probes.code import instructions, is_frame, is_harmless, target
 from cotenant.probes.elf import Elf, Extent
 
 _LONGEST: Final = 64  # Bytes of such a function.
@@ -51,14 +54,17 @@ def _function(elf: Elf, starts: npt.NDArray[np.uint64], address: int | None) -> 
 
 
 def _slot(elf: Elf, entry: Extent) -> int | None:
-    """The address of the slot; None if the function does anything but jump there, or nothing."""
+    """The address of the slot; None if the function does anything before it goes there."""
     address = elf.address_of(entry.offset)
     if address is None:
         return None
+    goes_on = {Code.JMP_RM64, Code.CALL_RM64}
     for instruction in instructions(elf.bytes_at(entry.offset, min(entry.size, _LONGEST))):
-        if instruction.code == Code.JMP_RM64 and instruction.is_ip_rel_memory_operand:
+        if instruction.code in goes_on and instruction.is_ip_rel_memory_operand:
             return (address + instruction.ip_rel_memory_address) % (1 << 64)
+        if is_frame(instruction):
+            goes_on = {Code.CALL_RM64}
         ahead = target(instruction) is not None and instruction.is_jcc_short_or_near
-        if not is_harmless(instruction) and not ahead:
+        if not (is_frame(instruction) or is_harmless(instruction) or ahead):
             return None
     return None

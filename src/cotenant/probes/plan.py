@@ -38,11 +38,6 @@ class Plan:
         return sum(site.kind is Kind.STEPPED for site in self.sites.values())
 
     @property
-    def exposed(self) -> dict[str, str]:
-        """Functions that get no probe while UCX may be used, and why."""
-        return {p.function.symbol: EXPECTED for p in self.placed if p.exposed}
-
-    @property
     def blind(self) -> bool:
         """Whether it is a driver whose launches go unseen."""
         return self.blind_without(())
@@ -96,11 +91,13 @@ def plan_of(elf: Elf, functions: Iterable[Function], stepping: Stepping) -> Plan
             continue
         for place in mine:
             site = sites.choose(symbol, place, stepped=stepping.allows(function))
-            if site.refused:
-                refused[symbol] = site.refused
+            why = site.refused
+            if not why and reaches(starts, site.offset, site.length):
+                why = EXPECTED
+            if why:
+                refused[symbol] = why
                 continue
-            exposed = reaches(starts, site.offset, site.length)
-            placed = Placed(function, site.offset, site.start, site.length, exposed)
+            placed = Placed(function, site.offset, site.start, site.length)
             taken.setdefault(site.offset, {}).setdefault(site.start, placed)
             chosen[site.offset] = site
     for offset in [offset for offset, those in taken.items() if len(those) > 1]:

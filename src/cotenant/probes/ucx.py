@@ -1,11 +1,9 @@
 """UCX, which hooks memory functions of the driver by writing a jump over their first bytes.
 
 It reads the bytes first, to move them elsewhere, and gives up where it finds a breakpoint: its
-hooks are then off for good. So where its jump may come to lie there is no probe while it is around.
+hooks are then off for good. So where its jump may come to lie there is no probe.
 """
 
-import os
-import re
 from collections.abc import Collection
 from typing import Final
 
@@ -20,14 +18,7 @@ HOOKED: Final = frozenset({
     "cuMemUnmap", "cuMemFreeAsync",
 })  # fmt: skip
 # Why what it would write over is left alone.
-EXPECTED: Final = "UCX would change it in memory (if no process uses UCX: --ucx absent)"
-# As it is called where it was built, and with the mark that wheels of others add.
-_FILE: Final = re.compile(r"libucm[-_.\w]*\.so[.0-9]*$")
-
-
-def is_ucx(path: str) -> bool:
-    """Whether a mapped file is the part of UCX that patches."""
-    return _FILE.match(os.path.basename(path)) is not None
+EXPECTED: Final = "UCX would change it in memory"
 
 
 def reaches(hooked: Collection[int], offset: int, length: int) -> bool:

@@ -49,15 +49,29 @@ def build(place: Path, **functions: str) -> Path:
     return library
 
 
+FRAMED = (
+    "push %rbp; mov %rsp,%rbp; push %r12; sub $8,%rsp; cmpl $0x321cba00,state(%rip); je 1f; "
+    "call *{slot}(%rip); mov %eax,%r12d; mov %r12d,%eax; mov -8(%rbp),%r12; leave; ret; "
+    "1: mov $4,%eax; mov -8(%rbp),%r12; leave; ret"
+)
+CHECKED = (
+    "cmpl $0x321cba00,state(%rip); je 1f; push %rbp; mov %rsp,%rbp; sub $16,%rsp; "
+    "call *{slot}(%rip); leave; ret; 1: mov $4,%eax; ret"
+)
+
+
 def exposed(library: Path) -> dict[str, bool]:
+    """The functions that have a probe or are left to UCX, and whether they are."""
     with library.open("rb") as file:
         found = plan(file.fileno(), FUNCTIONS)
     assert found is not None
-    return {p.function.symbol: p.exposed for p in found.placed}
+    probed = {p.function.symbol: False for p in found.placed}
+    return probed | {name: True for name, why in found.refused.items() if why == EXPECTED}
 
 
-def test_a_hooked_function_is_probed_behind_its_slot(tmp_path: Path) -> None:
-    library = build(tmp_path, cuMemFree_v2=ENTRY.format(slot="one"))
+@pytest.mark.parametrize("entry", [ENTRY, FRAMED, CHECKED])
+def test_a_hooked_function_is_probed_behind_its_slot(entry: str, tmp_path: Path) -> None:
+    library = build(tmp_path, cuMemFree_v2=entry.format(slot="one"))
     assert exposed(library) == {"cuLaunchKernel": False, "cuMemFree_v2": False}
     with library.open("rb") as file, Elf(file.fileno()) as elf:
         entry = elf.extents(["cuMemFree_v2"])["cuMemFree_v2"]
@@ -72,6 +86,12 @@ def test_a_hooked_function_is_probed_behind_its_slot(tmp_path: Path) -> None:
         ENTRY.format(slot="odd"),  # It is no function's start.
         "mov %rdi,%rsi; jmp *third(%rip)",  # Arguments are changed before.
         "push %rbp; jmp *third(%rip)",  # The stack is.
+        "push %rbp; mov %rsp,%rbp; mov %rdi,%rsi; call *third(%rip); leave; ret",
+        "push %rbp; mov %rsp,%rbp; mov %rdi,-8(%rsp); call *third(%rip); leave; ret",
+        "push %rbp; mov %rsp,%rdi; call *third(%rip); pop %rbp; ret",
+        "push %rbp; sub $16,%rsi; call *third(%rip); pop %rbp; ret",
+        FRAMED.format(slot="two"),
+        CHECKED.format(slot="odd"),
         "nop; jmp *%rax",
     ],
 )

@@ -147,7 +147,10 @@ def test_a_push_behind_a_mark_alone_is_probed_however_long_the_function(
     assert refused == ("is too long to be looked through" if size else "has no known end")
 
 
-@pytest.mark.parametrize(("place", "sites"), [("framed", {(0, 1)}), ("", {(0, 1), (10, 2)})])
+@pytest.mark.parametrize(
+    ("place", "sites"),
+    [("framed", {(0, 1)}), ("checked", {(0, 1), (10, 2)}), ("", {(0, 1), (10, 2)})],
+)
 def test_the_stand_in_drivers_begin_as_the_real_ones(place: str, sites: Any) -> None:
     path = SIM / place / "libcuda.so.1"
     with path.open("rb") as file:
@@ -192,7 +195,8 @@ def listing(path: Path) -> dict[int, str]:
 
 
 @pytest.mark.parametrize(
-    "stand_in", ["libnccl.so.2", "libcudart.so.12", "framed/libcuda.so.1", "libcuda.so.1", ""]
+    "stand_in",
+    ["libnccl.so.2", "libcudart.so.12", "framed/libcuda.so.1", "libcuda.so.1", ""],
 )
 def test_a_site_is_never_inside_an_instruction(library: Path, stand_in: str) -> None:
     path = SIM / stand_in if stand_in else library

@@ -42,6 +42,7 @@ def _first_bytes(library: str) -> dict[str, int]:
     [
         ("libcuda.so.1", COMPARE),
         ("framed/libcuda.so.1", PUSH_RBP),
+        ("checked/libcuda.so.1", COMPARE),
         ("libcudart.so.12", PUSH_RBP),
         ("libcudart.so.13", PUSH_RBP),
         ("libnccl.so.2", PUSH_RBP),

@@ -203,7 +203,7 @@ class Helper:
         programs = self._programs.programs
         code = CodeMappings(programs["code_mappings"], self._attachments.locks)
         self._libraries = Libraries(
-            Prober(self._attacher, code, ucx=settings.ucx),
+            Prober(self._attacher, code),
             partial(files.plan, functions=self._functions, stepping=stepping),
             programs["file_mappings"],
             self._tell,

@@ -13,7 +13,6 @@ from cotenant.agent.config import Config
 from cotenant.agent.process import Nameless, Process
 
 ProbesChoice = Literal["auto", "emulated", "any"]
-UcxChoice = Literal["expected", "absent"]
 LayersChoice = Literal["auto", "driver", "both"]
 
 _Short = Annotated[str, Chars(32)]
@@ -32,7 +31,6 @@ class HelperSettings:
     )
     attach: _Short | None = None
     probes: ProbesChoice = "auto"
-    ucx: UcxChoice = "expected"
     layers: LayersChoice = "both"
     trial: bool = False  # Nothing of a tenant is probed.
 

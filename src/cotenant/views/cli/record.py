@@ -126,13 +126,6 @@ def _add_how(group: Any) -> None:
         "(auto), never (emulated), always (any) (default: auto)",
     )
     group.add_argument(
-        "--ucx",
-        choices=("expected", "absent"),
-        default="expected",
-        help="driver memory functions that UCX would patch over a probe: leave them alone "
-        "(expected), or probe them until a process loads UCX (absent) (default: expected)",
-    )
-    group.add_argument(
         "--layers",
         choices=("auto", "driver", "both"),
         default="auto",
@@ -241,7 +234,6 @@ def _chosen(args: argparse.Namespace) -> dict[str, Any]:
         "seconds": period_ns(args.duration) / 1e9 if args.duration is not None else None,
         "attach": args.attach,
         "probes": args.probes,
-        "ucx": args.ucx,
         "layers": args.layers,
         "calls": args.calls,
         "hierarchy": args.hierarchy,

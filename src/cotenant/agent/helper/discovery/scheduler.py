@@ -47,7 +47,6 @@ from cotenant.agent.protocol.requests import Rest
 from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.inodes import Inode, inodes_of
 from cotenant.probes.memory_locks import MemoryLock
-from cotenant.probes.ucx import is_ucx
 
 _SWEEP_EVERY_S: Final = 5.0
 LINGER_NS: Final = 10_000_000_000
@@ -119,9 +118,6 @@ class DiscoveryScheduler:
         """Find what is mapped already; called once, before recording is announced."""
         now = time.monotonic_ns()
         running = self._running(now)
-        # Where UCX will write there must be no probe: it has to be known before the first one.
-        if any(is_ucx(file.place.path()) for files in running.values() for file in files):
-            self._libraries.ucx_came()
         for _ in self._roots.host():
             pass
         for tenant, files in running.items():
@@ -202,8 +198,6 @@ class DiscoveryScheduler:
         me = os.getpid()  # We map files ourselves to see what is in them.
         for file in (file for file in mapped if file.pid != me):
             tenant, shown = ENDED if file.ended else whose(file.pid), file.inode
-            if is_ucx(file.path):
-                self._libraries.ucx_came()
             if self._libraries.unsure.knows(shown.number):
                 told = functools.partial(self._libraries.unsure.mapped, file.pid)
                 self._put_mapping(tenant, told)

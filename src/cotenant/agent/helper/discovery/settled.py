@@ -7,7 +7,6 @@ from cotenant.agent.helper.discovery.mmap_events import MmapEvent
 from cotenant.agent.helper.discovery.root_search import RecentlySeen
 from cotenant.agent.helper.libraries.libraries import Libraries
 from cotenant.probes.inodes import Inode
-from cotenant.probes.ucx import is_ucx
 
 
 class Records(Protocol):
@@ -42,7 +41,7 @@ class SettledFiles:
             self._settle(file)
 
     def _settle(self, file: MmapEvent) -> None:
-        if self._records is None or is_ucx(file.path) or looks_like_library(file.path):
+        if self._records is None or looks_like_library(file.path):
             return
         if not self._concerns(file.inode):
             self._records.settle(file)

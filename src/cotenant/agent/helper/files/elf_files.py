@@ -63,7 +63,6 @@ class _PlacedSite(NamedTuple):
     offset: Word
     start: Word
     length: HalfWord
-    exposed: bool
     kind: _Short
 
 
@@ -184,7 +183,6 @@ def _answer_plan(elf: Elf, wanted: PlanWanted) -> bytes:
             p.offset,
             p.offset if p.start is None else p.start,
             p.length,
-            p.exposed,
             str(found.sites[p.offset].kind),
         )
         for p in found.placed
@@ -194,8 +192,8 @@ def _answer_plan(elf: Elf, wanted: PlanWanted) -> bytes:
 
 def _plan_of(found: PlanFound, stepping: Stepping) -> Plan:
     placed, sites = [], {}
-    for number, offset, start, length, exposed, kind in found.placed:
-        placed.append(Placed(_BY_ID[number], offset, start, length, exposed))
+    for number, offset, start, length, kind in found.placed:
+        placed.append(Placed(_BY_ID[number], offset, start, length))
         sites[offset] = Site(start, offset, length, Kind(kind))
     return Plan(found.kinds, found.build_id, tuple(placed), dict(found.refused), sites, stepping)
 

@@ -297,16 +297,6 @@ class Libraries:
             self._place_again(one, inode)
             self._tell_of(one, inode)
 
-    def ucx_came(self) -> None:
-        """Somebody loads UCX. There is little time: nothing waits for this, nor this for it."""
-        if self._prober.ucx_came():
-            in_background(self._make_room, "room")
-
-    def _make_room(self) -> None:
-        for inode, library in list(self._probed.items()):
-            if self._prober.make_room(library.probes, library.plan.placed):
-                self._tell_of(library, inode)
-
     def _awake(self, library: ProbedLibrary, inode: Inode) -> list[Placed]:
         spare = self._spare - OF_RUNTIME if self.unsure else self._spare
         without = self.resting.of(inode) | spare
@@ -380,7 +370,7 @@ class Libraries:
         self._withdrawals.stop()
         left: list[Attachment] = []
         for library in list(self._probed.values()):
-            left += self._prober.take(library.probes)
+            left.append(self._prober.take(library.probes))
             library.close(patience_s=0)
         self._probed.clear()
         return left

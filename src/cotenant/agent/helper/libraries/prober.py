@@ -15,10 +15,8 @@ from cotenant.probes.changes import Code, TooMany
 from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.inodes import Inode, mappings_of, writable
 from cotenant.probes.memory_locks import HeldUp
-from cotenant.probes.ucx import EXPECTED
 
 _CHANGED: Final = "a process has changed it in its memory"
-_CAME: Final = "UCX changes it in memory, and was loaded here"
 # For all processes that map a file: thousands of them.
 _LOOK_S: Final = 2.0
 _PAUSES_S: Final = (0.002, 0.01, 0.05)  # Between attempts to attach.
@@ -29,7 +27,6 @@ class Probes:
     """What sits in one file, and what was left alone."""
 
     attachment: Attachment = field(default_factory=Attachment)
-    exposed: Attachment = field(default_factory=Attachment)  # Where UCX would write.
     left: dict[str, str] = field(default_factory=dict)  # Symbols, and why.
     pids: set[int] = field(default_factory=set)  # Of processes that had the file mapped.
     unreached: set[int] = field(default_factory=set)  # Of those whose code was writable.
@@ -40,8 +37,7 @@ class Probes:
     @property
     def descriptors(self) -> int:
         """How many it takes."""
-        both = (self.attachment, self.exposed)
-        return sum(len(one.links) + len(one.events) for one in both)
+        return len(self.attachment.links) + len(self.attachment.events)
 
     @property
     def has_changed(self) -> bool:
@@ -52,10 +48,9 @@ class Probes:
 class Prober:
     """Knows what processes forbid to probe now; the plan of a file knows what its code forbids."""
 
-    def __init__(self, attacher: Attacher, code: CodeMappings, *, ucx: str) -> None:
+    def __init__(self, attacher: Attacher, code: CodeMappings) -> None:
         self._attacher = attacher
         self.code = code
-        self._room = EXPECTED if ucx == "expected" else None  # Why room is left for UCX, if it is.
         self._changing = threading.Lock()
 
     def place(self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]) -> None:
@@ -67,8 +62,6 @@ class Prober:
         with probes.busy:
             if not probes.void:
                 self._try_to_place(probes, fd, inode, placed)
-        if self._room:
-            self.make_room(probes, placed)
         if probes.void:
             self.withdraw(probes)
 
@@ -88,50 +81,25 @@ class Prober:
 
     def _place(self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]) -> None:
         mappings = mappings_of(self.code, inode, fd)
-        left = self._exposed(placed) | probes.left
-        left |= self._harmful(probes, fd, placed, mappings)
+        left = probes.left | self._harmful(probes, fd, placed, mappings)
         fresh = [p for p in placed if p.function.symbol not in left]
         unreached = writable(mappings, [p.offset for p in fresh])
-        attachment = self._attacher.attach(fd, [p for p in fresh if not p.exposed])
-        try:
-            exposed = self._attacher.attach(fd, [p for p in fresh if p.exposed])
-        except ProbeError:
-            self._attacher.remove(attachment)
-            raise
+        attachment = self._attacher.attach(fd, fresh)
         with self._changing:
-            old = probes.attachment, probes.exposed
-            probes.attachment, probes.exposed, probes.left = attachment, exposed, left
+            old, probes.attachment, probes.left = probes.attachment, attachment, left
             probes.unreached = unreached
-        for each in old:
-            self._remove(each)
+        self._remove(old)
 
     def withdraw(self, probes: Probes) -> None:
         """Remove all probes of a file, and let none come back."""
-        for each in self.take(probes):
-            self._remove(each)
+        self._remove(self.take(probes))
 
-    def take(self, probes: Probes) -> tuple[Attachment, Attachment]:
+    def take(self, probes: Probes) -> Attachment:
         """All probes of a file, for the caller to remove; none of them comes back."""
         with self._changing:
             probes.void = True
-            old = probes.attachment, probes.exposed
-            probes.attachment, probes.exposed = Attachment(), Attachment()
+            old, probes.attachment = probes.attachment, Attachment()
         return old
-
-    def ucx_came(self) -> bool:
-        """A process loads UCX: leave room for it from now on; false if there was room already."""
-        had, self._room = self._room, self._room or _CAME
-        return had is None
-
-    def make_room(self, probes: Probes, placed: Sequence[Placed]) -> bool:
-        """Remove probes from where UCX will write; whether there were any."""
-        exposed = self._exposed(placed)
-        with self._changing:
-            new = exposed.keys() - probes.left.keys()
-            old, probes.exposed = probes.exposed, Attachment()
-            probes.left = exposed | probes.left
-        self._remove(old)
-        return bool(new)
 
     def recover(self, probes: Probes, fd: int, inode: Inode, placed: Sequence[Placed]) -> bool:
         """Whether what was changed is as in the file again, at two looks: it is left no more."""
@@ -146,10 +114,6 @@ class Prober:
         with self._changing:
             probes.left = {name: why for name, why in probes.left.items() if name not in again}
         return bool(again)
-
-    def _exposed(self, placed: Sequence[Placed]) -> dict[str, str]:
-        why = self._room
-        return {p.function.symbol: why for p in placed if p.exposed} if why else {}
 
     def _remove(self, attachment: Attachment) -> None:
         self._attacher.retire(attachment)
@@ -168,8 +132,7 @@ class Prober:
     def _harmful(
         self, probes: Probes, fd: int, placed: Sequence[Placed], mappings: npt.NDArray[np.void]
     ) -> dict[str, str]:
-        left = self._exposed(placed).keys() | probes.left.keys()
-        wanted = [p for p in placed if p.function.symbol not in left]
+        wanted = [p for p in placed if p.function.symbol not in probes.left]
         if not wanted:
             return {}
         probes.pids = set(mappings["process"].tolist())

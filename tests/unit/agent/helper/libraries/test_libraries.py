@@ -63,7 +63,7 @@ class Refusing(Prober):
     """A prober that fails so many times."""
 
     def __init__(self, failures: int, error: ProbeError) -> None:
-        super().__init__(None, no_code(), ucx="absent")  # type: ignore[arg-type]
+        super().__init__(None, no_code())  # type: ignore[arg-type]
         self.left = failures
         self._error = error
 
