@@ -34,7 +34,7 @@ from tests.serving import Served, serving
 
 SEAL_ROWS = 100_000
 PATIENCE_S = 120
-PANELS = ("tables", "busy", "findings", "interference")
+PANELS = ("tables", "queued", "findings", "interference")
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 WATCH = """() => {
   globalThis.between = [];

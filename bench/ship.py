@@ -2,10 +2,10 @@
 
     python bench/ship.py [--tenants 3]
 
-The rows are those of ``week.py``: each second each tenant calls five kernels, is busy on a GPU that
-it may share, uses a CPU and reads from a disk. Besides, ``losses`` of two families each second,
-``limits`` and ``gpu_memory`` each ten minutes, and a row of ``sessions`` that has changed with each
-window. The far store is a directory; a bucket gets the same objects.
+The rows are those of ``week.py``: each second each tenant calls five kernels, has work on a GPU
+that it may share, uses a CPU and reads from a disk. Besides, ``losses`` of two families each
+second, ``limits`` and ``gpu_memory`` each ten minutes, and a row of ``sessions`` that has changed
+with each window. The far store is a directory; a bucket gets the same objects.
 """
 
 import argparse

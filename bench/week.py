@@ -2,7 +2,7 @@
 
     python bench/week.py [--days 7] [--tenants 20]
 
-Each second each tenant calls five kernels, is busy on a GPU that it shares with one other, uses a
+Each second each tenant calls five kernels, has work on a GPU that it shares with one other, uses a
 CPU and reads from a disk. Rollups are folded as they age, as the agent does it; no event has a row
 of its own any more. Each question runs in a process of its own.
 """
@@ -68,7 +68,7 @@ class Week:
 
     def gpu_seconds(self, began_ns: int) -> pa.Table:
         second, tenant = self._who()
-        busy = self._rng.integers(0, SECOND_NS, len(second))
+        queued = self._rng.integers(0, SECOND_NS, len(second))
         none = np.zeros(len(second), np.int64)
         at = began_ns + second * SECOND_NS
         return pa.table(
@@ -76,12 +76,12 @@ class Week:
                 "timestamp_ns": at,
                 "cgroup_id": 100 + tenant,
                 "gpu": self._gpus(tenant),
-                "busy_ns": busy,
-                "overlapped_ns": busy // 3,
+                "queued_ns": queued,
+                "overlapped_ns": queued // 3,
                 "unproven_ns": none,
-                "launches": busy // 100_000,
-                "waits": busy // 1_000_000,
-                "waited_ns": busy // 2,
+                "launches": queued // 100_000,
+                "waits": queued // 1_000_000,
+                "waited_ns": queued // 2,
                 "copied_bytes": none,
                 "memory_bytes": none + (8 << 30),
                 "told_ns": at + 2 * SECOND_NS,

@@ -72,7 +72,7 @@ def _seconds(recording, number):
     none = dict.fromkeys(("overlapped_ns", "unproven_ns", "waits", "waited_ns", "copied_bytes"), 0)
     return _made("gpu_seconds", [
         none | {"timestamp_ns": began_ns, "cgroup_id": cgroup, "gpu": "GPU-1", "told_ns": began_ns}
-        | {"busy_ns": 100_003 * (number + place + 1), "launches": place}
+        | {"queued_ns": 100_003 * (number + place + 1), "launches": place}
         for place, cgroup in enumerate(sorted(recording.tenants()))
     ])  # fmt: skip
 

@@ -76,7 +76,7 @@ REGISTRY: dict[str, Columns] = {
         keys=("tenant", "direction", "waits"),
         add=("copies", "total_bytes"),
         most=("largest_bytes",),
-        free={"busy_ns": SPANS, "per_busy_s_bytes": RATE, "per_s_bytes": RATE},
+        free={"host_ns": SPANS, "per_host_s_bytes": RATE, "per_s_bytes": RATE},
     ),
     "device_time": Columns(
         keys=("tenant", "kernel_name"),

@@ -80,7 +80,7 @@ NO_NUMBERS = ("doctor", "health", "sim", "completion", "help")
 ENDPOINTS = {
     "tables": "page", "interference": "questions", "findings": "findings", "fleet": "questions",
     "questions": "names only", "sql": "tables", "status": "tenants", "event": "a single row",
-    "cell": "single rows", "tile": "is drawn of rows", "busy": "is drawn of busy",
+    "cell": "single rows", "tile": "is drawn of rows", "queued": "is drawn of queued",
     "strip": "is drawn of rows",
 }  # fmt: skip
 
@@ -159,7 +159,7 @@ def metric_sums(books: Books) -> Iterator[Imbalance]:
     families = _scraped(books)
     for name, sql in {
         "cotenant_call_seconds": "select sum(sum_ns) / 1e9 from totals",
-        "cotenant_gpu_queued_seconds": "select sum(busy_ns) / 1e9 from gpu_seconds",
+        "cotenant_gpu_queued_seconds": "select sum(queued_ns) / 1e9 from gpu_seconds",
         "cotenant_moved_bytes": "select sum(bytes) from totals where family <> 'cuda' "
         "or regexp_matches(function, '^cuMem(cpy|Prefetch)')",
         **{
@@ -177,7 +177,9 @@ def findings(books: Books) -> Iterator[Imbalance]:
     """A share and a confidence are of 1; costs of a victim's neighbours are at most its work."""
     with Session(books.root) as session:
         found = explain(session).findings
-        spent = session.ask("select tenant, sum(busy_ns) as ns from busy_time group by 1").rows()
+        spent = session.ask(
+            "select tenant, sum(queued_ns) as ns from queued_time group by 1"
+        ).rows()
     busy = {row["tenant"]: int(row["ns"]) for row in spent}
     lost: Counter[str] = Counter()
     for each in found:

@@ -114,7 +114,7 @@ def test_a_finding_of_the_overview_opens_its_node(many, visit):
 
 
 def test_a_node_that_is_not_there_is_refused_in_words(many):
-    for path in ("status", "findings", "busy?from=1&to=2"):
+    for path in ("status", "findings", "queued?from=1&to=2"):
         mark = "&" if "?" in path else "?"
         refused = many.request(f"/api/{path}{mark}node=node-9999")
         assert (refused.status, refused.error) == (400, "there is no node node-9999")

@@ -88,7 +88,7 @@ def _check_busy(recording: Recording, tenant: Cgroup, log: Path) -> None:
         if "device_end" in line or line["op"] == "sync":
             inside += line["t_end"] - line["t_begin"]
     who = f"join containers using (cgroup_id) where cgroup_path = '/{tenant.name}'"
-    (busy,) = recording.sql(f"select sum(busy_ns)::bigint as ns from gpu_seconds {who}")
+    (busy,) = recording.sql(f"select sum(queued_ns)::bigint as ns from gpu_seconds {who}")
     (calls,) = recording.sql(
         f"select sum(duration_ns)::bigint as ns, count(*) as n from cuda_events {who} "
         "and op in ('launch', 'memcpy', 'sync')"

@@ -41,7 +41,7 @@ def test_what_a_tenant_used_is_the_same_wherever_it_is_shown(store):
     start, end, _ = source.window()
     top = {row["tenant"]: row for row in source.take().rows}
     with serving(store) as served:
-        page = served.request(f"/api/busy?from={start}&to={end}").json["tenants"]
+        page = served.request(f"/api/queued?from={start}&to={end}").json["tenants"]
         tables = served.request(f"/api/tables?from={start}&to={end}").json["gpu_use"]
         counted = scraped(served)
     shown = {row[0]: dict(zip(tables["columns"], row, strict=True)) for row in tables["rows"]}

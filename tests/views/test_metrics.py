@@ -177,16 +177,16 @@ def test_a_counter_grows_by_what_was_written_and_never_falls(store):
         assert series(served.request("/metrics"))[name] == LAUNCHES["ml/train"] + 17
 
 
-def more_busy(store, tenant, busy_ns, second_ns, told_ns):
+def more_busy(store, tenant, queued_ns, second_ns, told_ns):
     with StoreWriter(store, node="n", boot_id="b") as writer:
         counts = ("overlapped_ns", "unproven_ns", "launches", "waits", "waited_ns", "copied_bytes")
         row = {"timestamp_ns": second_ns, "cgroup_id": TENANTS[tenant], "gpu": "GPU-1"}
-        row |= dict.fromkeys(counts, 0) | {"busy_ns": busy_ns, "told_ns": told_ns}
+        row |= dict.fromkeys(counts, 0) | {"queued_ns": queued_ns, "told_ns": told_ns}
         writer.append("gpu_seconds", pa.Table.from_pylist([row]))
         writer.seal(told_ns)
 
 
-def test_busy_time_counts_when_it_becomes_known_however_long_ago_it_was(store):
+def test_time_queued_counts_when_it_becomes_known_however_long_ago_it_was(store):
     name = 'cotenant_gpu_queued_seconds_total{tenant="slurm/4711",UUID="GPU-1",gpu=""}'
     more_busy(store, "slurm/4711", 250_000_000, NOW_NS, NOW_NS)
     with serving(store) as served:
@@ -306,7 +306,7 @@ def busy_seconds(port, since):
     return dict(zip(who, values, strict=True))
 
 
-def test_what_busy_time_grows_by_between_two_scrapes_is_that_of_the_window(token_file, tmp_path):
+def test_what_time_queued_grows_by_between_two_scrapes_is_that_of_the_window(token_file, tmp_path):
     recorder = begun(tmp_path / "store")
     clocks = dict.fromkeys(WORKS, SECOND_NS)
     from_ns = work(recorder, clocks, 20 * SECOND_NS)

@@ -1,14 +1,14 @@
 """Three tenants on one GPU, all of a run computed at once.
 
-While a tenant that slows it is busy, a victim's work proceeds at a fraction of its speed. With
+While a tenant that slows it has work, a victim's work proceeds at a fraction of its speed. With
 ``u(t)`` the time that it had at full speed, a step of work ``w`` that begins at ``u`` ends at
 ``u + w``; so steps are sums, and moments the inverse of ``u``.
 """
 
 import numpy as np
 
-from cotenant.query.derived.busy_intervals import BusyIntervals
 from cotenant.query.derived.interference.gpu import Gpu, Spans, Tenant
+from cotenant.query.derived.intervals import Intervals
 
 SECONDS = 40
 NS = 1e9
@@ -29,13 +29,13 @@ def _bouts(dice, length):
 
 def _speed(slowers, length):
     """Knots of ``u``: moments, and the time at full speed until each."""
-    moments = np.unique(np.concatenate([[0.0, length], *(busy.ravel() for _, busy in slowers)]))
+    moments = np.unique(np.concatenate([[0.0, length], *(queued.ravel() for _, queued in slowers)]))
     moments = moments[moments <= length]
     middle = (moments[1:] + moments[:-1]) / 2
     rate = np.ones(len(middle))
-    for factor, busy in slowers:
-        at = np.searchsorted(busy[:, 0], middle, side="right") - 1
-        inside = (at >= 0) & (middle < busy[np.maximum(at, 0), 1])
+    for factor, queued in slowers:
+        at = np.searchsorted(queued[:, 0], middle, side="right") - 1
+        inside = (at >= 0) & (middle < queued[np.maximum(at, 0), 1])
         rate = np.where(inside, rate / factor, rate)
     return moments, np.concatenate([[0.0], np.cumsum(rate * np.diff(moments))])
 
@@ -66,12 +66,12 @@ def crowd(seed, planted=None, *, noise=0.04):
     """
     dice, length = np.random.default_rng(seed), SECONDS * NS
     planted = planted or {}
-    busy, tenants = {}, []
+    queued, tenants = {}, []
     for name in sorted(NAMES, key=lambda name: any(of == name for of, _ in planted)):
-        slowers = [(f, busy[by]) for (of, by), f in planted.items() if of == name]
+        slowers = [(f, queued[by]) for (of, by), f in planted.items() if of == name]
         start, end, kind = _steps(dice, _bouts(dice, length), slowers, length, noise)
         none = np.zeros(len(start))
         spans = Spans(start, end, kind, np.arange(len(start)), none == 0, none, none)
-        tenants.append(Tenant(name, spans, BusyIntervals.of(start, end, 0.0, length)))
-        busy[name] = np.column_stack([tenants[-1].busy.starts, tenants[-1].busy.ends])
+        tenants.append(Tenant(name, spans, Intervals.of(start, end, 0.0, length)))
+        queued[name] = np.column_stack([tenants[-1].queued.starts, tenants[-1].queued.ends])
     return Gpu("node-a", "GPU-1", 0, 0.0, length, tuple(tenants), (0.0, length))

@@ -4,8 +4,8 @@ import random
 
 import numpy as np
 
-from cotenant.query.derived.busy_intervals import BusyIntervals
 from cotenant.query.derived.interference.slowdown import Samples
+from cotenant.query.derived.intervals import Intervals
 from tests.virtual.device import Gpu
 
 STEPS = 1_201
@@ -53,4 +53,4 @@ def observed(seed, slowdown, noise=0.05):
     spans, bursts = np.array(mine, dtype=float), np.array(its, dtype=float)
     start, end, kind = spans.T
     samples = Samples(start, end, end - start, kind.astype(np.int64))
-    return samples, BusyIntervals.of(bursts[:, 0], bursts[:, 1], start[0], end[-1])
+    return samples, Intervals.of(bursts[:, 0], bursts[:, 1], start[0], end[-1])

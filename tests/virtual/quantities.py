@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cotenant.query.derived.busy_intervals import joined
+from cotenant.query.derived.intervals import joined
 from tests.virtual.device import START_NS, Gpu
 from tests.virtual.store import VirtualStore
 

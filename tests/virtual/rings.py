@@ -234,7 +234,7 @@ _COUNTS = "sum(launches)::bigint as launches, sum(copied_bytes)::bigint as copie
 def seconds_and_spans(root):
     """Busy time, what is shared of it, and counts: second by second, and by span."""
     by_second = (
-        "select tenant, sum(busy_ns)::bigint as ns from gpu_seconds join containers "
+        "select tenant, sum(queued_ns)::bigint as ns from gpu_seconds join containers "
         "using (cgroup_id) group by all having ns > 0 order by all",
         _OVERLAPS,
         "select tenant, sum(overlapped_ns)::bigint as ns from gpu_seconds join containers "
@@ -242,16 +242,17 @@ def seconds_and_spans(root):
         f"select tenant, {_COUNTS} from gpu_seconds join containers "
         "using (cgroup_id) group by all having launches + copied_bytes > 0 order by all",
         "select tenant, sum(unproven_ns) >= 0 as sane from gpu_seconds join containers "
-        "using (cgroup_id) group by all having sum(busy_ns) > 0 order by all",
+        "using (cgroup_id) group by all having sum(queued_ns) > 0 order by all",
     )
     by_span = (
-        "select tenant, sum(busy_ns)::bigint as ns from busy "
+        "select tenant, sum(queued_ns)::bigint as ns from queued "
         "group by all having ns > 0 order by all",
         "select tenant, other, overlap_ns as ns from shared_time order by all",
         "select tenant, overlap_ns as ns from shared_time order by all",
         f"select tenant, {_COUNTS} from spans group by all "
         "having launches + copied_bytes > 0 order by all",
-        "select tenant, true as sane from busy group by all having sum(busy_ns) > 0 order by all",
+        "select tenant, true as sane from queued group by all "
+        "having sum(queued_ns) > 0 order by all",
     )
     with Session(root) as session:
         return [[session.ask(sql).rows() for sql in way] for way in (by_second, by_span)]

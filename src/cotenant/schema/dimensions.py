@@ -294,9 +294,11 @@ GPU_SECONDS: Final = Table(
         Column("timestamp_ns", "int64", "start of the second, UTC", False),
         Column("cgroup_id", "int64", "joins containers; one for all cgroups of a tenant", False),
         Column("gpu", "string", "UUID of the GPU, else its device file if only one is open"),
-        Column("busy_ns", "int64", "time with work of the tenant in flight", False),
+        Column("queued_ns", "int64", "time with work of the tenant in flight", False),
         Column("overlapped_ns", "int64", "of that, time with work of others in flight, too", False),
-        Column("unproven_ns", "int64", "of busy_ns, time in spans that no call proves done", False),
+        Column(
+            "unproven_ns", "int64", "of queued_ns, time in spans that no call proves done", False
+        ),
         Column("launches", "int64", "kernels and graphs launched", False),
         Column("waits", "int64", "calls that waited for the GPU", False),
         Column("waited_ns", "int64", "time inside them, in the second in which they began", False),

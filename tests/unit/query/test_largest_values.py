@@ -49,7 +49,7 @@ def fill(
         store.add("rollups", tenant, second | rolled | sums)
         counted = {"family": "cuda", "function": "cuMemcpyHtoDAsync_v2", "histogram": [1]}
         store.add("totals", tenant, second | counted | sums)
-        busy = {"busy_ns": MS, "overlapped_ns": 0, "unproven_ns": 0, "launches": 1, "waits": 1}
+        busy = {"queued_ns": MS, "overlapped_ns": 0, "unproven_ns": 0, "launches": 1, "waits": 1}
         busy |= {"gpu": "GPU-1", "waited_ns": MS, "copied_bytes": largest, "told_ns": END_NS}
         store.add("gpu_seconds", tenant, second | busy | {"memory_bytes": largest})
 

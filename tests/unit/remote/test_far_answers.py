@@ -60,7 +60,7 @@ def worked(fleet):
         at_ns = start + second * SECOND_NS
         gpu = {"timestamp_ns": at_ns, "told_ns": at_ns + SECOND_NS, "cgroup_id": 11, "gpu": "GPU-1"}
         gpu |= dict.fromkeys(("overlapped_ns", "unproven_ns", "waits", "waited_ns"), 0)
-        gpu |= {"busy_ns": SECOND_NS, "launches": 1, "copied_bytes": 0}
+        gpu |= {"queued_ns": SECOND_NS, "launches": 1, "copied_bytes": 0}
         near.writer.append("gpu_seconds", rows_of(TABLES["gpu_seconds"], [gpu]))
         near.writer.append("totals", rows_of(TABLES["totals"], totals(at_ns + SECOND_NS, second)))
     near.seal()
@@ -112,7 +112,7 @@ def test_rows_that_stayed_on_their_node_are_said_to_be_missing(fleet, near):
     assert answer(fleet.far, ROWS) == (0, False, [NO_ROWS])
     assert answer(fleet.far, ROWS, tenant="train") == (0, False, [NO_ROWS])
     no_spans = NO_ROWS.replace("cuda_events", "spans")
-    assert answer(fleet.far, "SELECT count(*) AS n FROM busy") == (0, False, [no_spans])
+    assert answer(fleet.far, "SELECT count(*) AS n FROM queued") == (0, False, [no_spans])
     # There were none.
     assert answer(fleet.far, "SELECT count(*) AS n FROM io_events") == (0, True, [])
     assert answer(fleet.far, ROWS, from_ns=NOW_NS + 1)[1:] == (True, [])
@@ -180,7 +180,7 @@ def test_the_time_looked_at_is_that_of_the_totals_not_of_whole_minutes(fleet, wo
     sql = "SELECT time_ns AS n FROM looked_at"
     assert answer(fleet.root, sql) == answer(fleet.far, sql) == (60 * SECOND_NS, True, [])
     # It has no totals of the minute in which the window ends, but work.
-    share = "SELECT max(busy_ns / time_ns) AS n FROM busy_time JOIN looked_at USING (node)"
+    share = "SELECT max(queued_ns / time_ns) AS n FROM queued_time JOIN looked_at USING (node)"
     assert answer(fleet.far, share, to_ns=NOW_NS)[0] <= 1
 
 
@@ -220,9 +220,9 @@ def test_what_is_added_up_stands_for_no_rows_but_its_own(fleet, worked):
     worked.seal()
     fleet.ship()
     lacks = [NO_ROWS.replace("cuda_events", "host_events")]
-    sql = "SELECT count(*) AS n FROM busy_time, cpu_culprits"
+    sql = "SELECT count(*) AS n FROM queued_time, cpu_culprits"
     assert answer(fleet.far, sql)[1:] == (False, lacks)
-    assert answer(fleet.far, "SELECT count(*) AS n FROM busy_time, totals")[1:] == (True, [])
+    assert answer(fleet.far, "SELECT count(*) AS n FROM queued_time, totals")[1:] == (True, [])
 
 
 def test_what_was_told_after_the_time_that_is_pulled_is_pulled_too(fleet, near, tmp_path):

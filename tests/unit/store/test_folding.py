@@ -26,7 +26,7 @@ GPUS = ("GPU-0", None)
 SUMS = {
     "rollups": "cgroup_id, family, op, name, sum(count)::bigint, sum(sum_ns)::bigint, max(max_ns), "
     "sum(bytes)::bigint",
-    "gpu_seconds": "cgroup_id, gpu, sum(busy_ns)::bigint, sum(overlapped_ns)::bigint, "
+    "gpu_seconds": "cgroup_id, gpu, sum(queued_ns)::bigint, sum(overlapped_ns)::bigint, "
     "sum(unproven_ns)::bigint, sum(launches)::bigint, sum(waits)::bigint, sum(waited_ns)::bigint, "
     "sum(copied_bytes)::bigint, max(memory_bytes), max(told_ns)",
     "gpu_overlaps": "cgroup_id, other_cgroup_id, gpu, sum(overlap_ns)::bigint",
@@ -44,7 +44,7 @@ def _rollup(at, rng):
 
 
 def _gpu_second(at, rng):
-    names = ("busy_ns", "overlapped_ns", "unproven_ns", "launches", "waits", "waited_ns")
+    names = ("queued_ns", "overlapped_ns", "unproven_ns", "launches", "waits", "waited_ns")
     row = {name: rng.randrange(10**9) for name in (*names, "copied_bytes")}
     row |= {"timestamp_ns": at, "cgroup_id": rng.choice(TENANTS), "gpu": rng.choice(GPUS)}
     return row | {"memory_bytes": rng.choice([None, 1 << 30]), "told_ns": at + SECOND_NS}
@@ -88,7 +88,7 @@ def asked(root, by=""):
     return {table: sorted(map(str, rows)) for table, rows in answers.items()}
 
 
-WHOLE = ("count", "busy_ns", "overlap_ns")
+WHOLE = ("count", "queued_ns", "overlap_ns")
 
 
 def summed(files):

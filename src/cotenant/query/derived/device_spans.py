@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cotenant.query.derived.busy_intervals import joined
-from cotenant.query.derived.busy_places import PLACES
+from cotenant.query.derived.intervals import joined
+from cotenant.query.derived.queued_places import PLACES
 from cotenant.query.derived.registry import Ask
 
 Floats = NDArray[np.float64]

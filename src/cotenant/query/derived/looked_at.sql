@@ -15,7 +15,7 @@ signs as (
     union all
     select node, timestamp_ns from totals
     union all
-    select node, timestamp_ns + seconds * 1_000_000_000 from gpu_seconds where busy_ns > 0
+    select node, timestamp_ns + seconds * 1_000_000_000 from gpu_seconds where queued_ns > 0
 ),
 lasted as (
     select
@@ -38,7 +38,7 @@ worked as (
         union all
         select node, min(timestamp_ns), max(timestamp_ns + seconds * 1_000_000_000)
         from gpu_seconds
-        where busy_ns > 0
+        where queued_ns > 0
         group by node
     )
     where node not in (select node from whole.recordings)

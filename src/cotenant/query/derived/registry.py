@@ -78,7 +78,7 @@ _COMPUTED: Final = (
         ("spans", "span_mixes", "spans_in_flight", "cuda_events", "containers"),
         module="gpu_use.table",
         also=("looked_at",),
-        before=("busy_before_spans",),
+        before=("queued_before_spans",),
         whose="tenant",
         alone=True,
     ),

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from cotenant.query.derived.busy_intervals import BusyIntervals
-from cotenant.query.derived.busy_places import BusyPlace, places_of
+from cotenant.query.derived.intervals import Intervals
+from cotenant.query.derived.queued_places import QueuedPlace, places_of
 from cotenant.query.derived.registry import Ask
 
 SCHEMA: Final = pa.schema(
@@ -20,17 +20,17 @@ SCHEMA: Final = pa.schema(
         ("node", pa.string()),
         ("gpu", pa.string()),
         ("overlap_ns", pa.int64()),
-        ("busy_ns", pa.int64()),
+        ("queued_ns", pa.int64()),
         ("share", pa.float64()),
     ]
 )
 
 
-_BUSY_SECONDS: Final = """
-select g.node, g.gpu, c.tenant, sum(g.busy_ns)::bigint as busy_ns
+_SECONDS: Final = """
+select g.node, g.gpu, c.tenant, sum(g.queued_ns)::bigint as queued_ns
 from gpu_seconds g
 join containers c using (cgroup_id)
-where not by_spans(g.node, g.timestamp_ns) and g.busy_ns > 0
+where not by_spans(g.node, g.timestamp_ns) and g.queued_ns > 0
 group by all
 """
 _SHARED_SECONDS: Final = """
@@ -47,31 +47,31 @@ Gpu = tuple[str, str | None]  # Of a node.
 
 def compute(ask: Ask) -> Any:
     """Every pair that shared a GPU for any time at all, by spans and by what is left of others."""
-    busy: Counter[tuple[Gpu, str]] = Counter()
+    queued: Counter[tuple[Gpu, str]] = Counter()
     overlaps: Counter[tuple[Gpu, str, str]] = Counter()
-    gpus: dict[Gpu, list[BusyPlace]] = {}
+    gpus: dict[Gpu, list[QueuedPlace]] = {}
     for place in places_of(ask, "by_spans(s.node, s.within_from_ns)", within=True):
         if place.gpu is not None and len(place.starts):
             gpus.setdefault((place.node, place.gpu), []).append(place)
     for gpu, places in gpus.items():
-        _add(gpu, places, busy, overlaps)
-    for row in ask(_BUSY_SECONDS).to_pylist():
-        busy[(row["node"], row["gpu"]), row["tenant"]] += row["busy_ns"]
+        _add(gpu, places, queued, overlaps)
+    for row in ask(_SECONDS).to_pylist():
+        queued[(row["node"], row["gpu"]), row["tenant"]] += row["queued_ns"]
     for row in ask(_SHARED_SECONDS).to_pylist():
         overlaps[(row["node"], row["gpu"]), row["tenant"], row["other"]] += row["overlap_ns"]
-    found = [_row(*who, overlap, busy[who[:2]]) for who, overlap in overlaps.items() if overlap]
+    found = [_row(*who, overlap, queued[who[:2]]) for who, overlap in overlaps.items() if overlap]
     return pa.Table.from_pylist(found, SCHEMA)
 
 
-def _row(gpu: Gpu, tenant: str, other: str, overlap_ns: int, busy_ns: int) -> dict[str, Any]:
+def _row(gpu: Gpu, tenant: str, other: str, overlap_ns: int, queued_ns: int) -> dict[str, Any]:
     row = {"tenant": tenant, "other": other, "node": gpu[0], "gpu": gpu[1]}
-    return row | {"overlap_ns": overlap_ns, "busy_ns": busy_ns, "share": overlap_ns / busy_ns}
+    return row | {"overlap_ns": overlap_ns, "queued_ns": queued_ns, "share": overlap_ns / queued_ns}
 
 
 def _add(
     gpu: Gpu,
-    places: list[BusyPlace],
-    busy: Counter[tuple[Gpu, str]],
+    places: list[QueuedPlace],
+    queued: Counter[tuple[Gpu, str]],
     overlaps: Counter[tuple[Gpu, str, str]],
 ) -> None:
     """What the spans on one GPU tell."""
@@ -80,9 +80,9 @@ def _add(
     each = {}
     for place in places:
         starts, ends = (times.astype(np.float64) for times in place.since(origin))
-        each[place.tenant] = BusyIntervals.of(starts, ends, 0.0, end)
+        each[place.tenant] = Intervals.of(starts, ends, 0.0, end)
     for tenant, mine in each.items():
-        busy[gpu, tenant] += int(mine.total)
+        queued[gpu, tenant] += int(mine.total)
         for other, its in each.items():
             if tenant != other:
                 overlap = int(its.overlap(mine.starts, mine.ends).sum())

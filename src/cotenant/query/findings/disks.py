@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cotenant.query.derived.busy_intervals import BusyIntervals
 from cotenant.query.derived.interference.slowdown import SHARED, Samples, Verdict, slowdown
+from cotenant.query.derived.intervals import Intervals
 from cotenant.query.derived.registry import Ask
 from cotenant.query.derived.row_groups import groups_of
 from cotenant.query.engine.cuts import Spread
@@ -52,14 +52,14 @@ class _User:
     tenant: str
     samples: Samples
     total_bytes: int
-    busy: BusyIntervals
+    busy: Intervals
 
 
 def _user(tenant: str, rows: Any, origin: int, end: float) -> _User:
     start = (rows["timestamp_ns"].to_numpy() - origin).astype(np.float64)
     took = rows["duration_ns"].to_numpy().astype(np.float64)
     samples = Samples(start, start + took, took, rows["kind"].to_numpy().astype(np.int64))
-    busy = BusyIntervals.of(start - NEAR_NS, start + took + NEAR_NS, 0.0, end)
+    busy = Intervals.of(start - NEAR_NS, start + took + NEAR_NS, 0.0, end)
     return _User(tenant, samples, int(rows["bytes"].to_numpy(zero_copy_only=False).sum()), busy)
 
 
@@ -115,7 +115,7 @@ def _finding(device: str, victim: _User, other: _User, verdict: Verdict) -> Find
     mine = victim.samples
     part: NDArray[np.float64] = other.busy.overlap(mine.start, mine.end) / mine.cost
     shared = part >= SHARED
-    waited = BusyIntervals.of(mine.start[shared], mine.end[shared], 0.0, float(mine.end.max()))
+    waited = Intervals.of(mine.start[shared], mine.end[shared], 0.0, float(mine.end.max()))
     lost = waited.total * (1 - 1 / verdict.slowdown)
     share = lost / max(float(mine.end.max() - mine.start.min()), 1.0)
     return Finding(

@@ -16,7 +16,7 @@ _SQL: Final = """
 select
     i.*,
     o.overlap_ns,
-    o.busy_ns
+    o.queued_ns
 from interference i
 join shared_time o
   on o.tenant = i.victim and o.other = i.aggressor and o.node = i.node
@@ -31,7 +31,7 @@ select i.victim, i.aggressor, sum(o.overlap_ns)::bigint as overlap_ns
 from interference i
 join shared_time o
   on o.tenant = i.victim and o.other = i.aggressor and o.node = i.node and o.gpu = i.gpu
-where i.cause = '{TOO_FEW}' and o.overlap_ns >= {_MATTERS} * o.busy_ns
+where i.cause = '{TOO_FEW}' and o.overlap_ns >= {_MATTERS} * o.queued_ns
 group by all
 order by overlap_ns desc, i.victim, i.aggressor
 """
@@ -82,13 +82,13 @@ def _maybe(row: dict[str, Any]) -> Maybe:
 
 def _finding(row: dict[str, Any]) -> Finding:
     lost = row["cost_ns"]
-    busy = max(row["busy_ns"], 1)
+    queued = max(row["queued_ns"], 1)
     where = row["gpu"] or f"a GPU of {row['node']}"
     return Finding(
         kind="noisy neighbour",
         victim=row["victim"],
         culprit=row["aggressor"],
-        share=min(lost / busy, 1.0),
+        share=min(lost / queued, 1.0),
         confidence=min(1 - row["p"], 0.99),
         title=f"{row['aggressor']} slows {row['victim']} on {where} by {row['cause']}",
         evidence=(
@@ -96,7 +96,7 @@ def _finding(row: dict[str, Any]) -> Finding:
             f"has work there ({row['ci_low']:.2f} to {row['ci_high']:.2f}, "
             f"p {row['p']:.3f}, {row['samples']:,} samples)",
             f"both had work for {milliseconds(row['overlap_ns'])}, "
-            f"{percent(row['overlap_ns'] / busy)} of the {milliseconds(busy)} that it had any",
+            f"{percent(row['overlap_ns'] / queued)} of the {milliseconds(queued)} that it had any",
         ),
         next=shell.ask("interference", row["victim"]),
         base="its time with work on the GPU",

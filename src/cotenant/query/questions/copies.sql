@@ -1,8 +1,8 @@
 -- title: Copies and bandwidth
 -- question: How much does each tenant copy, in which direction, and how fast?
 -- nodes: each copied
--- reading: `busy` is the time spent inside copy calls on the host; an asynchronous copy returns
--- before it is done, so `per_busy_s` is a bandwidth only if `waits` shows that the calls wait.
+-- reading: `host` is the time spent inside copy calls on the host; an asynchronous copy returns
+-- before it is done, so `per_host_s` is a bandwidth only if `waits` shows that the calls wait.
 with copied as (
     select
         c.tenant,
@@ -10,7 +10,7 @@ with copied as (
         sum(e.weight)                               as copies,
         sum(e.bytes::hugeint * e.weight)            as total_bytes,
         max(e.bytes)                                as largest_bytes,
-        sum(e.duration_ns * e.weight)               as busy_ns,
+        sum(e.duration_ns * e.weight)               as host_ns,
         min(e.timestamp_ns)                         as first_ns,
         max(e.timestamp_ns)                         as last_ns,
         bool_and(e.stream is null)                  as waits
@@ -25,8 +25,8 @@ select
     sum(c.copies)::bigint                           as copies,
     try_cast(sum(c.total_bytes) as bigint) as total_bytes,
     max(c.largest_bytes)                            as largest_bytes,
-    sum(c.busy_ns)::bigint                          as busy_ns,
-    sum(c.total_bytes) * 1e9 / nullif(sum(c.busy_ns), 0) as per_busy_s_bytes,
+    sum(c.host_ns)::bigint                          as host_ns,
+    sum(c.total_bytes) * 1e9 / nullif(sum(c.host_ns), 0) as per_host_s_bytes,
     sum(c.total_bytes) * 1e9 / nullif(max(c.last_ns) - min(c.first_ns), 0) as per_s_bytes,
     bool_and(c.waits)                               as waits
 from copied c

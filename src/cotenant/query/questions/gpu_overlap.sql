@@ -12,7 +12,7 @@ select
     other,
     gpu,
     overlap_ns,
-    busy_ns                                         as queued_ns,
+    queued_ns,
     share                                           as queued_share
 from pairs
 order by overlap_ns desc, tenant, other, gpu, node

@@ -11,18 +11,18 @@ with gpus as (
         j.job,
         g.node,
         g.gpu,
-        least(any_value(b.busy_ns), any_value(t.time_ns)) as busy_ns,
+        least(any_value(b.queued_ns), any_value(t.time_ns)) as queued_ns,
         any_value(t.time_ns)                        as time_ns,
         sum(g.launches)                             as launches,
-        arg_max(j.tenant, (g.busy_ns, j.tenant))    as tenant
+        arg_max(j.tenant, (g.queued_ns, j.tenant))  as tenant
     from gpu_seconds g
     join jobs j using (cgroup_id)
     join looked_at t on t.node = g.node
-    join busy_of_jobs b
+    join queued_of_jobs b
       on b.kind = 'job' and b.name is not distinct from j.job and b.node = g.node
      and b.gpu is not distinct from g.gpu
     group by all
-    having sum(g.busy_ns) > 0
+    having sum(g.queued_ns) > 0
 ),
 calls as (
     select j.job, n.node, count(distinct n.rank) as ranks, sum(n.weight) as collectives
@@ -36,10 +36,10 @@ each_node as (
         job,
         node,
         count(*)                                    as gpus,
-        sum(busy_ns)::bigint                        as queued_ns,
-        sum(busy_ns) / sum(time_ns)                 as queued_share,
+        sum(queued_ns)::bigint                      as queued_ns,
+        sum(queued_ns) / sum(time_ns)               as queued_share,
         sum(launches)::bigint                       as launches,
-        arg_max(tenant, (busy_ns, tenant))          as tenant
+        arg_max(tenant, (queued_ns, tenant))        as tenant
     from gpus
     group by job, node
 )
@@ -52,7 +52,7 @@ select
     c.ranks,
     e.queued_ns,
     e.queued_share,
-    e.queued_share / nullif(median(e.queued_share) over jobs, 0)  as of_median,
+    e.queued_share / nullif(median(e.queued_share) over jobs, 0) as of_median,
     e.launches,
     c.collectives::bigint                           as nccl_calls
 from each_node e

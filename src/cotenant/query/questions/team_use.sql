@@ -12,25 +12,25 @@ with gpus as (
         g.node,
         g.gpu,
         -- Work of two of its tenants at a time is the work of one team.
-        least(any_value(b.busy_ns), any_value(t.time_ns)) as busy_ns,
+        least(any_value(b.queued_ns), any_value(t.time_ns)) as queued_ns,
         any_value(t.time_ns)                        as time_ns,
-        arg_max(j.tenant, (g.busy_ns, j.tenant))    as tenant
+        arg_max(j.tenant, (g.queued_ns, j.tenant))  as tenant
     from gpu_seconds g
     join jobs j using (cgroup_id)
     join looked_at t on t.node = g.node
-    join busy_of_jobs b
+    join queued_of_jobs b
       on b.kind = 'team' and b.name is not distinct from j.team and b.node = g.node
      and b.gpu is not distinct from g.gpu
     group by all
-    having sum(g.busy_ns) > 0
+    having sum(g.queued_ns) > 0
 ),
 on_gpus as (
     select
         team,
         count(*)                                    as gpus,
-        sum(busy_ns)::bigint                        as gpu_queued_ns,
+        sum(queued_ns)::bigint                      as gpu_queued_ns,
         sum(time_ns)::bigint                        as gpu_held_ns,
-        arg_max(tenant, (busy_ns, tenant))          as tenant
+        arg_max(tenant, (queued_ns, tenant))        as tenant
     from gpus
     group by team
 ),
@@ -78,7 +78,7 @@ select
     coalesce(g.gpus, 0)                             as gpus,
     g.gpu_queued_ns,
     g.gpu_held_ns,
-    g.gpu_queued_ns / nullif(g.gpu_held_ns, 0)        as queued_share,
+    g.gpu_queued_ns / nullif(g.gpu_held_ns, 0)      as queued_share,
     round(c.cpus, 3)                                as cpus,
     l.cpus_limit,
     g.tenant

@@ -153,7 +153,7 @@ def _holes(condition: str) -> str:
 def _queued(condition: str) -> str:
     """Of a second that began long ago, more may become known."""
     return (
-        "SELECT tenant, gpu, sum(busy_ns)::BIGINT AS queued_ns "
+        "SELECT tenant, gpu, sum(queued_ns)::BIGINT AS queued_ns "
         f"FROM {_from('gpu_seconds', condition)} GROUP BY ALL ORDER BY ALL"
     )
 

@@ -1,4 +1,4 @@
-"""The overview of many nodes: what each covers and lacks, and how busy its GPUs are."""
+"""The overview of many nodes: what each covers and lacks, and how long its GPUs had work."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _GPUS: Final = """WITH reached AS (
                PARTITION BY node, gpu ORDER BY start_ns, end_ns
                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS reached_ns
-      FROM busy
+      FROM queued
 ),
 twice AS (
     SELECT node, gpu, sum(greatest(least(reached_ns, end_ns) - start_ns, 0)) AS shared_ns
@@ -20,13 +20,13 @@ twice AS (
      GROUP BY ALL
 ),
 gpus AS (
-    SELECT b.node, b.gpu, sum(b.busy_ns) - coalesce(any_value(t.shared_ns), 0) AS busy_ns
-      FROM busy_time b
+    SELECT b.node, b.gpu, sum(b.queued_ns) - coalesce(any_value(t.shared_ns), 0) AS queued_ns
+      FROM queued_time b
       LEFT JOIN twice t ON t.node = b.node AND t.gpu IS NOT DISTINCT FROM b.gpu
      GROUP BY ALL
 )
 SELECT node, count(*) AS gpus,
-       sum(least(busy_ns, time_ns)) / sum(time_ns) AS share
+       sum(least(queued_ns, time_ns)) / sum(time_ns) AS share
   FROM gpus
   JOIN looked_at USING (node)
  GROUP BY node"""

@@ -11,7 +11,7 @@ from cotenant.query.findings.explain import Explanation, explain
 from cotenant.query.findings.finding import Finding
 from cotenant.query.screens import activity
 from cotenant.query.screens.interference import PAIRS_SQL
-from cotenant.query.screens.timeline.busy import busy_cells, too_many
+from cotenant.query.screens.timeline.queued import queued_cells, too_many
 from cotenant.views import text, units
 from cotenant.views.export.html import Html, element, join
 from cotenant.views.export.part import written
@@ -29,8 +29,8 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 class _Colours:
     """A colour for each of the tenants with most work on a GPU; grey for the rest."""
 
-    def __init__(self, busiest: Sequence[str]) -> None:
-        self._of = dict(zip(sorted(busiest[: len(_COLOURS)]), _COLOURS, strict=False))
+    def __init__(self, most: Sequence[str]) -> None:
+        self._of = dict(zip(sorted(most[: len(_COLOURS)]), _COLOURS, strict=False))
 
     def of(self, tenant: str | None) -> str:
         return f"--own: {self._of.get(tenant or '', _GREY)}"
@@ -46,11 +46,11 @@ def write_report(session: Session, output: Path) -> int:
 
 def _page(session: Session, found: Explanation) -> str:
     covered = found.interval
-    busy = {} if covered is None else _busy(session, covered)
-    colours = _Colours(sorted(busy, key=lambda tenant: -sum(busy[tenant])))
+    queued = {} if covered is None else _queued(session, covered)
+    colours = _Colours(sorted(queued, key=lambda tenant: -sum(queued[tenant])))
     body = [element("h1", "cotenant: what stands out"), *_about(session, found)]
     if covered is not None:
-        body += [_findings(found, colours), _slowdowns(session, colours), _flight(busy, colours)]
+        body += [_findings(found, colours), _slowdowns(session, colours), _flight(queued, colours)]
         body += [_kernels(session, covered, colours)]
     css = (resources.files("cotenant.views.export") / "report.css").read_text("utf-8")
     head = [
@@ -93,17 +93,17 @@ def _slowdowns(session: Session, colours: _Colours) -> Html:
     return _section("Who slows whom", found) if found else Html("")
 
 
-def _busy(session: Session, covered: Interval) -> dict[str, list[float]]:
+def _queued(session: Session, covered: Interval) -> dict[str, list[float]]:
     start_ns, end_ns = covered.start_ns, covered.end_ns + 1
-    return {} if too_many(session, start_ns, end_ns) else busy_cells(session, start_ns, end_ns)
+    return {} if too_many(session, start_ns, end_ns) else queued_cells(session, start_ns, end_ns)
 
 
-def _flight(busy: dict[str, list[float]], colours: _Colours) -> Html:
-    if not busy:
+def _flight(queued: dict[str, list[float]], colours: _Colours) -> Html:
+    if not queued:
         return Html("")
-    busiest = sorted(busy, key=lambda tenant: -sum(busy[tenant]))[:_STRIPS]
-    figures = [_strip(tenant, busy[tenant], colours) for tenant in sorted(busiest)]
-    rest = len(busy) - len(busiest)
+    most = sorted(queued, key=lambda tenant: -sum(queued[tenant]))[:_STRIPS]
+    figures = [_strip(tenant, queued[tenant], colours) for tenant in sorted(most)]
+    rest = len(queued) - len(most)
     more = [element("p", f"and {rest} tenants with less")] if rest else []
     return _section("Work in flight on a GPU", *figures, *more)
 

@@ -56,7 +56,7 @@ class Api:
             "event": self._event,
             "cell": self._cell,
             "tables": self._tables,
-            "busy": self._busy,
+            "queued": self._queued,
             "strip": self._strip,
             "questions": lambda _: insight.questions(self._readers.whole.tenant),
             "interference": lambda request: self._insight.interference(self._reader(request)),
@@ -125,9 +125,9 @@ class Api:
         start, end = _number(request, "from"), _number(request, "to")
         return plain.answer(reader.ask(details.cell_sql(lane, reader.lanes.all, start, end)))
 
-    def _busy(self, request: Request) -> dict[str, Any]:
+    def _queued(self, request: Request) -> dict[str, Any]:
         start, end = _period(request)
-        return self._reader(request).busy(start, end)
+        return self._reader(request).queued(start, end)
 
     def _strip(self, request: Request) -> dict[str, Any]:
         start, end = _period(request)

@@ -12,13 +12,13 @@ from cotenant.query.engine.guard import without_paths
 from cotenant.query.engine.session import QueryLimits, Session
 from cotenant.query.screens.activity import GPU_USE
 from cotenant.query.screens.timeline import status
-from cotenant.query.screens.timeline.busy import (
-    busy_cells,
-    busy_cells_by_node,
+from cotenant.query.screens.timeline.lanes import Lane, Lanes
+from cotenant.query.screens.timeline.queued import (
     many_spans,
+    queued_cells,
+    queued_cells_by_node,
     too_many,
 )
-from cotenant.query.screens.timeline.lanes import Lane, Lanes
 from cotenant.query.screens.timeline.tiles import Tile, tile
 from cotenant.store.layout import check_readable
 from cotenant.store.nodes import Nodes
@@ -102,7 +102,7 @@ class Reader:
                 self._tiles.popitem(last=False)
         return made
 
-    def busy(self, start_ns: int, end_ns: int) -> dict[str, Any]:
+    def queued(self, start_ns: int, end_ns: int) -> dict[str, Any]:
         """When each tenant had work on a GPU, by node too where there are several.
 
         Values are None where there is too much to tell at once.
@@ -113,8 +113,8 @@ class Reader:
             if too_many(session, start_ns, end_ns):
                 return {"tenants": None, "nodes": None}
             several = len({lane.node for lane in self._lanes.all}) > 1
-            nodes = busy_cells_by_node(session, start_ns, end_ns) if several else None
-            return {"tenants": busy_cells(session, start_ns, end_ns), "nodes": nodes}
+            nodes = queued_cells_by_node(session, start_ns, end_ns) if several else None
+            return {"tenants": queued_cells(session, start_ns, end_ns), "nodes": nodes}
 
     def gpu_use(self, start_ns: int, end_ns: int) -> Answer | None:
         """How much of its GPUs each tenant used; None where there is too much to tell at once."""

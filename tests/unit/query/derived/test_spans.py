@@ -189,13 +189,13 @@ def test_spans_with_the_same_work_have_the_same_signature(calls):
     assert first == second != third
 
 
-def test_busy_time_joins_spans_that_touch_and_pairs_share_what_both_have(calls):
+def test_time_queued_joins_spans_that_touch_and_pairs_share_what_both_have(calls):
     for stream, start, end in ((5, 0, 4), (6, 2, 6), (5, 8, 9)):
         calls("launch", start, stream=stream)
         calls("sync", start + 1, end - start - 1, stream=stream)
     calls("launch", 5, stream=5, tenant="serve", pid=8)
     calls("sync", 6, 2.5, stream=5, tenant="serve", pid=8)
-    busy = calls.ask("select tenant, busy_ns from busy order by tenant, start_ns")
+    busy = calls.ask("select tenant, queued_ns from queued order by tenant, start_ns")
     assert busy == [("serve", int(3.5 * MS)), ("train", 6 * MS), ("train", MS)]
     shared = calls.ask("select tenant, other, overlap_ns from shared_time order by tenant")
     assert shared == [("serve", "train", int(1.5 * MS)), ("train", "serve", int(1.5 * MS))]

@@ -129,7 +129,7 @@ def test_what_has_no_rows_any_more_is_still_counted(root):
     assert interval.start_ns == OFFSET_NS + BEGAN_NS
 
 
-def test_busy_time_is_told_where_spans_are_not_kept(root):
+def test_time_queued_is_told_where_spans_are_not_kept(root):
     question = find("gpu_use").render()
     (before,) = asked(root, question)
     assert before["queued_ns"] > 0

@@ -66,7 +66,7 @@ def test_a_span_beyond_the_window_neither_stretches_it_nor_is_left_out(host):
 
 
 @pytest.mark.parametrize("cut", [1, 2_345, 5_000, 7_500, 9_999])
-def test_halves_of_busy_time_and_of_overlap_add_up(host, cut):
+def test_halves_of_time_queued_and_of_overlap_add_up(host, cut):
     for name, column in (("gpu_use", "queued_ns"), ("gpu_overlap", "overlap_ns")):
         whole = asked(host, name)
         halves = [

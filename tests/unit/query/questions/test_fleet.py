@@ -59,7 +59,7 @@ def _seconds():
             count = {"family": "host", "function": "oncpu", "count": 1, "sum_ns": SECOND // 2}
             counts.append(at | count | {"max_ns": 1, "histogram": [1]})
             work = dict.fromkeys(("overlapped_ns", "unproven_ns", "launches", "waits"), 0)
-            work |= {"busy_ns": SECOND // 4, "waited_ns": 0, "copied_bytes": 0, "told_ns": START}
+            work |= {"queued_ns": SECOND // 4, "waited_ns": 0, "copied_bytes": 0, "told_ns": START}
             busy.append(at | work | {"gpu": "GPU-1"})
     for mix, cgroup, kernel in ((1, TRAIN, "nccl"), (2, SERVE, "gemm")):
         at = {"timestamp_ns": START, "cgroup_id": cgroup, "mix": mix, "count": 1, "size": 64}

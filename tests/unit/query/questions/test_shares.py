@@ -40,14 +40,14 @@ def host(tmp_path):
     return store.write()
 
 
-def test_busy_time_has_the_same_share_in_every_answer(host):
-    (busy,) = _asked(host, "gpu_use")
+def test_time_queued_has_the_same_share_in_every_answer(host):
+    (queued,) = _asked(host, "gpu_use")
     (used,) = _asked(host, "who_uses_what")
     with Session(host) as session:
         window = (START_NS, START_NS + 10 * SECOND)
         (shown,) = session.ask(tenants_sql(*window, gpu_use=True)).rows()
-    assert (busy["queued_ns"], busy["time_ns"]) == (2 * SECOND, 10 * SECOND)
-    assert busy["share"] == pytest.approx(0.2, abs=1e-4)
+    assert (queued["queued_ns"], queued["time_ns"]) == (2 * SECOND, 10 * SECOND)
+    assert queued["share"] == pytest.approx(0.2, abs=1e-4)
     assert used["gpu_percent"] == pytest.approx(20.0)
     assert shown["gpu_share"] == pytest.approx(0.2, abs=1e-4)
     assert shown["queued_share"] == pytest.approx(0.2)
@@ -55,9 +55,9 @@ def test_busy_time_has_the_same_share_in_every_answer(host):
 
 def test_the_share_is_of_the_window_that_is_asked_about(host):
     window = {"from_ns": START_NS + 3 * SECOND, "to_ns": START_NS + 7 * SECOND}
-    (busy,) = _asked(host, "gpu_use", **window)
-    assert busy["queued_ns"] == 2 * SECOND
-    assert busy["share"] == pytest.approx(2 / 4, abs=1e-3)
+    (queued,) = _asked(host, "gpu_use", **window)
+    assert queued["queued_ns"] == 2 * SECOND
+    assert queued["share"] == pytest.approx(2 / 4, abs=1e-3)
 
 
 def test_a_second_has_no_more_than_the_cpus_of_its_host(tmp_path):

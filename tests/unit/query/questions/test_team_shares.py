@@ -32,16 +32,18 @@ def root(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("window", "busy_ns"),
+    ("window", "queued_ns"),
     [
         ({}, 8 * SECOND),
         ({"from_ns": OFFSET_NS + 300 * MS, "to_ns": OFFSET_NS + 2_300 * MS}, 1_600 * MS),
     ],
 )
-def test_a_team_is_busy_while_any_of_its_tenants_is(root, window, busy_ns):
+def test_a_team_has_work_queued_while_any_of_its_tenants_is(root, window, queued_ns):
     with Session(root, **window) as session:
-        teams = session.ask("select name, busy_ns from busy_of_jobs where kind = 'team'").rows()
-        jobs = session.ask("select sum(busy_ns)::bigint as ns from busy_of_jobs where kind = 'job'")
-        each = session.ask("select sum(busy_ns)::bigint as ns from busy_time").rows()
-    assert teams == [{"name": None, "busy_ns": busy_ns}]
+        teams = session.ask("select name, queued_ns from queued_of_jobs where kind = 'team'").rows()
+        jobs = session.ask(
+            "select sum(queued_ns)::bigint as ns from queued_of_jobs where kind = 'job'"
+        )
+        each = session.ask("select sum(queued_ns)::bigint as ns from queued_time").rows()
+    assert teams == [{"name": None, "queued_ns": queued_ns}]
     assert jobs.rows() == each

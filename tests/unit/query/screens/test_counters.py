@@ -37,7 +37,7 @@ class FailsOnce:
         return self._session.ask(sql)
 
 
-@pytest.mark.parametrize("word", ["histogram", "blind_ns", "busy_ns"])
+@pytest.mark.parametrize("word", ["histogram", "blind_ns", "queued_ns"])
 def test_a_scrape_that_fails_forgets_nothing(tmp_path, word):
     store = VirtualStore(tmp_path / "store")
     counts = {"seen": 100, "stored": 60, "shed": 0, "lost": 40, "queued": 0}

@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 
 from cotenant.query.engine.session import Session
-from cotenant.query.screens.timeline import busy, status
 from cotenant.query.screens.timeline import lanes as lanes_module
+from cotenant.query.screens.timeline import queued, status
 from cotenant.query.screens.timeline.lanes import Lanes
 from cotenant.query.screens.timeline.newest import newest_part
 from cotenant.query.screens.timeline.strip import strip
@@ -76,18 +76,18 @@ def test_the_strip_has_every_second_with_events(session):
     assert len(rows) == len({cgroup for cgroup, *_ in WORKS.values()})
 
 
-def test_busy_time_by_the_second_is_that_of_spans(tmp_path, monkeypatch):
+def test_time_queued_by_the_second_is_that_of_spans(tmp_path, monkeypatch):
     recorder = begun(tmp_path / "store")
     work(recorder, dict.fromkeys(WORKS, SECOND_NS), 61 * SECOND_NS)
     recorder.finish()
     start_ns, end_ns = OFFSET_NS + SECOND_NS, OFFSET_NS + 65 * SECOND_NS
-    monkeypatch.setattr(busy, "CELLS", 16)  # Of four seconds each.
+    monkeypatch.setattr(queued, "CELLS", 16)  # Of four seconds each.
     with Session(recorder.writer.root) as opened:
-        exact = busy.busy_cells(opened, start_ns, end_ns)
-        monkeypatch.setattr(busy, "MOST_SPANS", 1)
-        assert not busy.too_many(opened, start_ns, end_ns)
-        rough = busy.busy_cells(opened, start_ns, end_ns)
-        assert busy.too_many(opened, start_ns, start_ns + 15 * SECOND_NS)
+        exact = queued.queued_cells(opened, start_ns, end_ns)
+        monkeypatch.setattr(queued, "MOST_SPANS", 1)
+        assert not queued.too_many(opened, start_ns, end_ns)
+        rough = queued.queued_cells(opened, start_ns, end_ns)
+        assert queued.too_many(opened, start_ns, start_ns + 15 * SECOND_NS)
     assert rough.keys() == exact.keys()
     for tenant, cells in exact.items():
         assert sum(cells) > 1

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from cotenant.query.engine.session import Session
 from cotenant.query.screens.timeline import status, tiles
-from cotenant.query.screens.timeline.busy import CELLS as BUSY_CELLS
-from cotenant.query.screens.timeline.busy import _covered, busy_cells
 from cotenant.query.screens.timeline.details import cell_sql
 from cotenant.query.screens.timeline.lanes import LANES_PER_TENANT, Lanes
+from cotenant.query.screens.timeline.queued import CELLS as QUEUED_CELLS
+from cotenant.query.screens.timeline.queued import _covered, queued_cells
 from cotenant.query.screens.timeline.tiles import CELLS, tile
 from cotenant.store.writer import StoreWriter
 from cotenant.views import text
@@ -70,7 +70,7 @@ def test_a_call_that_began_before_the_tile_reaches_into_it(session, lanes):
 def test_cells_add_up_to_the_time_inside_the_calls(session, lanes, monkeypatch):
     monkeypatch.setattr(tiles, "RAW_ROWS", 0)
     made = tile(session, lanes, NOW_NS, 1 << 30)
-    busy = sum(made.cell_busy_ns) + sum(made.duration_ns)
+    busy = sum(made.cell_in_calls_ns) + sum(made.duration_ns)
     (row,) = session.ask(
         "SELECT sum(d) AS ns FROM (SELECT duration_ns AS d FROM cuda_events "
         "UNION ALL SELECT duration_ns FROM nccl_events "
@@ -121,8 +121,8 @@ def test_what_a_lane_did_is_what_its_sql_says(session, lanes):
 
 
 def test_work_in_flight_covers_part_of_each_cell(session):
-    found = busy_cells(session, NOW_NS, NOW_NS + 10**9)
-    assert all(len(parts) == BUSY_CELLS for parts in found.values())
+    found = queued_cells(session, NOW_NS, NOW_NS + 10**9)
+    assert all(len(parts) == QUEUED_CELLS for parts in found.values())
     assert all(0 <= part <= 1 for parts in found.values() for part in parts)
 
 
@@ -140,7 +140,7 @@ def test_coverage_is_exact_for_intervals_that_do_not_touch(gaps):
     ends = np.array([end for _, end in intervals])
     expected = [
         sum(max(0.0, min(end, cell + 1) - max(start, cell)) for start, end in intervals)
-        for cell in range(BUSY_CELLS)
+        for cell in range(QUEUED_CELLS)
     ]
     assert _covered(starts, ends) == pytest.approx(expected, abs=2e-3)
 

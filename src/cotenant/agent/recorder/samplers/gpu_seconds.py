@@ -1,8 +1,8 @@
-"""Busy time per second, tenant and GPU, from spans as they are closed.
+"""Time queued per second, tenant and GPU, from spans as they are closed.
 
 What an open span is certain to cover counts at once, and the rest when it is closed; so a second
 may get rows more than once, and they add up. Of time that is covered already nothing is added: a
-tenant is busy once, however many streams it uses.
+tenant counts once, however many streams it uses.
 """
 
 from collections import defaultdict
@@ -137,7 +137,7 @@ class GpuSeconds:
             _grown(known, owners[proven], spans[proven]),
         )
         edges = _edges(spans)
-        grown = [("busy_ns", before, after), ("unproven_ns", now_known, known)]
+        grown = [("queued_ns", before, after), ("unproven_ns", now_known, known)]
         # Work on GPUs that are not known may have been on different ones.
         if gpu is not None:
             grown.append(("overlapped_ns", _overlapped(before), _overlapped(after)))
@@ -145,7 +145,7 @@ class GpuSeconds:
         for name, then, now in grown:
             for owner, second, ns in _gained(then, now, edges):
                 cells[second, owner, gpu].sums[name] += ns
-                if name == "busy_ns":
+                if name == "queued_ns":
                     cells[second, owner, gpu].sums["unproven_ns"] += ns
         self._covered[gpu], self._proven[gpu] = after, now_known
 
@@ -236,7 +236,7 @@ def _gained(
 
 
 def _row(second: int, owner: int, gpu: str | None, cell: _GpuSums, now_ns: int) -> dict[str, Any]:
-    names = ("busy_ns", "overlapped_ns", "unproven_ns")
+    names = ("queued_ns", "overlapped_ns", "unproven_ns")
     counts = ("launches", "waits", "waited_ns", "copied_bytes")
     row: dict[str, Any] = {name: cell.sums[name] for name in (*names, *counts)}
     row |= {"timestamp_ns": second * _SECOND, "cgroup_id": owner, "gpu": gpu}

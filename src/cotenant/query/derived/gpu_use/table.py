@@ -14,13 +14,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from cotenant.query.derived.busy_places import certain_places_of, places_of
 from cotenant.query.derived.device_spans import DeviceSpans, device_spans
 from cotenant.query.derived.gpu_use.estimates import Estimates, estimates, main_source
 from cotenant.query.derived.gpu_use.shares import Slots
 from cotenant.query.derived.gpu_use.statement import stated
 from cotenant.query.derived.gpu_use.union import Timeline
 from cotenant.query.derived.operation_times.catalogue import catalogue
+from cotenant.query.derived.queued_places import certain_places_of, places_of
 from cotenant.query.derived.registry import Ask
 
 SCHEMA: Final = pa.schema(
@@ -56,7 +56,7 @@ select l.node, l.time_ns, b.from_ns, b.to_ns
 from looked_at l
 cross join whole.bounds b
 """
-_OLDER: Final = "select tenant, node, gpu, busy_ns as queued_ns from busy_before_spans"
+_OLDER: Final = "select tenant, node, gpu, queued_ns from queued_before_spans"
 
 
 def compute(ask: Ask) -> Any:

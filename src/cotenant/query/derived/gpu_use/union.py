@@ -10,8 +10,8 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cotenant.query.derived.busy_intervals import BusyIntervals
 from cotenant.query.derived.device_spans import DeviceSpans
+from cotenant.query.derived.intervals import Intervals
 
 Floats = NDArray[np.float64]
 
@@ -24,8 +24,8 @@ class Timeline:
 
     start: Floats
     end: Floats
-    all: BusyIntervals
-    certain: BusyIntervals
+    all: Intervals
+    certain: Intervals
     _order: NDArray[np.int64]
     _moments: Floats
     _whose: NDArray[np.int64]
@@ -44,8 +44,8 @@ class Timeline:
         return cls(
             start=start,
             end=end,
-            all=BusyIntervals.of(start, end, begin, finish),
-            certain=BusyIntervals.of(low, until, begin, finish),
+            all=Intervals.of(start, end, begin, finish),
+            certain=Intervals.of(low, until, begin, finish),
             _order=order,
             _moments=moments[order],
             _whose=np.concatenate([np.arange(len(start)), by_end])[order],

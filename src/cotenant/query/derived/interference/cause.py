@@ -1,4 +1,4 @@
-"""Why one tenant slows another: what else was longer while both were busy."""
+"""Why one tenant slows another: what else was longer while both had work queued."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -143,7 +143,7 @@ def _only_collectives(
 def cause_of(gpu: Gpu, victim: Tenant, other: Tenant, waits: Waits) -> str:
     """The likeliest cause of a slowdown that is there."""
     spans = victim.spans.only(victim.spans.usable)
-    part = other.busy.overlap(spans.start, spans.end) / np.maximum(spans.end - spans.start, 1)
+    part = other.queued.overlap(spans.start, spans.end) / np.maximum(spans.end - spans.start, 1)
     shared, alone = part >= SHARED, part <= 0
     excess = _excess(spans, shared, alone)
     waited = waits.within(gpu, victim.name, spans.start, spans.end)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cotenant.query.derived.busy_intervals import BusyIntervals
+from cotenant.query.derived.intervals import Intervals
 
 
-def costs(victim: BusyIntervals, others: Sequence[tuple[BusyIntervals, float]]) -> list[float]:
-    """How much of the victim's busy time it lost to each of the others, by their slowdowns."""
+def costs(victim: Intervals, others: Sequence[tuple[Intervals, float]]) -> list[float]:
+    """How much of the victim's time queued it lost to each of the others, by their slowdowns."""
     harm = np.array([slowdown - 1 for _, slowdown in others])
     edges = [victim.starts, victim.ends]
     for other, _ in others:

@@ -1,4 +1,4 @@
-"""What the store knows of one GPU: its tenants, their spans, and when each was busy."""
+"""What the store knows of one GPU: its tenants, their spans, and when each had work queued."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
@@ -6,8 +6,8 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cotenant.query.derived.busy_intervals import BusyIntervals
-from cotenant.query.derived.busy_places import NUMBERED, BusyPlace, places_of
+from cotenant.query.derived.intervals import Intervals
+from cotenant.query.derived.queued_places import NUMBERED, QueuedPlace, places_of
 from cotenant.query.derived.registry import Ask
 
 Floats = NDArray[np.float64]
@@ -69,7 +69,7 @@ class Tenant:
 
     name: str
     spans: Spans
-    busy: BusyIntervals
+    queued: Intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +84,27 @@ class Gpu:
     tenants: tuple[Tenant, ...]
     bounds: tuple[float, float]  # Of the session's window.
 
-    def within(self, busy: BusyIntervals) -> BusyIntervals:
-        """Busy time as far as it is in the session's window."""
+    def within(self, queued: Intervals) -> Intervals:
+        """Time queued as far as it is in the session's window."""
         begin, end = np.clip(self.bounds, self.begin, self.end)
-        return BusyIntervals.of(busy.starts, busy.ends, float(begin), float(end))
+        return Intervals.of(queued.starts, queued.ends, float(begin), float(end))
 
     def moment(self, relative: float) -> int:
         """A relative time in UTC."""
         return self.origin + int(relative)
 
-    def busy_besides(self, *tenants: Tenant) -> BusyIntervals:
+    def queued_besides(self, *tenants: Tenant) -> Intervals:
         """When any other tenant had work here."""
-        others = [t.busy for t in self.tenants if t not in tenants]
+        others = [t.queued for t in self.tenants if t not in tenants]
         none = np.zeros(0)
         starts = np.concatenate([none, *(t.starts for t in others)])
         ends = np.concatenate([none, *(t.ends for t in others)])
-        return BusyIntervals.of(starts, ends, self.begin, self.end)
+        return Intervals.of(starts, ends, self.begin, self.end)
 
 
 def gpus_of(ask: Ask) -> list[Gpu]:
     """Every GPU with spans; those of which the GPU is not known may be of different ones."""
-    places: dict[tuple[str, str], list[BusyPlace]] = {}
+    places: dict[tuple[str, str], list[QueuedPlace]] = {}
     for place in places_of(ask):
         if place.gpu is not None and len(place.starts):
             places.setdefault((place.node, place.gpu), []).append(place)
@@ -116,7 +116,7 @@ def gpus_of(ask: Ask) -> list[Gpu]:
     return [_gpu(node, gpu, there, rows, window) for (node, gpu), there in places.items()]
 
 
-def _gpu(node: str, gpu: str, places: list[BusyPlace], rows: Any, window: tuple[int, int]) -> Gpu:
+def _gpu(node: str, gpu: str, places: list[QueuedPlace], rows: Any, window: tuple[int, int]) -> Gpu:
     origin = min(int(place.starts[0]) for place in places)
     end = float(max(int(place.ends[-1]) for place in places) - origin)
     numbers = rows["number"].to_numpy()
@@ -125,7 +125,7 @@ def _gpu(node: str, gpu: str, places: list[BusyPlace], rows: Any, window: tuple[
         first, last = np.searchsorted(numbers, [place.number, place.number + 1])
         spans = Spans.of(rows.slice(int(first), int(last - first)), origin)
         starts, ends = (times.astype(np.float64) for times in place.since(origin))
-        busy = BusyIntervals.of(starts, ends, 0.0, end)
-        tenants.append(Tenant(place.tenant, spans, busy))
+        queued = Intervals.of(starts, ends, 0.0, end)
+        tenants.append(Tenant(place.tenant, spans, queued))
     bounds = float(window[0] - origin), float(window[1] - origin)
     return Gpu(node, gpu, origin, 0.0, end, tuple(tenants), bounds)

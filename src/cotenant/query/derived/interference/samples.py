@@ -66,7 +66,7 @@ class VictimSamples:
     def _mix_times(self) -> MixTimes | None:
         """By device times that are solved from the spans that were alone; None if too few were."""
         spans = self._victim.spans
-        others = self._gpu.busy_besides(self._victim).overlap(spans.start, spans.end)
+        others = self._gpu.queued_besides(self._victim).overlap(spans.start, spans.end)
         alone = spans.usable & (others <= 0)
         if np.count_nonzero(alone) < FEWEST_SPANS:
             return None

@@ -1,7 +1,7 @@
-"""How much slower one tenant's work was while another was busy: arrays in, a verdict out.
+"""How much slower one tenant's work was while another had work queued: arrays in, a verdict out.
 
 A sample is one piece of the victim's work: an interval, its cost, and its kind. With ``f`` the
-part of it in which the other was busy and ``d0`` what its kind costs alone,
+part of it in which the other had work queued and ``d0`` what its kind costs alone,
 
     cost = d0 / (1 - f + f / slowdown)
 
@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cotenant.query.derived.busy_intervals import BusyIntervals
+from cotenant.query.derived.intervals import Intervals
 from cotenant.query.derived.student import NORMAL_975, student_975
 
 Floats = NDArray[np.float64]
@@ -264,7 +264,7 @@ def _evenly(samples: Samples) -> Floats:
     return log
 
 
-def _fit(samples: Samples, other: BusyIntervals, shifts: Floats, log: Floats) -> Floats:
+def _fit(samples: Samples, other: Intervals, shifts: Floats, log: Floats) -> Floats:
     """How well the cost follows the part that is shared, for each shift of the other's timeline."""
     begin, end = samples.start - shifts[:, None], samples.end - shifts[:, None]
     part = np.clip(other.rotated(end) - other.rotated(begin), 0, None)
@@ -275,8 +275,8 @@ def _fit(samples: Samples, other: BusyIntervals, shifts: Floats, log: Floats) ->
     return found
 
 
-def _p_value(samples: Samples, other: BusyIntervals, pairs: int, rng: np.random.Generator) -> float:
-    """How often the other's busy intervals, rotated by chance, explain as much or more."""
+def _p_value(samples: Samples, other: Intervals, pairs: int, rng: np.random.Generator) -> float:
+    """How often the other's intervals, rotated by chance, explain as much or more."""
     most = min(max(4 * pairs / LEVEL, 4 * SHIFTS), MOST_SHIFTS)
     log = _evenly(samples)
     observed = float(_fit(samples, other, np.zeros(1), log)[0])
@@ -290,15 +290,15 @@ def _p_value(samples: Samples, other: BusyIntervals, pairs: int, rng: np.random.
 
 def slowdown(
     samples: Samples,
-    other: BusyIntervals,
+    other: Intervals,
     *,
     pairs: int = 1,
     seed: int = 0,
     other_idle: float = 0.0,
 ) -> Verdict:
-    """How the victim's samples fare while the other is busy; of so many pairs that are asked.
+    """How the victim's samples fare beside the other's work; of so many pairs that are asked.
 
-    ``other_idle`` is the part of the other's busy time that may be its host's, not the device's.
+    ``other_idle`` is the part of the other's time queued that may be its host's, not the device's.
     """
     samples = samples.only(samples.end > samples.start)
     if not len(samples):

@@ -13,7 +13,6 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 
-from cotenant.query.derived.busy_intervals import BusyIntervals
 from cotenant.query.derived.interference.cause import NO_EVIDENCE, TOO_FEW, Waits, cause_of
 from cotenant.query.derived.interference.costs import costs
 from cotenant.query.derived.interference.gpu import Floats, Gpu, Spans, Tenant, gpus_of
@@ -25,6 +24,7 @@ from cotenant.query.derived.interference.slowdown import (
     level_of,
     slowdown,
 )
+from cotenant.query.derived.intervals import Intervals
 from cotenant.query.derived.registry import Ask
 
 SCHEMA: Final = pa.schema(
@@ -42,12 +42,12 @@ SCHEMA: Final = pa.schema(
         ("window_end_ns", pa.int64()),
         ("node", pa.string()),
         ("evidence", pa.string()),  # evidence, maybe or none
-        ("cost_ns", pa.int64()),  # Of the victim's busy time; parts of several aggressors add up.
+        ("cost_ns", pa.int64()),  # Of the victim's time queued; parts of several aggressors add up.
     ]
 )
 # Some spans of a victim, and the part of each beside the other, as samples.
 SamplesOf = Callable[[Spans, Floats], Samples]
-_MOST_IDLE: Final = 0.5  # Of the other's busy time.
+_MOST_IDLE: Final = 0.5  # Of the other's time queued.
 _AT_ONCE: Final = 0.02  # More than this part with a third tenant, and a sample says nothing.
 
 
@@ -77,13 +77,13 @@ def _costs(gpu: Gpu, pairs: list[Pair], level: float, waits: Waits) -> dict[Pair
     sure = [pair for pair in pairs if pair.verdict.word(level) == EVIDENCE]
     found: dict[Pair, int] = {}
     involved = {tenant.name: tenant for pair in sure for tenant in (pair.victim, pair.other)}
-    busy = {
-        name: gpu.within(_Beside.of(gpu, waits, tenant).busy) for name, tenant in involved.items()
+    queued = {
+        name: gpu.within(_Beside.of(gpu, waits, tenant).queued) for name, tenant in involved.items()
     }
     for victim in {pair.victim.name for pair in sure}:
         own = [pair for pair in sure if pair.victim.name == victim]
-        others = [(busy[pair.other.name], pair.verdict.slowdown) for pair in own]
-        lost = costs(busy[victim], others)
+        others = [(queued[pair.other.name], pair.verdict.slowdown) for pair in own]
+        lost = costs(queued[victim], others)
         found |= dict(zip(own, map(round, lost), strict=True))
     return found
 
@@ -107,30 +107,30 @@ class _Beside:
     """When a tenant had work beside others, and which part of it may be its host's, at most."""
 
     tenant: Tenant
-    busy: BusyIntervals
+    queued: Intervals
     idle: float
 
     @classmethod
     def of(cls, gpu: Gpu, waits: Waits | None, tenant: Tenant) -> Self:
         """Without the time in which its work was done, and its thread waited for a CPU."""
         if waits is None:
-            return cls(tenant, tenant.busy, 0.0)
+            return cls(tenant, tenant.queued, 0.0)
         spans = tenant.spans
         late = waits.before(gpu, tenant.name, spans.start, spans.end)
         done = late > 0
-        busy = tenant.busy.without(spans.end[done] - late[done], spans.end[done])
+        queued = tenant.queued.without(spans.end[done] - late[done], spans.end[done])
         length = max(float((spans.end - spans.start).sum()), 1.0)
-        return cls(tenant, busy, min(HOST_NS * len(late) / length, _MOST_IDLE))
+        return cls(tenant, queued, min(HOST_NS * len(late) / length, _MOST_IDLE))
 
 
 def _verdict(gpu: Gpu, victim: Tenant, other: _Beside, samples: SamplesOf) -> Verdict:
-    third = gpu.busy_besides(victim, other.tenant)
+    third = gpu.queued_besides(victim, other.tenant)
     spans = victim.spans
     crowd = third.overlap(spans.start, spans.end) / np.maximum(spans.end - spans.start, 1)
     spans = spans.only(spans.usable & (crowd <= _AT_ONCE))
-    part = other.busy.overlap(spans.start, spans.end) / np.maximum(spans.end - spans.start, 1)
+    part = other.queued.overlap(spans.start, spans.end) / np.maximum(spans.end - spans.start, 1)
     pairs = len(gpu.tenants) * (len(gpu.tenants) - 1)
-    return slowdown(samples(spans, part), other.busy, pairs=pairs, other_idle=other.idle)
+    return slowdown(samples(spans, part), other.queued, pairs=pairs, other_idle=other.idle)
 
 
 def _row(gpu: Gpu, pair: Pair, level: float, waits: Waits) -> dict[str, Any]:

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cotenant.query.derived.busy_intervals import BusyIntervals
-from cotenant.query.derived.busy_places import BusyPlace, places_of
+from cotenant.query.derived.intervals import Intervals
+from cotenant.query.derived.queued_places import QueuedPlace, places_of
 from cotenant.query.derived.registry import Ask
 from cotenant.query.derived.row_groups import groups_of
 from cotenant.query.derived.solved_times.equations import (
@@ -194,8 +194,8 @@ class _Judge:
 
 
 def _crowds(ask: Ask) -> Callable[[str, str | None, str, Floats, Floats], Floats]:
-    """How much of some intervals of a tenant on a GPU others were busy there."""
-    places: dict[tuple[str, str | None], list[BusyPlace]] = {}
+    """How much of some intervals of a tenant on a GPU others had work queued there."""
+    places: dict[tuple[str, str | None], list[QueuedPlace]] = {}
     for place in places_of(ask):
         places.setdefault((place.node, place.gpu), []).append(place)
 
@@ -206,8 +206,8 @@ def _crowds(ask: Ask) -> Callable[[str, str | None, str, Floats, Floats], Floats
         origin, last = float(start.min()), float(end.max())
         starts = np.concatenate([place.starts for place in others]) - origin
         ends = np.concatenate([place.ends for place in others]) - origin
-        busy = BusyIntervals.of(starts, ends, 0.0, last - origin)
-        part: Floats = busy.overlap(start - origin, end - origin) / np.maximum(end - start, 1)
+        queued = Intervals.of(starts, ends, 0.0, last - origin)
+        part: Floats = queued.overlap(start - origin, end - origin) / np.maximum(end - start, 1)
         return part
 
     return crowd

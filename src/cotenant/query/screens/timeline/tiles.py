@@ -30,7 +30,7 @@ class Tile:
     cell_lane: list[int] = field(default_factory=list)
     cell: list[int] = field(default_factory=list)
     cell_events: list[int] = field(default_factory=list)
-    cell_busy_ns: list[int] = field(default_factory=list)
+    cell_in_calls_ns: list[int] = field(default_factory=list)
     cell_name: list[int] = field(default_factory=list)  # Of the longest slice in it.
     # Slices, each with its thread, which with its time finds its row again.
     lane: list[int] = field(default_factory=list)
@@ -90,7 +90,7 @@ class _TilePart:
         return (
             "SELECT cgroup_id, pid, stream, "
             f"greatest((began_ns - {start}) // {cell}, 0)::INTEGER AS cell, "
-            "sum(weight)::BIGINT AS events, sum(d * weight)::BIGINT AS busy_ns, "
+            "sum(weight)::BIGINT AS events, sum(d * weight)::BIGINT AS in_calls_ns, "
             f"max_by(label, d) AS label FROM ({self.rows()}) WHERE d < {narrower_ns} GROUP BY ALL"
         )
 
@@ -129,7 +129,7 @@ def _add(
         made.cell_lane += _lanes(lanes, family, found)
         made.cell += found["cell"].to_pylist()
         made.cell_events += found["events"].to_pylist()
-        made.cell_busy_ns += found["busy_ns"].to_pylist()
+        made.cell_in_calls_ns += found["in_calls_ns"].to_pylist()
         made.cell_name += _names(index, found)
     found = session.ask(part.slices(threshold)).table
     made.lane += _lanes(lanes, family, found)

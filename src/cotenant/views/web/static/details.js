@@ -40,7 +40,7 @@ export class Details {
     }
     refill(this.tip, who,
       el("p", {}, el("b", {}, count(mark.events)), mark.events === 1 ? " event in " : " events in ", duration(mark.length), `, `,
-        el("b", {}, `${Math.min(100, mark.busy / mark.length * 100).toFixed(mark.busy / mark.length < 0.1 ? 1 : 0)} %`), " of it inside the call"),
+        el("b", {}, `${Math.min(100, mark.inCalls / mark.length * 100).toFixed(mark.inCalls / mark.length < 0.1 ? 1 : 0)} %`), " of it inside the call"),
       el("p", {}, `from ${when}`), names ?? el("p", {}, `longest: ${mark.name}`));
   }
 

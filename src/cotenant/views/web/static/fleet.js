@@ -1,4 +1,4 @@
-// Many nodes: what each covers and lacks, how busy its GPUs are, and what stands out there.
+// Many nodes: what each covers and lacks, how much of the time its GPUs had work, and what stands out there.
 
 import { get } from "./api.js";
 import { by, el, refill } from "./dom.js";
@@ -71,11 +71,11 @@ function lacking(row) {
 
 function line({ name, row, findings, lacks }) {
   const link = new URLSearchParams({ node: name });
-  const busy = row.share === undefined ? el("td", { class: "nothing" }, "–")
+  const queued = row.share === undefined ? el("td", { class: "nothing" }, "–")
     : el("td", { class: "bar-cell", "--part": `${100 * row.share}%` }, percent(row.share));
   return el("tr", {},
     el("td", {}, el("a", { href: `#${link}`, title: "Open this node" }, name)),
-    el("td", { class: "number" }, row.gpus === undefined ? "–" : String(row.gpus)), busy,
+    el("td", { class: "number" }, row.gpus === undefined ? "–" : String(row.gpus)), queued,
     el("td", { class: "number" }, row.recorded_ns ? duration(Number(row.recorded_ns)) : "–"),
     el("td", { class: lacks.length ? "said bad" : "said" }, lacks.join(", ")),
     el("td", { class: "said", title: findings.join("\n") }, findings[0] ?? "", findings.length > 1 ? ` and ${findings.length - 1} more` : ""));

@@ -44,8 +44,8 @@ export class Painter {
       this.named = new Set();
       const y = RULER + row.y - layout.scroll;
       if (y > frame.height || y + row.height < RULER) continue;
-      this.row(pen, frame, row, y, layout.busy);
-      if (row.kind === "tenant" && !row.folded && layout.busy) this.inFlight(pen, frame, row, y, layout.busy);
+      this.row(pen, frame, row, y, layout.queued);
+      if (row.kind === "tenant" && !row.folded && layout.queued) this.inFlight(pen, frame, row, y, layout.queued);
       if (!row.lanes.size) continue;
       pen.save();
       pen.beginPath();
@@ -60,12 +60,12 @@ export class Painter {
   }
 
   /** Beside a tenant's name: how much of each moment it had work on a GPU. */
-  inFlight(pen, frame, row, y, busy) {
-    const parts = busyParts(row, busy);
+  inFlight(pen, frame, row, y, queued) {
+    const parts = queuedParts(row, queued);
     if (!parts) return;
     const { view, theme } = this;
     const scale = (frame.width - GUTTER) / view.span;
-    const step = (busy.end - busy.start) / parts.length;
+    const step = (queued.end - queued.start) / parts.length;
     const [top, height] = [y + 5, row.height - 8];
     pen.save();
     pen.beginPath();
@@ -75,8 +75,8 @@ export class Painter {
     pen.globalAlpha = 0.42;
     parts.forEach((part, i) => {
       if (!part) return;
-      const left = Math.floor(GUTTER + (busy.start + i * step - view.start) * scale);
-      const right = Math.floor(GUTTER + (busy.start + (i + 1) * step - view.start) * scale);
+      const left = Math.floor(GUTTER + (queued.start + i * step - view.start) * scale);
+      const right = Math.floor(GUTTER + (queued.start + (i + 1) * step - view.start) * scale);
       const tall = Math.max(1, height * part);
       pen.fillRect(left, top + height - tall, Math.max(right - left, 1), tall);
     });
@@ -84,8 +84,8 @@ export class Painter {
   }
 
   /** The part of the time on screen in which a tenant had work on a GPU, in words that fit. */
-  share(pen, row, busy) {
-    const parts = !row.folded && busy && busyParts(row, busy);
+  share(pen, row, queued) {
+    const parts = !row.folded && queued && queuedParts(row, queued);
     if (!parts) return "";
     const share = parts.reduce((sum, part) => sum + part, 0) / parts.length;
     const said = `${share < 0.095 ? (share * 100).toFixed(1) : Math.round(share * 100)} %`;
@@ -97,10 +97,10 @@ export class Painter {
   }
 
   /** A tenant's name and share, each as far as there is room. */
-  heading(pen, row, y, busy) {
+  heading(pen, row, y, queued) {
     const { theme } = this;
     const middle = y + row.height / 2 + 1.5;
-    const said = this.share(pen, row, busy);
+    const said = this.share(pen, row, queued);
     pen.font = SMALL;
     pen.fillStyle = theme.quiet;
     pen.textAlign = "right";
@@ -129,14 +129,14 @@ export class Painter {
     pen.textAlign = "left";
   }
 
-  row(pen, frame, row, y, busy) {
+  row(pen, frame, row, y, queued) {
     const { theme } = this;
     pen.textBaseline = "middle";
     const middle = y + row.height / 2 + 0.5;
     if (row.kind === "tenant") {
       pen.fillStyle = theme.of(row.tenant);
       pen.fillRect(0, y + 3, 4, row.height - 3);
-      return this.heading(pen, row, y, busy);
+      return this.heading(pen, row, y, queued);
     }
     if (row.kind === "node") return this.node(pen, frame, row, y);
     pen.font = `11.5px ${FACE}`;
@@ -176,7 +176,7 @@ export class Painter {
   }
 
   cells({ pen, scale, y, height, from, to, row }, tile, lane) {
-    const { at, busy } = lane.cells;
+    const { at, inCalls } = lane.cells;
     if (!at.length) return 0;
     const { view } = this;
     const x0 = GUTTER + (tile.start - view.start) * scale;
@@ -188,7 +188,7 @@ export class Painter {
       if (time + tile.cell < from || time >= to) continue;
       const left = Math.floor(x0 + at[i] * step);
       const right = Math.max(Math.floor(x0 + (at[i] + 1) * step), left + 1);
-      const share = Math.min(1, busy[i] / tile.cell);
+      const share = Math.min(1, inCalls[i] / tile.cell);
       const tall = Math.max(2, Math.round(height * (FLOOR + (1 - FLOOR) * Math.sqrt(share))));
       pen.fillRect(left, y + height - tall, right - left, tall);
       marks++;
@@ -336,7 +336,7 @@ export class Painter {
 }
 
 /** When a row's tenant had work on a GPU: on the row's node, where there are several. */
-const busyParts = (row, busy) => row.node === null ? busy.tenants[row.tenant] : busy.nodes?.[row.node]?.[row.tenant];
+const queuedParts = (row, queued) => row.node === null ? queued.tenants[row.tenant] : queued.nodes?.[row.node]?.[row.tenant];
 
 function clipped(text, letters) {
   return text.length > letters ? `${text.slice(0, Math.max(letters - 1, 1))}…` : text;

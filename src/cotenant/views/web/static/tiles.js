@@ -108,7 +108,7 @@ function prepared(got, start, cell) {
     one.cells = {
       at: Int32Array.from(one.cells, (i) => got.cell[i]),
       events: Float64Array.from(one.cells, (i) => got.cell_events[i]),
-      busy: Float64Array.from(one.cells, (i) => got.cell_busy_ns[i]),
+      inCalls: Float64Array.from(one.cells, (i) => got.cell_in_calls_ns[i]),
       name: Int32Array.from(one.cells, (i) => got.cell_name[i]),
     };
     one.slices = {

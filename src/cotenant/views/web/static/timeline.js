@@ -25,8 +25,8 @@ export class Timeline {
     this.painted = false;
     this.strip = null; // When each tenant had events, if there are too many to read: {start, cell, tenants}.
     this.nextStrip = 0;
-    this.busy = null; // When each tenant had work on a GPU: {start, end, tenants}.
-    this.settle = later(250, () => this.askBusy());
+    this.queued = null; // When each tenant had work on a GPU: {start, end, tenants}.
+    this.settle = later(250, () => this.askQueued());
     this.due = false;
     new ResizeObserver(() => {
       this.arrange();
@@ -49,7 +49,7 @@ export class Timeline {
   }
 
   /** Asks what was in flight in the time on screen; it takes a while, so it is drawn when it comes. */
-  async askBusy() {
+  async askQueued() {
     const { view } = this;
     const [start, end] = [Math.max(view.start, view.first), Math.min(view.end, view.last)];
     this.asking?.abort();
@@ -59,8 +59,8 @@ export class Timeline {
     this.next = performance.now() + FOLLOWING;
     if (end - start < 2) return;
     try {
-      const got = await get("busy", { from: view.absolute(start), to: view.absolute(end) }, this.asking.signal);
-      if (got.tenants) this.busy = { start: Math.round(start), end: Math.round(end), tenants: got.tenants, nodes: got.nodes };
+      const got = await get("queued", { from: view.absolute(start), to: view.absolute(end) }, this.asking.signal);
+      if (got.tenants) this.queued = { start: Math.round(start), end: Math.round(end), tenants: got.tenants, nodes: got.nodes };
       this.paint();
     } catch (error) {
       if (error.name !== "AbortError") this.said.failed(error);
@@ -125,7 +125,7 @@ export class Timeline {
     const most = Math.max(0, this.layout.height + RULER + 12 - frame.height);
     this.scroll = Math.min(Math.max(this.scroll, 0), most);
     const selected = view.selected && { tid: view.selected.tid, time: view.relative(view.selected.at) };
-    this.marks = painter.lanes(frame.pen, frame, { ...this.layout, scroll: this.scroll, busy: this.busy }, this.parts, selected);
+    this.marks = painter.lanes(frame.pen, frame, { ...this.layout, scroll: this.scroll, queued: this.queued }, this.parts, selected);
     if (this.marks) this.painted ||= performance.now(); // Since the page was opened.
     const strip = fitted(this.small);
     const shown = this.status.tenants.map((one) => one.name).filter((name) => !view.off.has(name));
@@ -134,9 +134,9 @@ export class Timeline {
 
   /** The middle of the stretch in which these had most work on a GPU at once; null if never. */
   together(names) {
-    const own = names.map((name) => this.busy?.tenants[name]).filter(Boolean);
+    const own = names.map((name) => this.queued?.tenants[name]).filter(Boolean);
     if (!own.length) return null;
-    const step = (this.busy.end - this.busy.start) / own[0].length;
+    const step = (this.queued.end - this.queued.start) / own[0].length;
     const both = Array.from({ length: own[0].length }, (_, i) => Math.min(...own.map((parts) => parts[i])));
     const wide = Math.max(1, Math.round(both.length / 10));
     let [best, most] = [-1, 0];
@@ -144,7 +144,7 @@ export class Timeline {
       sum += both[i] - (both[i - wide] ?? 0);
       if (sum > most) [best, most] = [i, sum];
     }
-    return best < 0 ? null : this.busy.start + (best + 1 - wide / 2) * step;
+    return best < 0 ? null : this.queued.start + (best + 1 - wide / 2) * step;
   }
 
   time(x) {
@@ -283,12 +283,12 @@ function sliceAt(tile, lane, id, time, slack, inside) {
 }
 
 function cellAt(tile, lane, id, time) {
-  const { at, events, busy, name } = lane.cells;
+  const { at, events, inCalls, name } = lane.cells;
   const cell = Math.floor((time - tile.start) / tile.cell);
   const i = [cell, cell - 1, cell + 1].map((one) => at.indexOf(one)).find((one) => one >= 0);
   if (i === undefined) return null;
   const start = tile.start + at[i] * tile.cell;
-  return { lane: id, slice: false, at: start, length: tile.cell, events: events[i], busy: busy[i], name: tile.names[name[i]] };
+  return { lane: id, slice: false, at: start, length: tile.cell, events: events[i], inCalls: inCalls[i], name: tile.names[name[i]] };
 }
 
 function nearer(one, other) {

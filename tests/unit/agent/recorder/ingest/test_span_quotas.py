@@ -184,7 +184,7 @@ def test_what_a_tenant_had_no_room_for_makes_answers_from_its_spans_incomplete(s
             return [(h.reason, h.tenants, h.unseen) for h in session.ask(sql).standing.holes]
 
     missing = [("no room for spans", ("hoarder.service",), HALF)]
-    for table in ("spans", "span_mixes", "busy", "gpu_seconds", "gpu_overlaps"):
+    for table in ("spans", "span_mixes", "queued", "gpu_seconds", "gpu_overlaps"):
         assert told(f"select count(*) from {table}") == missing, table
     assert told("select count(*) from cuda_events") == []
     assert told("select count(*) from spans", tenant="hoarder.service") == missing

@@ -4,8 +4,8 @@ import statistics
 
 import numpy as np
 
-from cotenant.query.derived.busy_intervals import BusyIntervals
 from cotenant.query.derived.interference.slowdown import Samples, slowdown
+from cotenant.query.derived.intervals import Intervals
 from tests.virtual.neighbours import observed
 
 RUNS = 50
@@ -40,7 +40,7 @@ def test_without_a_slowdown_there_is_no_evidence():
 def test_a_neighbour_that_is_always_there_leaves_nothing_to_compare():
     start = np.arange(100) * 10.0
     samples = Samples(start, start + 5, np.full(100, 5.0), np.zeros(100, dtype=np.int64))
-    always = BusyIntervals.of(np.array([0.0]), np.array([1e6]), 0.0, 1e6)
+    always = Intervals.of(np.array([0.0]), np.array([1e6]), 0.0, 1e6)
     verdict = slowdown(samples, always)
     assert not verdict.enough
     assert not verdict.evidence

@@ -23,14 +23,14 @@ reached as (
     from spans
 ),
 seconds as (
-    select unnest(['job', 'team']) as kind, unnest([j.job, j.team]) as name, g.node, g.gpu, g.busy_ns
+    select unnest(['job', 'team']) as kind, unnest([j.job, j.team]) as name, g.node, g.gpu, g.queued_ns
     from gpu_seconds g
     join jobs j using (cgroup_id)
-    where not (few_spans() and by_spans(g.node, g.timestamp_ns)) and g.busy_ns > 0
+    where not (few_spans() and by_spans(g.node, g.timestamp_ns)) and g.queued_ns > 0
 )
-select kind, name, node, gpu, sum(busy_ns)::bigint as busy_ns
+select kind, name, node, gpu, sum(queued_ns)::bigint as queued_ns
 from (
-    select kind, name, node, gpu, greatest(end_ns - greatest(start_ns, coalesce(reached_ns, start_ns)), 0) as busy_ns
+    select kind, name, node, gpu, greatest(end_ns - greatest(start_ns, coalesce(reached_ns, start_ns)), 0) as queued_ns
     from reached
     union all
     select * from seconds

@@ -1,4 +1,4 @@
-"""Busy intervals of one tenant, and how much of other intervals they cover."""
+"""Intervals of one tenant, and how much of other intervals they cover."""
 
 from dataclasses import dataclass
 from typing import Self, TypeVar
@@ -22,14 +22,14 @@ def joined(starts: Times, ends: Times) -> tuple[Times, Times]:
 
 
 @dataclass(frozen=True, slots=True)
-class BusyIntervals:
-    """Disjoint busy intervals in order, within ``begin`` and ``end``."""
+class Intervals:
+    """Disjoint intervals in order, within ``begin`` and ``end``."""
 
     starts: Floats
     ends: Floats
     begin: float
     end: float
-    _before: Floats  # Busy time before each interval, and after the last.
+    _before: Floats  # Length before each interval, and after the last.
 
     @classmethod
     def of(cls, starts: Floats, ends: Floats, begin: float, end: float) -> Self:
@@ -43,11 +43,11 @@ class BusyIntervals:
 
     @property
     def total(self) -> float:
-        """Busy time in all."""
+        """Length of all."""
         return float(self._before[-1])
 
-    def busy_until(self, moments: Floats) -> Floats:
-        """Busy time before each moment."""
+    def before(self, moments: Floats) -> Floats:
+        """Length before each moment."""
         if not len(self.starts):
             return np.zeros(moments.shape)
         knots = np.column_stack([self.starts, self.ends]).ravel()
@@ -62,7 +62,7 @@ class BusyIntervals:
         return covered
 
     def without(self, starts: Floats, ends: Floats) -> Self:
-        """The busy time outside these intervals."""
+        """The time outside these intervals."""
         others = type(self).of(starts, ends, self.begin, self.end)
         moments = np.unique(np.concatenate([self.starts, self.ends, others.starts, others.ends]))
         middles = (moments[:-1] + moments[1:]) / 2
@@ -70,12 +70,12 @@ class BusyIntervals:
         return type(self).of(moments[:-1][kept], moments[1:][kept], self.begin, self.end)
 
     def overlap(self, starts: Floats, ends: Floats, shift: float = 0.0) -> Floats:
-        """Busy time in each interval, with the busy intervals rotated by ``shift``."""
+        """Length within each interval, with the intervals rotated by ``shift``."""
         if not shift:
-            return self.busy_until(ends) - self.busy_until(starts)
+            return self.before(ends) - self.before(starts)
         return self.rotated(ends - shift) - self.rotated(starts - shift)
 
     def rotated(self, moments: Floats) -> Floats:
-        """Busy time before each moment, with the busy intervals repeated for ever."""
+        """Length before each moment, with the intervals repeated for ever."""
         rotations, rest = np.divmod(moments - self.begin, self.end - self.begin)
-        return rotations * self.total + self.busy_until(rest + self.begin)
+        return rotations * self.total + self.before(rest + self.begin)

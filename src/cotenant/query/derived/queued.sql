@@ -32,6 +32,6 @@ select
     gpu,
     min(start_ns)                                   as start_ns,
     max(end_ns)                                     as end_ns,
-    max(end_ns) - min(start_ns)                     as busy_ns
+    max(end_ns) - min(start_ns)                     as queued_ns
 from islands
 group by tenant, node, gpu, island

@@ -1,4 +1,4 @@
-"""Busy time of each tenant per cell of the timeline."""
+"""Time queued of each tenant per cell of the timeline."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -14,7 +14,7 @@ _DIGITS: Final = 3
 _SECOND_NS: Final = 1_000_000_000
 _SECONDS: Final = """
 SELECT c.tenant, c.node, s.gpu, s.timestamp_ns AS start_ns, end_ns,
-       least(sum(s.busy_ns), end_ns - s.timestamp_ns)::BIGINT AS busy_ns
+       least(sum(s.queued_ns), end_ns - s.timestamp_ns)::BIGINT AS queued_ns
   FROM (SELECT *, timestamp_ns + seconds * 1000000000 AS end_ns FROM gpu_seconds) s
   JOIN containers c USING (cgroup_id)
  GROUP BY c.tenant, c.node, s.gpu, s.timestamp_ns, end_ns
@@ -33,12 +33,12 @@ def many_spans(session: Session) -> bool:
     return int(row["n"]) > MOST_SPANS
 
 
-def busy_cells(session: Session, start_ns: int, end_ns: int) -> dict[str, list[float]]:
-    """Per tenant, the busy share of each of 512 cells, from 0 to 1, for each GPU that it used."""
+def queued_cells(session: Session, start_ns: int, end_ns: int) -> dict[str, list[float]]:
+    """Per tenant, the queued share of each of 512 cells, from 0 to 1, for each GPU that it used."""
     return {tenant: cells for (tenant,), cells in _cells(session, ("tenant",), start_ns, end_ns)}
 
 
-def busy_cells_by_node(
+def queued_cells_by_node(
     session: Session, start_ns: int, end_ns: int
 ) -> dict[str, dict[str, list[float]]]:
     """The same, per node and tenant."""
@@ -57,7 +57,7 @@ def _cells(
     found = session.ask(_SECONDS if rough else _intervals_sql(start_ns, end_ns)).table
     starts = (found["start_ns"].to_numpy() - start_ns) / width
     ends = (found["end_ns"].to_numpy() - start_ns) / width
-    busy = found["busy_ns"].to_numpy() / width
+    queued = found["queued_ns"].to_numpy() / width
     places = found.group_by(["tenant", "node", "gpu"], use_threads=False)
     last = 0
     for place in places.aggregate([("start_ns", "count")]).to_pylist():
@@ -65,7 +65,7 @@ def _cells(
         who = tuple(place[name] for name in by)
         mine = slice(first, last)
         covered = (
-            _spread(starts[mine], ends[mine], busy[mine])
+            _spread(starts[mine], ends[mine], queued[mine])
             if rough
             else _covered(starts[mine], ends[mine])
         )
@@ -76,16 +76,16 @@ def _cells(
 
 def _intervals_sql(start_ns: int, end_ns: int) -> str:
     return (
-        "SELECT tenant, node, gpu, start_ns, end_ns, busy_ns FROM busy "
+        "SELECT tenant, node, gpu, start_ns, end_ns, queued_ns FROM queued "
         f"WHERE end_ns > {start_ns} AND start_ns < {end_ns} ORDER BY tenant, node, gpu"
     )
 
 
 def _spread(
-    starts: npt.NDArray[Any], ends: npt.NDArray[Any], busy: npt.NDArray[Any]
+    starts: npt.NDArray[Any], ends: npt.NDArray[Any], queued: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
-    """Busy time of intervals in units of a cell, as if it were even in each."""
-    sums = np.concatenate(([0.0], np.cumsum(busy)))
+    """Time queued in intervals in units of a cell, as if it were even in each."""
+    sums = np.concatenate(([0.0], np.cumsum(queued)))
     times = np.column_stack((starts, ends)).ravel()
     upto = np.interp(np.arange(CELLS + 1), times, np.column_stack((sums[:-1], sums[1:])).ravel())
     covered: npt.NDArray[Any] = np.clip(np.diff(upto), 0.0, 1.0)

@@ -5,7 +5,7 @@ select
     c.tenant,
     g.node,
     g.gpu,
-    sum(g.busy_ns * part)::bigint                   as busy_ns,
+    sum(g.queued_ns * part)::bigint                 as queued_ns,
     sum(g.unproven_ns * part)::bigint               as unproven_ns,
     min(g.timestamp_ns)                             as first_ns,
     max(g.timestamp_ns + g.seconds * 1_000_000_000) as last_ns
@@ -17,5 +17,5 @@ from (
     from gpu_seconds, whole.bounds
 ) g
 join containers c using (cgroup_id)
-where not by_spans(g.node, g.timestamp_ns) and g.busy_ns > 0
+where not by_spans(g.node, g.timestamp_ns) and g.queued_ns > 0
 group by all

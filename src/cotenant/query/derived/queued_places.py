@@ -1,4 +1,4 @@
-"""When each tenant had work on each GPU, as arrays: what the view ``busy`` has as rows."""
+"""When each tenant had work on each GPU, as arrays: what the view ``queued`` has as rows."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cotenant.query.derived.busy_intervals import joined
+from cotenant.query.derived.intervals import joined
 from cotenant.query.derived.registry import Ask
 
 Ints = NDArray[np.int64]
@@ -31,7 +31,7 @@ _TIMES: Final = f"from spans_in_flight {_NUMBERED}"
 
 
 @dataclass(frozen=True, slots=True)
-class BusyPlace:
+class QueuedPlace:
     """A tenant on a GPU, or on those of its GPUs that are not known."""
 
     number: int
@@ -46,12 +46,12 @@ class BusyPlace:
         return self.starts - origin, self.ends - origin
 
 
-def certain_places_of(ask: Ask, where: str) -> list[BusyPlace]:
+def certain_places_of(ask: Ask, where: str) -> list[QueuedPlace]:
     """When the device worked for each tenant for certain, within the window."""
     return _places_of(ask, _CERTAIN, f"s.certain_from_ns < s.certain_until_ns and ({where})")
 
 
-def places_of(ask: Ask, where: str = "true", *, within: bool = False) -> list[BusyPlace]:
+def places_of(ask: Ask, where: str = "true", *, within: bool = False) -> list[QueuedPlace]:
     """Every tenant on every GPU, in order of node, GPU and tenant; its spans ``s`` joined.
 
     Spans that reach into the window are whole, or cut at its edges to what is ``within`` it.
@@ -59,7 +59,7 @@ def places_of(ask: Ask, where: str = "true", *, within: bool = False) -> list[Bu
     return _places_of(ask, _WITHIN if within else _WHOLE, where)
 
 
-def _places_of(ask: Ask, times: str, where: str) -> list[BusyPlace]:
+def _places_of(ask: Ask, times: str, where: str) -> list[QueuedPlace]:
     names: list[dict[str, Any]] = ask(f"{PLACES} order by number").to_pylist()
     if not names:
         return []
@@ -72,5 +72,5 @@ def _places_of(ask: Ask, times: str, where: str) -> list[BusyPlace]:
     for name, first, last in zip(names, edges, edges[1:], strict=False):
         there = ends[first:last] > starts[first:last]
         begun, ended = joined(starts[first:last][there], ends[first:last][there])
-        found.append(BusyPlace(**name, starts=begun, ends=ended))
+        found.append(QueuedPlace(**name, starts=begun, ends=ended))
     return found
