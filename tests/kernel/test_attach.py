@@ -161,6 +161,12 @@ def test_the_runtime_is_spared_once_the_driver_is_seen_to_suffice(
         (before["pid"], "cudaLaunchKernel", 1511, kernels),
         (after["pid"], "cuLaunchKernel", 211, kernels),
     }
+    # What the runtime's probes counted until then is no total: totals have the driver's calls.
+    launches = recording.sql(
+        "select function, sum(count)::int as n from totals join containers using (cgroup_id) "
+        f"where tenant = '/{cgroup.name}' and function ilike 'cu%LaunchKernel' group by all"
+    )
+    assert launches == [{"function": "cuLaunchKernel", "n": 1511 + 20 * 211}]
 
 
 def test_a_call_that_outlives_its_probe_leaves_nothing_behind(

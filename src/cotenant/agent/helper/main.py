@@ -74,7 +74,7 @@ from cotenant.probes import syscalls
 from cotenant.probes.attach import Method
 from cotenant.probes.code_mappings import CodeMappings
 from cotenant.probes.features import attempt, choose_method, choose_stepping
-from cotenant.probes.function import CallFamily, Function, Library
+from cotenant.probes.function import Function, Library
 from cotenant.probes.hooks import place, together
 from cotenant.probes.perf import Ticks, open_ticks
 from cotenant.probes.programs import (
@@ -85,7 +85,7 @@ from cotenant.probes.programs import (
     load_programs,
 )
 from cotenant.probes.sites import Stepping
-from cotenant.probes.tables import FUNCTIONS
+from cotenant.probes.tables import FUNCTIONS, RUNTIME_CALLS
 from cotenant.schema.families import GPU_FAMILIES, KERNEL_FAMILIES
 from cotenant.schema.kinds import FACT_KIND
 from cotenant.schema.layouts import UNREAD
@@ -99,10 +99,6 @@ SHARED_MAPS: Final = (
 FAMILY_MAPS: Final = ("contention", "callers", "first_tenants", "meters")
 
 NCCL: Final = "nccl"
-
-_RUNTIME: Final = frozenset(
-    f.id for f in FUNCTIONS if f.library is Library.CUDART and f.family is CallFamily.CUDA
-)
 
 _POINTERS_AT_ONCE: Final = 64
 _DESCRIPTORS: Final = 65536
@@ -329,7 +325,7 @@ class Helper:
         return not isinstance(message, Stop)
 
     def _choose_layers(self, request: ChooseLayers) -> None:
-        spare = frozenset() if request.runtime else _RUNTIME
+        spare = frozenset() if request.runtime else RUNTIME_CALLS
         self._discovery.do(partial(self._libraries.spare, spare))
 
     def _stop(self, _: Stop) -> None:

@@ -33,6 +33,7 @@ from cotenant.identity.tenant import KERNEL
 from cotenant.identity.walk import mounts, survey
 from cotenant.probes.kernel import counted
 from cotenant.probes.kernel_maps import KernelMaps
+from cotenant.probes.tables import RUNTIME_CALLS
 
 # Seconds.
 _FORGET_EVERY: Final = 16
@@ -71,8 +72,9 @@ class Sampling:
         self._maps = maps
         self._identities_lost = 0
         self._quotas = Quotas(maps)
+        without = RUNTIME_CALLS if settings.layers == "auto" else ()
         self._totals = Totals(
-            maps, ledger, self.losses, self.control.next_window, self._quotas.freed
+            maps, ledger, self.losses, self.control.next_window, self._quotas.freed, without
         )
         host = "host" in settings.events
         on_host: list[Sampler] = []

@@ -6,7 +6,7 @@ arguments*. Attaching is ``attach.py``'s job; the event itself is declared in bp
 
 from typing import Final
 
-from cotenant.probes.function import Function, Library
+from cotenant.probes.function import CallFamily, Function, Library
 from cotenant.probes.tables import driver, graphs, names, nccl, runtime, sharing
 
 FUNCTIONS: Final[tuple[Function, ...]] = (
@@ -19,6 +19,11 @@ FUNCTIONS: Final[tuple[Function, ...]] = (
 )
 
 BY_ID: Final = {function.id: function for function in FUNCTIONS}
+
+# Calls of the CUDA runtime, which contain the driver's: ``--layers auto`` probes them for a while.
+RUNTIME_CALLS: Final = frozenset(
+    f.id for f in FUNCTIONS if f.library is Library.CUDART and f.family is CallFamily.CUDA
+)
 
 # The function of each kind without which most of its work goes unseen.
 MARKERS: Final = {

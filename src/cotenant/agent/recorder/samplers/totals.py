@@ -1,7 +1,7 @@
 """Exact totals out of the kernel: what changed since the last sample."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import numpy as np
@@ -42,6 +42,7 @@ class Totals:
         losses: Losses,
         end_window: Callable[[], int],
         freed: Callable[[str, int], None],
+        without: Collection[int] = (),
     ) -> None:
         self._totals = maps["totals"]
         self._spare = maps["spare_totals"]
@@ -49,6 +50,7 @@ class Totals:
         self._losses = losses
         self._end_window = end_window
         self._freed = freed
+        self._without = without  # Functions that are not counted throughout.
         self._cpus = possible_cpus()
         self._sampled_ns: int | None = None
         self._callers = Callers(maps.get("callers"), self._cpus)
@@ -159,7 +161,7 @@ class Totals:
     ) -> Any:
         about = {f: counted(f) for f in set(entries["function"].tolist())}
         functions = entries["function"][changed].tolist()
-        told = np.array([about[f] is not None for f in functions], bool)
+        told = np.array([about[f] is not None and f not in self._without for f in functions], bool)
         rows = changed[(delta["count"][changed] > 0) & told]
         names = [about[f] for f in entries["function"][rows].tolist()]
         unmeasured = delta["unmeasured"][rows]

@@ -23,7 +23,7 @@ from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.agent.recorder.samplers.losses import Losses
 from cotenant.agent.recorder.samplers.totals import Totals
 from cotenant.identity.ledger import Ledger
-from cotenant.probes.tables import FUNCTIONS
+from cotenant.probes.tables import FUNCTIONS, RUNTIME_CALLS
 from cotenant.query.engine.session import Session
 from cotenant.schema import TABLES, Table
 from cotenant.schema.holes import NO_SPAN
@@ -161,6 +161,25 @@ def test_a_total_that_exceeds_its_column_is_the_largest_and_not_negative(
     value["bytes"][0] += 13
     (row,) = sampler.sample(2).to_pylist()
     assert [row[name] for name in summed] == [1, 0, 13]
+
+
+def test_functions_that_are_not_counted_throughout_have_no_totals(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(totals, "possible_cpus", lambda: 1)
+    ids = [
+        next(f.id for f in FUNCTIONS if f.symbol == s)
+        for s in ("cuLaunchKernel", "cudaLaunchKernel")
+    ]
+    key, value = np.zeros(2, TOTAL_KEY), np.zeros(2, TOTAL)
+    key["cgroup_id"], key["function"], value["count"] = 23, ids, 7
+    maps: Any = {"totals": entries(key, value), "spare_totals": entries(key[:0], value[:0])}
+    losses = Losses(partial(owners, ledger))
+    sampler = Totals(maps, ledger, losses, lambda: 0, lambda *_: None, without=RUNTIME_CALLS)
+    (row,) = sampler.sample(1).to_pylist()
+    assert (row["function"], row["count"]) == ("cuLaunchKernel", 7)
+    # What became of its events is known all the same.
+    assert {function for _, function in sampler.calls} == set(ids)
 
 
 def test_waits_that_exceed_their_column_end_nothing(ledger: Ledger) -> None:
