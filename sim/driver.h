@@ -163,6 +163,7 @@ void shared_leave(struct gpu *gpu); /* in a child after fork() */
 struct device *shared_lock(struct gpu *gpu);
 void shared_unlock(struct gpu *gpu);
 uint64_t shared_bytes_used(struct gpu *gpu);
+double shared_account(struct gpu *gpu);
 
 /* queue.c */
 CUresult queue_submit(struct stream *stream, double work, struct truth *rec);

@@ -138,7 +138,8 @@ CUresult queue_submit(struct stream *stream, double work, struct truth *rec)
 	end = device_submit(dev, gpu->tenant, dev->time, start, work);
 	stream_busy(stream, end);
 	if (__builtin_expect(rec != NULL, 0)) {
-		rec->has |= HAS_DEVICE | (start == clock ? HAS_START : 0);
+		/* Where tenants take turns, it may not be its turn. */
+		rec->has |= HAS_DEVICE | (start == clock && !dev->slice ? HAS_START : 0);
 		rec->device_start = dev->time;
 		rec->start = start;
 		rec->end = end;
@@ -193,12 +194,6 @@ bool queue_ready(struct gpu *gpu, struct moment moment)
 	return ready;
 }
 
-/* When this work can be done at the soonest: whoever slows it may leave at any time. */
-static int64_t earliest(const struct device *dev, const struct gpu *gpu, double work)
-{
-	return dev->time + (int64_t)ceil(work - device_work(dev, gpu->tenant));
-}
-
 CUresult queue_wait(struct gpu *gpu, struct moment moment)
 {
 	for (;;) {
@@ -212,7 +207,9 @@ CUresult queue_wait(struct gpu *gpu, struct moment moment)
 			return CUDA_SUCCESS;
 		}
 		if (known)
-			until = earliest(dev, gpu, moment.pending ? moment.pending->end : moment.work);
+			until = device_earliest(
+				dev, gpu->tenant,
+				moment.pending ? moment.pending->end : moment.work);
 		shared_unlock(gpu);
 		if (spins())
 			spin_until(known && until > now + GLANCE_NS ? until : now + GLANCE_NS);
@@ -286,7 +283,8 @@ void queue_settle(struct truth *rec)
 	}
 	if (!rec->pending) {
 		if (!(rec->has & HAS_START))
-			rec->device_start = device_time_at(dev, gpu->tenant, rec->start);
+			rec->device_start =
+				device_time_at(dev, gpu->tenant, rec->start + (dev->slice ? 1 : 0));
 		rec->device_end = device_time_at(dev, gpu->tenant, rec->end);
 		if (device_work(dev, gpu->tenant) >= rec->end)
 			rec->has |= HAS_TIMES;

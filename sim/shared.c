@@ -111,6 +111,7 @@ static void join(struct gpu *gpu)
 	struct device *dev = shared_lock(gpu);
 
 	device_advance(dev, now_ns());
+	device_take_turns(dev, (int64_t)env_number("COTENANT_SIM_SLICE_US", 0) * 1000);
 	device_join(dev, gpu->tenant, env_real("COTENANT_SIM_SLOWDOWN", 1.5), (uint32_t)getpid());
 	gpu->scheduled = 0;
 	shared_unlock(gpu);
@@ -208,6 +209,21 @@ void shared_unlock(struct gpu *gpu)
 	    shared->device.time - shared->reaped > REAP_NS)
 		reap(gpu, shared, shared->device.time);
 	pthread_mutex_unlock(&shared->lock);
+}
+
+/* Nanoseconds of the device that are this process's by the device's own account. */
+double shared_account(struct gpu *gpu)
+{
+	struct device *dev;
+	double share;
+
+	if (!atomic_load(&gpu->shared))
+		return 0;
+	dev = shared_lock(gpu);
+	device_advance(dev, now_ns());
+	share = device_share(dev, gpu->tenant);
+	shared_unlock(gpu);
+	return share;
 }
 
 uint64_t shared_bytes_used(struct gpu *gpu)

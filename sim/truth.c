@@ -342,10 +342,34 @@ __attribute__((constructor)) static void truth_open(void)
 		open_log(name);
 }
 
+/* What the devices themselves say that this process had of them. */
+static void write_shares(void)
+{
+	struct text *text = malloc(sizeof(*text));
+
+	if (!text)
+		return;
+	text->length = 0;
+	for (int i = 0; gpu_of(i); i++) {
+		double share = shared_account(gpu_of(i));
+
+		if (share > 0)
+			add(text,
+			    "{\"api\":\"\",\"op\":\"share\",\"pid\":%d,\"device\":%d,"
+			    "\"share_ns\":%.0f}\n",
+			    getpid(), i, share);
+	}
+	text_write(text);
+	free(text);
+}
+
 __attribute__((destructor)) static void truth_close(void)
 {
-	if (truth_on)
-		truth_flush_all();
+	if (!truth_on)
+		return;
+	truth_flush_all();
+	if (env_number("COTENANT_SIM_LOG_SHARE", 0))
+		write_shares();
 }
 
 /* The child has its own file once it has something to say, and nothing of what its parent did. */

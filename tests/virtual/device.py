@@ -26,6 +26,9 @@ def _library():
     lib.device_advance.argtypes = [pointer, integer]
     lib.device_submit.argtypes = [pointer, ctypes.c_int, integer, double, double]
     lib.device_time_at.argtypes = [pointer, ctypes.c_int, double]
+    lib.device_share.restype = double
+    lib.device_share.argtypes = [pointer, ctypes.c_int]
+    lib.device_take_turns.argtypes = [pointer, integer]
     return lib
 
 
@@ -113,12 +116,13 @@ class Process:
 
 
 class Gpu:
-    """One device and the processes on it, in virtual time."""
+    """One device and the processes on it, in virtual time; with a slice, they take turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, slice_ns: int = 0) -> None:
         self._lib = _library()
         self._memory = ctypes.create_string_buffer(self._lib.device_size())
         self._lib.device_reset(self._memory)
+        self._lib.device_take_turns(self._memory, slice_ns)
         self._lives: list[tuple[Process, Life]] = []
         self.now = 0
 
@@ -135,6 +139,10 @@ class Gpu:
 
     def submit(self, number: int, work: float, after: float) -> float:
         return self._lib.device_submit(self._memory, number, self.now, after, work)
+
+    def share(self, process: Process) -> float:
+        """What is the process's of the device's time, by the device's own account."""
+        return float(self._lib.device_share(self._memory, process.number))
 
     def settle(self) -> None:
         """Note when finished operations ran, while the device still knows."""

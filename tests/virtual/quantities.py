@@ -91,3 +91,39 @@ def shared(root, seed, count=10, burden=None):
             truth[process.tenant] = Truth(_union(process.ran), alone, waits)
     store.complete("cuda")
     return Shared(store.write(), truth)
+
+
+@dataclass(frozen=True)
+class Player:
+    """What a tenant of a pair does: launches, a wait, a pause."""
+
+    work_ns: float
+    times: int = 1
+    pause_ns: float = 0.0
+
+    def life(self, dice, process, length):
+        while process.gpu.now < length:
+            for _ in range(self.times):
+                process.launch(f"kernel_{process.number}", self.work_ns)
+            yield from process.sync()
+            yield from process.sleep(self.pause_ns * dice.uniform(0.5, 1.5))
+
+
+def paired(root, players, slice_ns, burden=1.5, length=12 * SECOND, tenants=()):
+    """A store of processes on one GPU, and each one's share by the device's own account."""
+    dice, gpu = random.Random(0), Gpu(slice_ns)
+    store = VirtualStore(root)
+    names = tenants or [f"tenant-{n}" for n in range(len(players))]
+    processes = [gpu.process(name, burden) for name in names]
+    for process, player in zip(processes, players, strict=True):
+        gpu.live(process, player.life(dice, process, length))
+    gpu.run(2 * length)
+    gpu.settle()
+    store.recording(0, ended_ns=START_NS + gpu.now)
+    for process in processes:
+        store.process(process)
+    store.complete("cuda")
+    shares = dict.fromkeys(names, 0.0)
+    for process in processes:
+        shares[process.tenant] += gpu.share(process) / gpu.now
+    return store.write(), shares

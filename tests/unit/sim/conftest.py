@@ -64,6 +64,9 @@ class Model:
         self._lib.device_submit.restype = double
         self._lib.device_time_at.restype = integer
         self._lib.device_work_at.restype = double
+        self._lib.device_share.restype = double
+        self._lib.device_share.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        self._lib.device_take_turns.argtypes = [ctypes.c_void_p, integer]
         self._lib.device_join.argtypes = [ctypes.c_void_p, ctypes.c_int, double, ctypes.c_uint32]
         self._lib.device_leave.argtypes = [ctypes.c_void_p, ctypes.c_int, integer]
         self._lib.device_advance.argtypes = [ctypes.c_void_p, integer]
@@ -78,6 +81,12 @@ class Model:
 
     def join(self, tenant: int, burden: float = 1.5) -> None:
         self._lib.device_join(self._memory, tenant, burden, tenant)
+
+    def take_turns(self, slice_ns: int) -> None:
+        self._lib.device_take_turns(self._memory, slice_ns)
+
+    def share(self, tenant: int) -> float:
+        return float(self._lib.device_share(self._memory, tenant))
 
     def leave(self, tenant: int, now: int) -> None:
         self._lib.device_leave(self._memory, tenant, now)

@@ -107,3 +107,51 @@ def test_the_clock_never_runs_backwards(model):
     end = model.submit(0, now=3_000, work=100)
     assert end == 1_100
     assert [model.time_at(0, 400), model.time_at(0, end)] == [400, 3_100]
+
+
+def test_tenants_that_take_turns_run_one_after_the_other(model):
+    model.take_turns(300)
+    model.join(0)
+    model.join(1)
+    ends = [model.submit(tenant, now=0, work=1_000) for tenant in (0, 1)]
+    # 0-300 is of the first, 300-600 of the second, ..., 1,800-1,900 of the first
+    assert [model.time_at(t, end) for t, end in enumerate(ends)] == [1_900, 2_000]
+    model.advance(10_000)
+    assert [model.time_at(t, end) for t, end in enumerate(ends)] == [1_900, 2_000]
+    assert [model.share(t) for t in (0, 1)] == [1_000, 1_000]
+
+
+def test_who_comes_while_another_runs_waits_for_its_turn(model):
+    model.take_turns(300)
+    model.join(0)
+    model.join(1)
+    long = model.submit(0, now=0, work=1_000)
+    short = model.submit(1, now=400, work=50)
+    # a turn begins when there is somebody to take turns with
+    assert [model.time_at(0, long), model.time_at(1, short)] == [1_050, 750]
+    model.advance(10_000)
+    assert [model.time_at(0, long), model.time_at(1, short)] == [1_050, 750]
+    assert [model.share(t) for t in (0, 1)] == [1_000, 50]
+
+
+def test_what_turns_are_to_come_is_what_comes(model):
+    model.take_turns(300)
+    wanted = (12_345, 700, 4_000, 9_999)
+    for tenant in range(4):
+        model.join(tenant)
+    ends = [model.submit(tenant, now=100, work=work) for tenant, work in enumerate(wanted)]
+    told = [model.time_at(tenant, end) for tenant, end in enumerate(ends)]
+    assert max(told) == 100 + sum(wanted)
+    model.advance(100_000)
+    assert [model.time_at(tenant, end) for tenant, end in enumerate(ends)] == told
+
+
+def test_a_slot_is_divided_by_work_if_there_is_more_than_its_time(model):
+    slot = 100_000_000
+    model.join(0, burden=1.25)
+    model.join(1, burden=1.25)
+    model.submit(0, now=0, work=0.8 * slot)
+    model.submit(1, now=0, work=0.4 * slot)
+    # Together until 0.5, then the first alone until 0.9; they work 1.2 of the slot.
+    model.advance(3 * slot)
+    assert [round(model.share(t)) for t in (0, 1)] == [66_666_667, 33_333_333]

@@ -16,6 +16,7 @@ Bools = NDArray[np.bool_]
 
 # From the end of device work until a thread that slept runs again: a timer's slack, an interrupt.
 MOST_WAKING_NS: Final = 55_000
+_SHORT_COPY: Final = 0.25  # Bytes a nanosecond of the span that it is at the end of.
 _SPANS: Final = f"""
 with waking as (
     -- No wait is shorter than what it takes to be woken.
@@ -25,19 +26,32 @@ with waking as (
     from spans_in_flight
     where done_ns < end_ns and done_ns > proof_ns
     group by node
+),
+-- A blocking copy on the default stream waited for the one other stream.
+copies as (
+    select node, pid, proof_ns, sum(copied_bytes) as bytes
+    from spans_in_flight
+    where streams = 2 and closed_by = 'copy' and launches = 0
+    group by all
 )
-select p.number::smallint as number, s.start_ns, s.end_ns, coalesce(s.mix, 0) as mix,
+select p.number::smallint as number, s.pid, s.start_ns, s.end_ns, coalesce(s.mix, 0) as mix,
        coalesce(s.certain_from_ns, s.end_ns) as certain_from_ns,
        coalesce(s.certain_until_ns, s.end_ns) as certain_until_ns,
        greatest(
            s.done_ns - if(s.done_ns < s.end_ns, coalesce(w.waking_ns, 0), 0), s.start_ns + 1
        ) as done_ns,
        greatest(s.proof_ns, s.start_ns) as waited_from_ns,
-       s.streams = 1 and s.done_ns > s.start_ns as timed
+       s.done_ns > s.start_ns and (
+           s.streams = 1
+           or coalesce(s.launches > 0 and c.bytes < (s.done_ns - s.start_ns) * {_SHORT_COPY}, false)
+       ) as timed
 from spans_in_flight s
 join ({PLACES}) p
   on p.node = s.node and p.tenant = s.tenant and p.gpu is not distinct from s.gpu
 left join waking w on w.node = s.node
+left join copies c
+  on s.streams = 2 and s.closed_by = 'copy'
+ and c.node = s.node and c.pid = s.pid and c.proof_ns = s.proof_ns
 where s.end_ns > s.start_ns and by_spans(s.node, s.within_from_ns)
 """
 # Of very many spans, those that begin in some seconds: hash is the same for all tenants of a GPU.
@@ -47,8 +61,11 @@ select case when few_spans() then 0 else (select count(*) from spans_in_flight) 
 """
 MOST_SPANS: Final = 400_000
 
-_AS_NAMED: Final = ("timed", "mix")
+_AS_NAMED: Final = ("timed", "mix", "pid")
 _COLUMNS: Final = ("end", "certain_from", "certain_until", "done", "waited_from", *_AS_NAMED)
+
+
+MOST_AT_ONCE: Final = 12  # Processes with work on a GPU: more are like so many.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +84,17 @@ class DeviceSpans:
     waited_from: Ints  # When the call began that waited for it.
     timed: Bools
     mix: Ints
+    pid: Ints
     part: int = 1  # It is one of so many parts of all of them.
 
     @property
     def place(self) -> tuple[str, str | None]:
         """The GPU, or those of its node that are not known."""
         return self.node, self.gpu
+
+    def processes(self) -> list[Bools]:
+        """Which spans each process has."""
+        return [self.pid == pid for pid in np.unique(self.pid)]
 
 
 def device_spans(ask: Ask) -> list[DeviceSpans]:
@@ -99,31 +121,46 @@ def device_spans(ask: Ask) -> list[DeviceSpans]:
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """For how long two tenants or more had work on a GPU, up to any moment."""
+    """For how long two processes or more had work on a GPU, up to any moment."""
 
     moments: Ints
     until: Floats
+    crowds: list[Floats]  # For how long one had work, for how long two, ...
 
     @classmethod
     def of(cls, tenants: list[DeviceSpans]) -> "Company":
-        """Of all tenants of a GPU."""
-        islands = [joined(t.start, t.end) for t in tenants if len(t.start)]
+        """Of all processes of some tenants of a GPU."""
+        processes = [(t.start[own], t.end[own]) for t in tenants for own in t.processes()]
+        islands = [joined(*each) for each in processes]
         if len(islands) < 2:
-            return cls(np.zeros(1, np.int64), np.zeros(1))
+            return cls(np.zeros(1, np.int64), np.zeros(1), [])
         starts = np.sort(np.concatenate([s for s, _ in islands]), kind="stable")
         ends = np.sort(np.concatenate([e for _, e in islands]), kind="stable")
         moments = np.concatenate([starts, ends])
         order = np.argsort(moments, kind="stable")
         change = np.concatenate([np.ones(len(starts)), -np.ones(len(ends))])[order]
         moments = moments[order]
-        several = np.cumsum(change)[:-1] >= 2
-        lengths = np.where(several, np.diff(moments), 0)
-        return cls(moments, np.concatenate([[0.0], np.cumsum(lengths, dtype=np.float64)]))
+        there = np.minimum(np.cumsum(change)[:-1], MOST_AT_ONCE)
+        lengths = np.diff(moments)
+
+        def upto(chosen: Bools) -> Floats:
+            return np.concatenate([[0.0], np.cumsum(np.where(chosen, lengths, 0.0))])
+
+        most = int(there.max(initial=0))
+        return cls(moments, upto(there >= 2), [upto(there == n) for n in range(2, most + 1)])
 
     def part(self, start: Ints, end: Ints) -> Floats:
-        """The part of each of a tenant's spans in which another tenant had work, too."""
+        """The part of each of a tenant's spans in which another process had work, too."""
+        return self._part(self.until, start, end)
+
+    def crowd(self, start: Ints, end: Ints) -> Floats:
+        """The parts of each span in which so many other processes had work: one, two, ..."""
+        parts = [self._part(upto, start, end) for upto in self.crowds]
+        return np.array(parts).reshape(len(parts), len(start))
+
+    def _part(self, upto: Floats, start: Ints, end: Ints) -> Floats:
         origin = int(self.moments[0])
         moments = (self.moments - origin).astype(np.float64)
-        until = np.interp(np.stack([start - origin, end - origin]), moments, self.until)
+        until = np.interp(np.stack([start - origin, end - origin]), moments, upto)
         part: Floats = (until[1] - until[0]) / np.maximum(end - start, 1)
         return part

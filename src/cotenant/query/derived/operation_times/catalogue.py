@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from cotenant.query.derived.device_spans import Company, DeviceSpans
 from cotenant.query.derived.operation_times import mixes as mixes_module
+from cotenant.query.derived.operation_times.losses import alone_times
 from cotenant.query.derived.operation_times.mixes import MixTable
-from cotenant.query.derived.operation_times.own_times import KindTimes, own_times
+from cotenant.query.derived.operation_times.own_times import KindTimes, TimedSpans, own_times
 from cotenant.query.derived.operation_times.sources import (
     BORROWED,
     EVENTS,
@@ -96,7 +97,17 @@ def catalogue(ask: Ask, spans: list[DeviceSpans]) -> Catalogue:
     for each in spans:
         places.setdefault(each.place, []).append(each)
     company = {place: Company.of(tenants) for place, tenants in places.items()}
-    known = [_own(each, mixes, company[each.place]) for each in spans]
+    kinds = [mixes.kinds_of(each.mix) for each in spans]
+    timed = [
+        TimedSpans.of(each, mixes, company[each.place], own)
+        for each, own in zip(spans, kinds, strict=True)
+    ]
+    known = [_own(each, own) for each, own in zip(timed, kinds, strict=True)]
+    for place in places:
+        here = [number for number, each in enumerate(spans) if each.place == place]
+        times = [known[number].times for number in here]
+        for number, alone in zip(here, alone_times([timed[n] for n in here], times), strict=True):
+            known[number].times = alone
     _add_events(ask, spans, mixes, known)
     for node in {each.node for each in spans}:
         here = [number for number, each in enumerate(spans) if each.node == node]
@@ -104,9 +115,8 @@ def catalogue(ask: Ask, spans: list[DeviceSpans]) -> Catalogue:
     return Catalogue(mixes, spans, company, known)
 
 
-def _own(spans: DeviceSpans, mixes: MixTable, company: Company) -> Known:
-    kinds = mixes.kinds_of(spans.mix)
-    times = own_times(spans, mixes, company, kinds)
+def _own(timed: TimedSpans, kinds: Ints) -> Known:
+    times = own_times(timed, len(kinds))
     source = np.where(np.isnan(times.time), NUMBER[NONE], NUMBER[WAITS])
     return Known(kinds, times, source, np.full(len(source), -1))
 

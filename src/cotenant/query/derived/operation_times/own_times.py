@@ -1,6 +1,6 @@
 """A tenant's own operation times on a GPU, from its spans whose end on the device is known."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -51,31 +51,58 @@ class KindTimes:
         return cls(nan, nan.copy(), nan.copy(), np.zeros(kinds, np.int64), none, nan.copy())
 
 
-def own_times(spans: DeviceSpans, mixes: MixTable, company: Company, kinds: Ints) -> KindTimes:
-    """What this tenant's spans say of each of these kinds, which are all that they have."""
-    chosen = np.flatnonzero(spans.timed)
-    place = mixes.place(spans.mix[chosen])
-    chosen, place = chosen[place >= 0], place[place >= 0]
-    if len(chosen) > MOST_SPANS:
-        drawn = np.sort(np.random.default_rng(0).choice(len(chosen), MOST_SPANS, replace=False))
-        chosen, place = chosen[drawn], place[drawn]
-    few = np.cumsum(mixes.first[place + 1] - mixes.first[place]) <= _MOST_ENTRIES
-    chosen, place = chosen[few], place[few]
-    if not len(chosen):
-        return KindTimes.none(len(kinds))
-    start, done = spans.start[chosen], spans.done[chosen]
-    took = (done - start).astype(np.float64)
-    certain = np.clip((done - spans.waited_from[chosen]) / np.maximum(took, 1), 1e-6, 1.0)
-    alone = company.part(start, done) <= QUIET
-    entry, span = mixes.entries(place)
-    kind = np.searchsorted(kinds, mixes.kind[entry])
-    return _times(Equations(span, kind, mixes.count[entry], took, certain), alone, len(kinds))
+@dataclass(frozen=True, slots=True)
+class TimedSpans:
+    """Some of a tenant's spans whose end on the device is known, and what was in them."""
+
+    equations: Equations
+    alone: NDArray[np.bool_]
+    others: Floats  # The parts of each in which so many other processes had work: one, two, ...
+    siblings: Floats  # And other processes of the tenant.
+    queued_ns: float  # All spans of the tenant, also those that are not of these.
+
+    @classmethod
+    def of(cls, spans: DeviceSpans, mixes: MixTable, company: Company, kinds: Ints) -> "TimedSpans":
+        """Of the spans of this tenant."""
+        chosen = np.flatnonzero(spans.timed)
+        place = mixes.place(spans.mix[chosen])
+        chosen, place = chosen[place >= 0], place[place >= 0]
+        if len(chosen) > MOST_SPANS:
+            dice = np.random.default_rng(0)
+            drawn = np.sort(dice.choice(len(chosen), MOST_SPANS, replace=False))
+            chosen, place = chosen[drawn], place[drawn]
+        few = np.cumsum(mixes.first[place + 1] - mixes.first[place]) <= _MOST_ENTRIES
+        chosen, place = chosen[few], place[few]
+        start, done = spans.start[chosen], spans.done[chosen]
+        took = (done - start).astype(np.float64)
+        certain = np.clip((done - spans.waited_from[chosen]) / np.maximum(took, 1), 1e-6, 1.0)
+        entry, span = mixes.entries(place)
+        kind = np.searchsorted(kinds, mixes.kind[entry])
+        return cls(
+            Equations(span, kind, mixes.count[entry], took, certain),
+            company.part(start, done) <= QUIET,
+            company.crowd(start, done),
+            Company.of([spans]).crowd(start, done),
+            float((spans.end - spans.start).sum()),
+        )
 
 
-def _times(equations: Equations, alone: NDArray[np.bool_], kinds: int) -> KindTimes:
+def own_times(timed: TimedSpans, kinds: int, lost: Floats | None = None) -> KindTimes:
+    """What a tenant's spans say of each kind that they have, without the part that was lost."""
+    if not len(timed.alone):
+        return KindTimes.none(kinds)
+    if lost is None:
+        return _times(timed.equations, timed.alone, kinds)
+    equations = replace(timed.equations, took_ns=timed.equations.took_ns * (1 - lost))
+    return _times(equations, timed.alone, kinds, _MIDDLE)
+
+
+def _times(
+    equations: Equations, alone: NDArray[np.bool_], kinds: int, part: float = PART
+) -> KindTimes:
     own, kind = np.unique(equations.kind, return_inverse=True)
     local = Equations(equations.span, kind, equations.count, equations.took_ns, equations.weight)
-    found = _fit(local, len(own), PART, _BETWEEN, _FEW)
+    found = _fit(local, len(own), part, _BETWEEN if part == PART else _BETWEEN_QUIET, _FEW)
     waits = local.took_ns * local.weight
     found.waited_ns = quantiles(local, waits, np.ones(len(local.span)), len(own), _MOST_WAITS)
     if alone.sum() >= _FEWEST_QUIET:

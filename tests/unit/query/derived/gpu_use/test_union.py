@@ -16,7 +16,9 @@ def spans(*each, certain=()):
     sure = [dict(certain).get(edge, (edge[1], edge[1])) for edge in edges]
     low, until = (np.array(times) * MS for times in zip(*sure, strict=True))
     none = np.zeros(len(start), bool)
-    return DeviceSpans(0, "node", "GPU", "t", start, end, low, until, end, start, none, start)
+    return DeviceSpans(
+        0, "node", "GPU", "t", start, end, low, until, end, start, none, start, start * 0
+    )
 
 
 def at_work(of, *parts, window=(0, 100)):
@@ -49,6 +51,7 @@ def test_only_what_is_in_the_window_counts():
 
 def test_company_is_the_time_in_which_another_tenant_had_work():
     own, other = spans((0, 10), (20, 30)), spans((5, 25))
+    other.pid[:] = 1
     part = Company.of([own, other]).part(own.start, own.end)
     assert part.tolist() == [0.5, 0.5]
     assert Company.of([own]).part(own.start, own.end).tolist() == [0, 0]
