@@ -5,8 +5,7 @@ from typing import Final
 
 from cotenant.agent.protocol.reports import ForksWaited, HooksRefused, LibraryReport, RunsMissed
 from cotenant.printable import printable
-from cotenant.probes.function import Library
-from cotenant.probes.sites import WOULD_BE_STEPPED
+from cotenant.probes.function import WOULD_BE_STEPPED, Library
 from cotenant.probes.tables import MARKERS
 
 _NAMED: Final = 3  # Functions of a library that are named one by one.

@@ -8,7 +8,6 @@ from cotenant.identity.ids import NOBODY, UNTOLD, cgroup_id
 from cotenant.identity.ledger import Ledger
 from cotenant.identity.naming.backlog import Backlog, NameQuestion
 from cotenant.identity.naming.names import Names
-from cotenant.identity.naming.resolver import Resolver, SourceSettings, default_resolver
 from cotenant.identity.path.model import Identity, Job, Layer, Owner, Trust
 from cotenant.identity.path.parser import parse_path
 from cotenant.identity.path.procfile import parse_file, parse_line
@@ -30,13 +29,10 @@ __all__ = [
     "Names",
     "Owner",
     "Preference",
-    "Resolver",
-    "SourceSettings",
     "Tenancy",
     "TenantRule",
     "Trust",
     "cgroup_id",
-    "default_resolver",
     "excluded",
     "mounts",
     "parse_file",

@@ -18,6 +18,8 @@ from cotenant.schema.layouts import CALL_SPEC
 
 __all__ = ["STRUCT", "CallFamily", "Flag", "Function", "Library", "encode"]
 
+# With this begins why a function was refused for which only single-stepping would do.
+WOULD_BE_STEPPED: Final = "would be single-stepped"
 # Operations of the driver that are queued on a stream, the default one if they name none.
 _QUEUED: Final = frozenset(
     {"launch", "graph_launch", "memcpy", "memset", "prefetch", "discard", "decompress", "host"}

@@ -23,9 +23,8 @@ from cotenant.probes.code import (
     target,
 )
 from cotenant.probes.elf import Elf, Extent
-from cotenant.probes.function import Flag, Function
+from cotenant.probes.function import WOULD_BE_STEPPED, Flag, Function
 
-WOULD_BE_STEPPED: Final = "would be single-stepped"
 _BEGINNING: Final = 64  # Bytes of a function that a site is looked for in.
 LONGEST: Final = 1 << 14  # Bytes of a function that branches are looked for in: 3 ms.
 

@@ -42,7 +42,7 @@ from cotenant.agent.helper.processes.reported import Reported
 from cotenant.agent.helper.tenants import Tenants
 from cotenant.agent.helper.trial_probe import TrialProbe
 from cotenant.agent.helper.turns import Turns
-from cotenant.agent.malloc import give_back_memory
+from cotenant.agent.malloc import give_back_memory, leave_libraries, share_memory
 from cotenant.agent.process import Process
 from cotenant.agent.protocol.link import HelperLink, helper_link
 from cotenant.agent.protocol.reports import (
@@ -270,6 +270,7 @@ class Helper:
         self._inspector.start()
         self._libraries.gaps.begin()
         self._priority.take()
+        leave_libraries()
         self._tell(Ready(self._priority.kind))
         turns = Turns()
         turns.wake_on(self._link.fileno(), self._programs.maps["unread"], *self._watch.fds)
@@ -366,6 +367,7 @@ class Helper:
 def main() -> int:
     """Run as a program of its own: the socket is inherited, the settings come through it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    share_memory()
     # Before there is anything that it must not hold.
     files = ElfFiles(Readers(answer))
     keeper = Keeper()

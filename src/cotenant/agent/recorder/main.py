@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from cotenant.agent.channel import Closed
+from cotenant.agent.malloc import leave_libraries
 from cotenant.agent.node import machine, node_name
 from cotenant.agent.protocol.reports import Report
 from cotenant.agent.recorder.audit import audit
@@ -152,6 +153,7 @@ class Recorder:
         )
         self._gpus.spans.begin(started_ns)
         self._maintenance.start()
+        leave_libraries()
         self._notify.say("READY=1", f"STATUS=recording into {self._settings.store}")
 
     def _wire(self, fds: dict[str, int], maps: KernelMaps, cost: CallCost) -> None:

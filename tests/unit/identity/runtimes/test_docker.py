@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-from cotenant.identity import Resolver, parse_path, tenancy
+from cotenant.identity import parse_path, tenancy
 from cotenant.identity.naming.names import LABELS_MAX
+from cotenant.identity.naming.resolver import Resolver
 from cotenant.identity.runtimes import ContainerdSource, DockerSource, PodmanSource
 from tests.unit.identity.runtimes import fake_runtimes as fakes
 from tests.unit.identity.runtimes.samples import IMITATED, UID, A, bundle, write

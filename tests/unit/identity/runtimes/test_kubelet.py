@@ -1,6 +1,7 @@
 """The kubelet: pods that it runs, from its port or a file."""
 
-from cotenant.identity import Resolver, tenancy
+from cotenant.identity import tenancy
+from cotenant.identity.naming.resolver import Resolver
 from cotenant.identity.runtimes import ContainerdSource, KubeletSource
 from tests.unit.identity.runtimes.samples import IMITATED, UID, A, B, bundle, cri, pods, write
 
