@@ -31,11 +31,21 @@ from cotenant.schema.layouts import ROOM
 # In the environment: what the kernel says of a program that it refuses goes to stderr.
 DEBUG: Final = "COTENANT_DEBUG"
 
+
+def _for_cpus(each: int, most: int) -> int:
+    """Room by the CPUs that may fill it at the same time: a power of two, as a ring takes it."""
+    return min(each << (possible_cpus() - 1).bit_length(), most)
+
+
 EVENTS_RING_BYTES: Final = 16 << 20
-FACTS_RING_BYTES: Final = 4 << 20
+FACTS_RING_BYTES: Final = _for_cpus(1 << 20, 4 << 20)
 # Eight ranks that load a library of 24,000 kernels at once, while the ring is not read for 50 ms.
-NAMES_RING_BYTES: Final = 16 << 20
-UNREAD_RING_BYTES: Final = 8 << 20
+NAMES_RING_BYTES: Final = _for_cpus(2 << 20, 16 << 20)
+UNREAD_RING_BYTES: Final = _for_cpus(1 << 20, 8 << 20)
+# Folios whose dirtier is known: 1 GiB where each is a page of 4 KiB. Else a memory cgroup answers.
+_FOLIOS: Final = 1 << 18
+# Block requests under way, and what they carry: entries that are there from the start.
+_REQUESTS: Final = _for_cpus(2048, 16384)
 
 # Values that programs are compiled against when they are loaded; each object takes those it has.
 Constants = Mapping[str, int]
@@ -119,6 +129,9 @@ def load_object(
         "names": NAMES_RING_BYTES,
         "unread": UNREAD_RING_BYTES,
         "cpu_runs": possible_cpus(),
+        "dirtied": _FOLIOS,
+        "requests": _REQUESTS,
+        "bios": _REQUESTS,
     }
     try:
         loaded, maps = load(
