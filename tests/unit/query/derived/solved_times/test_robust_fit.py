@@ -1,6 +1,9 @@
 """A fit that outliers do not bend."""
 
+import os
 import random
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -29,3 +32,19 @@ def test_what_no_equation_has_is_not_determined():
         fit = robust_fit(matrix, values)
     assert fit.determines(np.array([1.0, 0.0]))
     assert not fit.determines(np.array([0.0, 1.0]))
+
+
+_THREADS = """
+import os
+from cotenant.query.derived.solved_times.robust_fit import robust_fit
+import numpy as np
+robust_fit(np.random.default_rng(1).random((5000, 120)), np.ones(5000))
+print(len(os.listdir("/proc/self/task")))
+"""
+
+
+def test_no_thread_waits_for_parts_of_small_matrices():
+    plain = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
+    words = [sys.executable, "-c", _THREADS]
+    done = subprocess.run(words, env=plain, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
