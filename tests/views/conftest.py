@@ -65,7 +65,7 @@ def store(place):
 def cotenant(store, monkeypatch):
     """``cotenant(verb, ...)``: exit code, stdout and stderr of the command on the store."""
 
-    def cotenant(*words, stdin=None):
+    def cotenant(*words, stdin=None, root=store):
         monkeypatch.setenv("COLUMNS", "80")
         monkeypatch.setenv("TZ", "UTC")
         time.tzset()
@@ -74,7 +74,7 @@ def cotenant(store, monkeypatch):
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                code = main([words[0], *words[1:], "--store", str(store)])
+                code = main([words[0], *words[1:], "--store", str(root)])
             except SystemExit as left:
                 code = left.code
         return code, out.getvalue(), err.getvalue()

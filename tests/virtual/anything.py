@@ -1,4 +1,7 @@
-"""Small stores of random tenants that do a little of everything, as the kernel would have it."""
+"""Small stores of random tenants that do a little of everything, as the kernel would have it.
+
+Half of them have two recordings.
+"""
 
 import random
 from collections import Counter
@@ -10,6 +13,7 @@ SECOND = 1_000_000_000
 MS = 1_000_000
 CPUS = 2
 LENGTH = 4 * SECOND
+LATER = 1_800 * SECOND  # When the second recording began, if there is one.
 
 
 def _work(dice, store, names):
@@ -86,9 +90,12 @@ def anything(root, seed):
     names = [f"tenant-{i}" for i in range(dice.randrange(2, 5))]
     for name in names:
         store.tenant(name, created_ns=START_NS)
-    store.recording(0, notes=f'{{"cpus": {CPUS}}}')
-    _work(dice, store, names)
-    _host(dice, store, names)
-    _rest(dice, store, names)
+    for store.later_ns in range(0, dice.randrange(1, 3) * LATER, LATER):
+        store.recording(
+            store.later_ns, ended_ns=START_NS + store.later_ns + LENGTH, notes=f'{{"cpus": {CPUS}}}'
+        )
+        _work(dice, store, names)
+        _host(dice, store, names)
+        _rest(dice, store, names)
     store.complete("cuda", "host", "io", "nccl")
     return store.write()

@@ -6,6 +6,7 @@ from cotenant.schema import TABLES
 from tests.virtual.device import START_NS
 from tests.virtual.spanned import SpannedWriter
 
+TIMES = {"timestamp_ns", "since_ns", "from_ns", "to_ns"}
 NODE = "node-a"
 BOOT = "boot-1"
 
@@ -20,6 +21,7 @@ class VirtualStore:
         self._tenants = {}
         self._rows = {}
         self._recordings = []
+        self.later_ns = 0  # Of what is added from now on.
 
     def tenant(self, name, **more):
         """The tenant's cgroup id; its row of containers may say more."""
@@ -35,6 +37,8 @@ class VirtualStore:
         names = {column.name for column in TABLES[table].columns}
         whole = {"pid": 1, "tid": row.get("pid", 1), "comm": "python", "weight": 1}
         whole = {key: value for key, value in whole.items() if key in names} | row
+        for column in TIMES & whole.keys():
+            whole[column] += self.later_ns
         whole["cgroup_id"] = self.tenant(tenant)
         self._rows.setdefault(table, []).append(whole)
 

@@ -4,10 +4,10 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from cotenant.errors import StoreError, UsageError
-from cotenant.query.engine.answer import Interval
+from cotenant.query.engine.recorded_times import STILL_NS, recorded_times
 from cotenant.query.engine.session import QueryLimits
 from cotenant.query.text.time_syntax import duration_ns, moment_ns, period_ns
 from cotenant.store.layout import check_readable
@@ -23,8 +23,6 @@ __all__ = [
     "period_ns",
     "window",
 ]
-
-STILL_NS: Final = 5_000_000_000  # Nothing newer than this, and it is a recording of the past.
 
 
 def add_node_argument(parser: argparse.ArgumentParser) -> None:
@@ -95,20 +93,15 @@ def window(args: argparse.Namespace) -> dict[str, Any]:
 def _check_recorded(
     store: Path, nodes: Sequence[str], from_ns: int | None, to_ns: int | None
 ) -> None:
-    """StoreError if the window is before all that was recorded, or after it."""
+    """StoreError if nothing was recorded in the window, with what was recorded next to it."""
     if from_ns is None and to_ns is None:
         return
     check_readable(store)
-    segments = Nodes(store, nodes).segments()
-    first = min((s.min_ns for s in segments if s.min_ns is not None), default=None)
-    last = max((s.max_ns for s in segments if s.max_ns is not None), default=None)
-    if first is None or last is None:
-        return
-    live = time.time_ns() - last < STILL_NS
-    if (to_ns is not None and to_ns <= first) or (
-        from_ns is not None and from_ns > last and not live
-    ):
-        recorded = interval(Interval(first, last))
+    times = recorded_times(store, nodes)
+    before = [each for each in times if from_ns is not None and each.end_ns < from_ns]
+    after = [each for each in times if to_ns is not None and each.start_ns >= to_ns]
+    if times and len(before) + len(after) == len(times):
+        recorded = " and ".join(interval(each) for each in (*before[-1:], *after[:1]))
         raise StoreError(f"nothing was recorded in this window; recorded is {recorded}")
 
 
