@@ -29,11 +29,17 @@ grown as (
     group by tenant, node, gpu
 ),
 calls as (
-    select c.tenant, e.node, e.gpu, e.op, e.api, sum(e.weight) as calls
+    select
+        c.tenant,
+        e.node,
+        e.gpu,
+        e.op,
+        e.api,
+        -- Not cuMemAllocHost, cudaHostAlloc, cudaFreeHost and their like.
+        sum(e.weight) filter (e.result = 0 and not contains(e.api, 'Host')) as calls
     from cuda_events e
     join containers c using (cgroup_id)
-    -- cuMemAllocHost, cudaHostAlloc, cudaFreeHost and their like.
-    where e.op in ('alloc', 'free') and e.result = 0 and not contains(e.api, 'Host')
+    where e.op in ('alloc', 'free')
     group by all
 ),
 called as (
@@ -48,7 +54,7 @@ called as (
 ),
 ways as (
     select tenant, node, gpu, arg_max(api, (calls, api)) as through
-    from (select tenant, node, gpu, api, sum(calls) as calls from calls where op = 'alloc' group by all)
+    from (select tenant, node, gpu, api, sum(calls) as calls from calls where op = 'alloc' and calls > 0 group by all)
     group by all
 )
 select
