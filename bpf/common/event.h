@@ -115,7 +115,7 @@ struct cuda_event {
 	__u64 duration_ns DOC("the call on the host, from entry to return") KNOWN(CUDA_KNOWN_DURATION);
 	DERIVED(gpu_ns) DOC("device time, if the application's own CUDA events timed this operation")
 		AS("null:int64");
-	DERIVED(gpu_ns_source) DOC("elapsed, if gpu_ns is known") AS("null:string");
+	DERIVED(gpu_ns_source) DOC("elapsed, or imported from a profiler's file, if gpu_ns is known") AS("null:string");
 	DERIVED(gpu) DOC("UUID of the GPU, else its device file if only one is open") AS("gpu");
 	__u64 context DOC("CUDA context of the calling thread") KNOWN(CUDA_KNOWN_CONTEXT);
 	__u64 stream DOC("CUDA stream; 0 is the default stream") KNOWN(CUDA_KNOWN_STREAM);

@@ -75,6 +75,7 @@ SURFACES = {
     "ask": "questions", "sql": "tables", "explain": "findings", "record": "summary",
     "tenants": "tenants", "top": "page", "serve": "endpoints", "export": "tables, findings, page",
     "demo": "summary", "pull": "tables", "ship": "tables",
+    "import": "measured by the file: tests/unit/profiles/test_compared.py has the equations",
 }  # fmt: skip
 NO_NUMBERS = ("doctor", "health", "sim", "completion", "help")
 ENDPOINTS = {

@@ -79,10 +79,12 @@ COMMANDS = [
 ]
 # What attaches probes, and `top` beside a recording: tests/kernel/test_interrupt.py.
 RECORDERS = {"record", "demo", "doctor"}
+# What needs a profiler's file of a recording: tests/unit/profiles/test_compared.py.
+IMPORTERS = {"import"}
 
 
 def test_no_command_is_left_out():
-    assert {words[0] for words in COMMANDS} | RECORDERS == set(VERBS)
+    assert {words[0] for words in COMMANDS} | RECORDERS | IMPORTERS == set(VERBS)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words[:2]))

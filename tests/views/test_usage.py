@@ -75,6 +75,8 @@ WRONG = [
     ("ship", "the following arguments are required: --to"),
     ("ship --once --to s3://", "names no bucket"),
     ("ship --once --to /tmp --bandwidth fast", "fast is not a"),
+    ("import", "the following arguments are required: FILE"),
+    ("import /nowhere/trace.json --compare", "cannot read /nowhere/trace.json"),
     ("pull --node a --from 1 --to 2", "the following arguments are required: --into"),
     ("pull --node a --from 2 --to 1 --into x", "is not before --to"),
 ]
@@ -104,6 +106,7 @@ NEEDS = {
     "serve": ["--as-root", "--port", "0"],
     "top": ["--once"],
     "ask": ["top_kernels"],
+    "import": ["/dev/null"],
 }
 NONSENSE = ("", MANY, "no\x1b\npe", "-1")
 

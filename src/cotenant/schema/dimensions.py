@@ -187,14 +187,15 @@ GRAPH_KERNELS: Final = Table(
 
 GPU_TIMINGS: Final = Table(
     "gpu_timings",
-    "What applications timed with events of their own; cuda_events shows it as gpu_ns.",
+    "Device times that applications or profilers measured; cuda_events shows them as gpu_ns.",
     (
         Column("timestamp_ns", "int64", "when the operation began, as in cuda_events", False),
         Column("pid", "int32", "process id in the host's pid namespace", False),
         Column("tid", "int32", "thread that began the operation", False),
         Column("cgroup_id", "int64", "joins containers", False),
-        Column("gpu_ns", "int64", "time between the two events around it", False),
-        Column("asked_ns", "int64", "when the application asked how long it took, UTC", False),
+        Column("gpu_ns", "int64", "time between the two events around it, or imported", False),
+        Column("asked_ns", "int64", "when the application asked, or it was imported, UTC", False),
+        Column("source", "string", "elapsed, or imported from a profiler's file; NULL: elapsed"),
     ),
 )
 

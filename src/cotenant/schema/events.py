@@ -19,7 +19,7 @@ CUDA_EVENTS: Final = Table(
         Column('kernel_name', 'string', 'the kernel, demangled; [memcpy HtoD], [alloc], ... for the rest', False),
         Column('duration_ns', 'int64', 'the call on the host, from entry to return'),
         Column('gpu_ns', 'int64', "device time, if the application's own CUDA events timed this operation"),
-        Column('gpu_ns_source', 'string', 'elapsed, if gpu_ns is known'),
+        Column('gpu_ns_source', 'string', "elapsed, or imported from a profiler's file, if gpu_ns is known"),
         Column('gpu', 'string', 'UUID of the GPU, else its device file if only one is open'),
         Column('context', 'int64', 'CUDA context of the calling thread'),
         Column('stream', 'int64', 'CUDA stream; 0 is the default stream'),

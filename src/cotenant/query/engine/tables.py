@@ -107,15 +107,18 @@ def view(
 
 
 def _with_timings(rows: str, timings: str) -> str:
-    """Rows of ``cuda_events`` with the times that applications measured; of two, the first."""
+    """Rows of ``cuda_events`` with the times that were measured: imported, else the first."""
     keys = "node, pid, tid, timestamp_ns"
+    first = "(coalesce(source, 'elapsed') = 'elapsed', asked_ns)"
     measured = (
-        f"SELECT {keys}, arg_min(gpu_ns, asked_ns) AS measured_ns FROM ({timings}) GROUP BY ALL"
+        f"SELECT {keys}, arg_min(gpu_ns, {first}) AS measured_ns, "
+        f"arg_min(coalesce(source, 'elapsed'), {first}) AS measured_by "
+        f"FROM ({timings}) GROUP BY ALL"
     )
-    source = "CASE WHEN measured_ns IS NULL THEN gpu_ns_source ELSE 'elapsed' END"
     return (
-        "SELECT * EXCLUDE (measured_ns) REPLACE "
-        f"(coalesce(measured_ns, gpu_ns) AS gpu_ns, {source} AS gpu_ns_source) "
+        "SELECT * EXCLUDE (measured_ns, measured_by) REPLACE "
+        "(coalesce(measured_ns, gpu_ns) AS gpu_ns, "
+        "coalesce(measured_by, gpu_ns_source) AS gpu_ns_source) "
         f"FROM ({rows}) LEFT JOIN ({measured}) USING ({keys})"
     )
 

@@ -36,6 +36,7 @@ VERBS: Final = {
     "explain": "rank problems by cost, with victim, culprit and evidence",
     "export": "write a report, a Perfetto trace, or tables as files",
     "ship": "send a store to another one, for many nodes",
+    "import": "read device times from traces of PyTorch's profiler and nsys",
     "pull": "bring the rows of a node and time from another store",
     "top": "show tenants live in the terminal",
     "serve": "serve the page with the timeline, on loopback",

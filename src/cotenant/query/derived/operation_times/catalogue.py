@@ -1,7 +1,7 @@
 """The catalogue: per tenant and GPU, what each kind of operation takes alone.
 
-A time is known from the tenant's own waits, else from its own CUDA events, else from other
-tenants of the host, else from what the host's operations are like.
+A time is known from the tenant's own waits, a profiler's file or its own CUDA events, else from
+other tenants of the host, else from what the host's operations are like.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,16 @@ from cotenant.query.derived.device_spans import Company, DeviceSpans
 from cotenant.query.derived.operation_times import mixes as mixes_module
 from cotenant.query.derived.operation_times.losses import alone_times
 from cotenant.query.derived.operation_times.mixes import MixTable
-from cotenant.query.derived.operation_times.own_times import KindTimes, TimedSpans, own_times
+from cotenant.query.derived.operation_times.own_times import (
+    FLOOR,
+    KindTimes,
+    TimedSpans,
+    own_times,
+)
 from cotenant.query.derived.operation_times.sources import (
     BORROWED,
     EVENTS,
+    IMPORTED,
     NONE,
     NUMBER,
     PRIOR,
@@ -54,6 +60,7 @@ select
             try(e.grid_x::bigint * e.grid_y * e.grid_z * e.block_x * e.block_y * e.block_z)
         else e.bytes
     end, 0)                                         as size,
+    coalesce(e.gpu_ns_source = 'imported', false)   as imported,
     count(*)                                        as samples,
     quantile_cont(e.gpu_ns, [0.1, 0.3, 0.6])        as gpu_ns
 from cuda_events e
@@ -124,8 +131,8 @@ def _own(timed: TimedSpans, kinds: Ints) -> Known:
 def _sure(known: Known) -> NDArray[np.bool_]:
     """Which times are good enough to lend."""
     waits = (known.source == NUMBER[WAITS]) & (known.times.certain >= _CERTAIN)
-    events = known.source == NUMBER[EVENTS]
-    sure: NDArray[np.bool_] = (waits | events) & (known.times.spans >= _FEWEST)
+    measured = np.isin(known.source, (NUMBER[EVENTS], NUMBER[IMPORTED]))
+    sure: NDArray[np.bool_] = (waits | measured) & (known.times.spans >= _FEWEST)
     return sure
 
 
@@ -136,7 +143,7 @@ def _add_events(ask: Ask, spans: list[DeviceSpans], mixes: MixTable, known: list
     gpus = {(row["node"], row["pid"]): row["gpu"] for row in ask(_GPU_OF).to_pylist()}
     places = {(each.tenant, each.node, each.gpu): n for n, each in enumerate(spans)}
     kinds = {key: n for n, key in enumerate(zip(mixes.names, mixes.sizes.tolist(), strict=True))}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row["imported"]):  # These stay.
         gpu = row["gpu"] or gpus.get((row["node"], row["pid"]))
         place = places.get((row["tenant"], row["node"], gpu))
         kind = kinds.get((row["kernel_name"], row["size"]))
@@ -148,12 +155,18 @@ def _add_events(ask: Ask, spans: list[DeviceSpans], mixes: MixTable, known: list
 
 def _add_event(known: Known, kind: int, row: dict[str, Any]) -> None:
     waits = known.source[kind] == NUMBER[WAITS] and known.times.certain[kind] >= _CERTAIN
-    if (waits and known.times.spans[kind] >= _FEWEST) or row["samples"] < _FEWEST:
-        return
     low, time, high = row["gpu_ns"]
-    known.source[kind] = NUMBER[EVENTS]
+    low, high = low * (1 - FLOOR), high * (1 + FLOOR)
+    if row["samples"] < _FEWEST:
+        return
+    if waits and known.times.spans[kind] >= _FEWEST:
+        # What a profiler measured is exact, but beside others it took longer than alone.
+        narrower = high * known.times.low[kind] < low * known.times.high[kind]
+        if not (row["imported"] and narrower and time <= known.times.high[kind]):
+            return
+    known.source[kind] = NUMBER[IMPORTED if row["imported"] else EVENTS]
     known.times.time[kind], known.times.spans[kind] = time, row["samples"]
-    known.times.low[kind], known.times.high[kind] = low * 0.98, high * 1.02
+    known.times.low[kind], known.times.high[kind] = low, high
     known.times.certain[kind] = 1.0
 
 

@@ -25,7 +25,7 @@ _FEWEST_QUIET: Final = 20
 _ENOUGH: Final = 5  # Spans of a kind.
 _MIDDLE: Final = 0.5
 _MOST_WAITS: Final = 0.9
-_FLOOR: Final = 0.02  # No interval is narrower.
+FLOOR: Final = 0.02  # No interval is narrower.
 _FEW: Final = 1.3  # Few spans may all be slowed: by so much, as a logarithm, over their number.
 _FEW_QUIET: Final = 0.3
 _BETWEEN: Final = (0.1, 0.6)  # Quantiles around the fit that an interval reaches to.
@@ -139,8 +139,8 @@ def _fit(
     loose = np.where(certain < _MIDDLE, np.sqrt(np.maximum(certain, 1e-6)), 1.0)
     return KindTimes(
         time=time * loose,
-        low=time * np.minimum(low, 1 - _FLOOR) * np.minimum(certain, loose) * slowed,
-        high=time * np.maximum(high, 1 + _FLOOR),
+        low=time * np.minimum(low, 1 - FLOOR) * np.minimum(certain, loose) * slowed,
+        high=time * np.maximum(high, 1 + FLOOR),
         spans=number,
         certain=certain,
         waited_ns=np.zeros(kinds),

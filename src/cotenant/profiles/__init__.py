@@ -1,0 +1,1 @@
+"""Files of other profilers: what they measured, matched to what was recorded."""
