@@ -28,6 +28,13 @@ while time.monotonic() < end:
     pass
 """
 
+ANYWHERE = """
+import sys, time
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    pass
+"""
+
 # All at the same time, on one CPU.
 BURN_TOGETHER = """
 import os, sys, time
@@ -103,6 +110,20 @@ def test_time_on_the_cpu_is_what_the_kernel_charges_to_each_cgroup(
     for cgroup, expected in zip((a, b), witness, strict=True):
         # Interrupts are charged to whoever they interrupt here, and left out there.
         assert abs(on_cpu(recording, cgroup) - expected) < expected * 0.03 + 5_000_000
+
+
+def test_no_more_time_on_cpus_is_counted_than_there_are_cpus(cgroup: Cgroup, store: Path) -> None:
+    cpus = len(os.sched_getaffinity(0))
+    # They are busy before the recording, and as it begins.
+    burners = [python(cgroup, ANYWHERE, 12) for _ in range(2 * cpus)]
+    with record(store, "--events", "host") as recording:
+        for burner in burners:
+            finish(burner)
+    (row,) = recording.sql(
+        "select sum(sum_ns) as ns, any_value(ended_ns - started_ns) as time_ns "
+        "from totals, sessions where family = 'host' and function = 'oncpu'"
+    )
+    assert row["ns"] <= 1.02 * cpus * row["time_ns"]
 
 
 def test_a_preempted_thread_says_which_tenant_took_its_cpu(

@@ -152,6 +152,7 @@ class Recorder:
             now_ns=started_ns, offset_ns=self._clock.offset_ns, method=told.method
         )
         self._gpus.spans.begin(started_ns)
+        self._sampling.begin(started_ns)
         self._maintenance.start()
         leave_libraries()
         self._notify.say("READY=1", f"STATUS=recording into {self._settings.store}")

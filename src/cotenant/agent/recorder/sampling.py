@@ -107,6 +107,10 @@ class Sampling:
     def _gone(self, cgroup_id: int, cgroup_v1_id: int) -> bool:
         return self._totals.gone(Tally("", cgroup_id, cgroup_v1_id, V2))
 
+    def begin(self, now_ns: int) -> None:
+        """The recording begins."""
+        self._totals.begin(now_ns)
+
     def finish(self) -> None:
         """No more rows come: what waited for some is over."""
         self.rollups.finish()

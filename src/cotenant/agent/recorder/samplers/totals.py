@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from time import time_ns
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from cotenant.agent.recorder.samplers.losses import Fate, Losses, Tally
 from cotenant.identity.ids import NOBODY, UNTOLD
 from cotenant.identity.ledger import Ledger
 from cotenant.probes.cpus import possible_cpus
-from cotenant.probes.kernel import counted
+from cotenant.probes.kernel import counted, kernel_function
 from cotenant.probes.kernel_maps import KernelMaps
 from cotenant.schema.constants import KERNEL_FUNCTION_BIT, KERNEL_FUNCTION_KIND_SHIFT
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY
@@ -27,6 +28,7 @@ _LARGEST: Final = np.uint64((1 << 63) - 1)
 Values = npt.NDArray[np.int64]
 Tenants = npt.NDArray[np.uint64]
 
+_ON_CPU: Final = kernel_function("host", "oncpu")
 _SPARE: Final = b"spare"
 
 
@@ -68,10 +70,24 @@ class Totals:
         self.withheld: Counter[str] = Counter()  # Over the kernel budget, by family.
         self.unix_messages = 0  # Those that become no row.
 
+    def begin(self, now_ns: int) -> None:
+        """The recording begins: time on a CPU was counted before, and is not of it."""
+        entries, cpus, names = self._kept()
+        before = (entries["function"] == _ON_CPU)[:, None]
+        self._places = {name: at for at, name in enumerate(names)}
+        self._sums = {
+            name: np.where(before, cpus[name], 0).sum(axis=1).astype(np.int64) for name in _SUMMED
+        }
+        kept = np.where(before[..., None], cpus["histogram"], 0)
+        self._histogram = kept.sum(axis=1, dtype=np.uint32)
+        self._sampled_ns = now_ns
+
     def sample(self, now_ns: int) -> Any:
         """Rows for the window that ends now."""
         window = self._end_window()
         entries, cpus, names = self._kept()
+        # On a busy host much of a second may have passed since the cycle began.
+        now_ns = max(now_ns, time_ns())
         elsewhere = self._callers.add(cpus, names)
         moving = np.isin(entries["function"], MESSAGES)
         before = np.array([self._places.get(name, -1) for name in names], np.int64)

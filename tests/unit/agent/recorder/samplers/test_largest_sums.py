@@ -23,6 +23,7 @@ from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.agent.recorder.samplers.losses import Losses
 from cotenant.agent.recorder.samplers.totals import Totals
 from cotenant.identity.ledger import Ledger
+from cotenant.probes.kernel import kernel_function
 from cotenant.probes.tables import FUNCTIONS, RUNTIME_CALLS
 from cotenant.query.engine.session import Session
 from cotenant.schema import TABLES, Table
@@ -161,6 +162,27 @@ def test_a_total_that_exceeds_its_column_is_the_largest_and_not_negative(
     value["bytes"][0] += 13
     (row,) = sampler.sample(2).to_pylist()
     assert [row[name] for name in summed] == [1, 0, 13]
+
+
+def test_time_on_a_cpu_before_the_recording_is_not_of_it_and_samples_end_when_they_are_read(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(totals, "possible_cpus", lambda: 2)
+    monkeypatch.setattr(totals, "time_ns", lambda: 53)
+    numbers = [kernel_function("host", "oncpu"), kernel_function("io", "read")]
+    key, value = np.zeros(2, TOTAL_KEY), np.zeros((2, 2), TOTAL)
+    key["cgroup_id"], key["function"] = 23, numbers
+    value["count"], value["sum_ns"] = 7, 1_009
+    maps: Any = {"totals": entries(key, value), "spare_totals": entries(key[:0], value[:0])}
+    losses = Losses(partial(owners, ledger))
+    sampler = Totals(maps, ledger, losses, lambda: 0, lambda *_: None)
+    sampler.begin(41)
+    value["count"] += 1
+    value["sum_ns"] += 101
+    rows = sampler.sample(47).to_pylist()
+    told = [(row["function"], row["count"], row["sum_ns"]) for row in rows]
+    assert told == [("oncpu", 2, 202), ("read", 16, 2_220)]
+    assert {(row["since_ns"], row["timestamp_ns"]) for row in rows} == {(41, 53)}
 
 
 def test_functions_that_are_not_counted_throughout_have_no_totals(
