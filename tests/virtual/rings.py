@@ -20,7 +20,7 @@ from cotenant.agent.recorder.samplers.losses import Losses
 from cotenant.agent.recorder.samplers.spans import SpanRows
 from cotenant.agent.recorder.store_sink import StoreSink
 from cotenant.identity.ledger import Ledger
-from cotenant.probes.programs import FACTS_RING_BYTES, NAMES_RING_BYTES
+from cotenant.probes.programs import facts_ring_bytes, names_ring_bytes
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.query.engine.session import Session
 from cotenant.schema.dimensions import SESSIONS
@@ -131,14 +131,14 @@ class VirtualRecorder:
         self.root = root
         self.now_ns = 0
         self.events = FakeRing(ring_bytes)
-        self._facts, self._names = FakeRing(FACTS_RING_BYTES), FakeRing(NAMES_RING_BYTES)
+        self._facts, self._names = FakeRing(facts_ring_bytes()), FakeRing(names_ring_bytes())
         self.ledger = Ledger(node, "boot-1")
         clock = WallClock(lambda: OFFSET_NS)
         clock.sample()
         self._gpus = GpuProcesses("seed", self.ledger, _NoHelper(), "both", clock)
         self._gpus.spans = self.maker = SpanMaker(lambda: self.now_ns)
         self.intake = Intake(self.ledger, self._gpus, clock)
-        self._identities = FakeRing(FACTS_RING_BYTES)
+        self._identities = FakeRing(facts_ring_bytes())
         maps = {"events": self.events.fd, "facts": self._facts.fd, "names": self._names.fd}
         maps["identities"] = self._identities.fd
         self.drain = self.intake.open(maps, ring_bytes)

@@ -37,15 +37,29 @@ def _for_cpus(each: int, most: int) -> int:
     return min(each << (possible_cpus() - 1).bit_length(), most)
 
 
+def facts_ring_bytes() -> int:
+    """Of each ring of facts but names."""
+    return _for_cpus(1 << 20, 4 << 20)
+
+
+def names_ring_bytes() -> int:
+    """Eight ranks load a library of 24,000 kernels at once; it may not be read for 50 ms."""
+    return _for_cpus(2 << 20, 16 << 20)
+
+
+def unread_ring_bytes() -> int:
+    """Of names in pages that were not there."""
+    return _for_cpus(1 << 20, 8 << 20)
+
+
+def _requests() -> int:
+    """Block requests under way, and what they carry: entries that are there from the start."""
+    return _for_cpus(2048, 16384)
+
+
 EVENTS_RING_BYTES: Final = 16 << 20
-FACTS_RING_BYTES: Final = _for_cpus(1 << 20, 4 << 20)
-# Eight ranks that load a library of 24,000 kernels at once, while the ring is not read for 50 ms.
-NAMES_RING_BYTES: Final = _for_cpus(2 << 20, 16 << 20)
-UNREAD_RING_BYTES: Final = _for_cpus(1 << 20, 8 << 20)
 # Folios whose dirtier is known: 1 GiB where each is a page of 4 KiB. Else a memory cgroup answers.
 _FOLIOS: Final = 1 << 18
-# Block requests under way, and what they carry: entries that are there from the start.
-_REQUESTS: Final = _for_cpus(2048, 16384)
 
 # Values that programs are compiled against when they are loaded; each object takes those it has.
 Constants = Mapping[str, int]
@@ -94,7 +108,7 @@ class Sizes:
     """How much room the kernel side gets."""
 
     events_bytes: int = EVENTS_RING_BYTES
-    facts_bytes: int = FACTS_RING_BYTES
+    facts_bytes: int = field(default_factory=facts_ring_bytes)
 
 
 @cache
@@ -126,12 +140,12 @@ def load_object(
         "identities": sizes.facts_bytes,
         "facts": sizes.facts_bytes,
         "births": sizes.facts_bytes,
-        "names": NAMES_RING_BYTES,
-        "unread": UNREAD_RING_BYTES,
+        "names": names_ring_bytes(),
+        "unread": unread_ring_bytes(),
         "cpu_runs": possible_cpus(),
         "dirtied": _FOLIOS,
-        "requests": _REQUESTS,
-        "bios": _REQUESTS,
+        "requests": _requests(),
+        "bios": _requests(),
     }
     try:
         loaded, maps = load(

@@ -37,7 +37,7 @@ def test_of_objects_that_are_all_refused_the_last_reason_is_told() -> None:
 
 
 def test_rings_have_sizes_that_the_kernel_takes() -> None:
-    sizes = (programs.NAMES_RING_BYTES, programs.UNREAD_RING_BYTES)
+    sizes = (programs.names_ring_bytes(), programs.unread_ring_bytes())
     for size in (Sizes().events_bytes, Sizes().facts_bytes, *sizes):
         assert size % mmap.PAGESIZE == 0
         assert size & (size - 1) == 0

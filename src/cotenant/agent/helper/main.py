@@ -79,10 +79,10 @@ from cotenant.probes.hooks import place, together
 from cotenant.probes.perf import Ticks, open_ticks
 from cotenant.probes.programs import (
     TASK_PROGRAMS,
-    UNREAD_RING_BYTES,
     Programs,
     Sizes,
     load_programs,
+    unread_ring_bytes,
 )
 from cotenant.probes.sites import Stepping
 from cotenant.probes.tables import FUNCTIONS, RUNTIME_CALLS
@@ -157,7 +157,7 @@ class Helper:
         refuse_calls(Role.HELPER)
         self._functions = _wanted_functions(settings)
         self._load(settings, ticks)
-        self._unread = Ring(self._programs.maps["unread"], UNREAD_RING_BYTES, 0)
+        self._unread = Ring(self._programs.maps["unread"], unread_ring_bytes(), 0)
         self._mounts = MountWatch()
         self._attacher = self._attachments.attacher(Method(self._method), self._programs)
         self._passed_over = PassedOver()

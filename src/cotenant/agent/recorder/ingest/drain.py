@@ -17,7 +17,7 @@ from cotenant._native import Ring
 from cotenant.agent.recorder.ingest.batch import Batch
 from cotenant.agent.recorder.ingest.columns import Columns, Maker
 from cotenant.agent.recorder.ingest.fact_budget import FactBudget
-from cotenant.probes.programs import FACTS_RING_BYTES, NAMES_RING_BYTES
+from cotenant.probes.programs import facts_ring_bytes, names_ring_bytes
 from cotenant.schema.events import RECORDS
 from cotenant.schema.kinds import EVENT_KIND, FACT_KIND, FACT_TIME
 
@@ -36,9 +36,9 @@ def open_drain(maps: Mapping[str, int], events_bytes: int, makers: Mapping[str, 
     """A drain of the kernel's rings for every declared kind of event."""
     drain = Drain(
         (maps["events"], events_bytes),
-        (maps["names"], NAMES_RING_BYTES),
-        (maps["identities"], FACTS_RING_BYTES),
-        (maps["facts"], FACTS_RING_BYTES),
+        (maps["names"], names_ring_bytes()),
+        (maps["identities"], facts_ring_bytes()),
+        (maps["facts"], facts_ring_bytes()),
     )
     for kind, record in RECORDS.items():
         drain.expect(kind, Columns(record, makers))
