@@ -3,6 +3,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -189,6 +190,45 @@ static PyObject *ring_records(struct ring_object *self, PyObject *unused)
 	return list;
 }
 
+/* Part of a ring that may fill before it is drained. */
+#define WAITING_PART 256
+#define RINGS_MAX 8
+
+static int has_much(const struct ring *ring)
+{
+	return ring_produced(ring) - ring_consumed(ring) >= ring->size / WAITING_PART;
+}
+
+static PyObject *ring_pause(struct ring_object *self, PyObject *args)
+{
+	struct pollfd stop = {.events = POLLIN};
+	const struct ring *rings[RINGS_MAX];
+	int milliseconds, times, full = 0;
+	PyObject *others;
+	Py_ssize_t count;
+
+	if (!PyArg_ParseTuple(args, "O!iii", &PyTuple_Type, &others, &stop.fd, &milliseconds,
+			      &times))
+		return NULL;
+	count = PyTuple_Size(others);
+	if (count >= RINGS_MAX)
+		return PyErr_Format(PyExc_ValueError, "too many rings");
+	for (Py_ssize_t i = 0; i < count; i++) {
+		PyObject *other = PyTuple_GetItem(others, i);
+
+		if (Py_TYPE(other) != Py_TYPE((PyObject *)self))
+			return PyErr_Format(PyExc_TypeError, "not a ring");
+		rings[i] = &((struct ring_object *)other)->ring;
+	}
+	rings[count++] = &self->ring;
+	Py_BEGIN_ALLOW_THREADS
+	while (times-- > 0 && !full && !poll(&stop, 1, milliseconds))
+		for (Py_ssize_t i = 0; i < count; i++)
+			full |= has_much(rings[i]);
+	Py_END_ALLOW_THREADS
+	Py_RETURN_NONE;
+}
+
 static PyObject *bytes_of(const struct buffer *buffer)
 {
 	return PyBytes_FromStringAndSize((const char *)buffer->bytes, buffer->used);
@@ -281,6 +321,9 @@ static PyMethodDef methods[] = {
 	{"take", (PyCFunction)ring_take, METH_VARARGS,
 	 "take(kind) -> (rows, plain columns, [(codes, distinct values)])"},
 	{"records", (PyCFunction)ring_records, METH_NOARGS, "all records there are, as bytes"},
+	{"pause", (PyCFunction)ring_pause, METH_VARARGS,
+	 "pause(others, stop, milliseconds, times): wait so often; no more once a part of this "
+	 "ring's or another one's room is waiting, or `stop` can be read"},
 	{"strays", (PyCFunction)ring_strays, METH_NOARGS, "records that fitted no kind"},
 	{NULL, NULL, 0, NULL},
 };

@@ -236,7 +236,7 @@ class Recorder:
         now_ns = time.time_ns()
         if sample:
             self._gpus.look()
-            self._drain.catch_up()
+        self._drain.catch_up()
         batches = self._intake.take()
         self._look_up(batches)
         self._learn()

@@ -7,6 +7,7 @@ Those younger than the start of the pass wait for the next one, since one ring i
 other.
 """
 
+import os
 import threading
 import time
 from bisect import bisect_left
@@ -21,10 +22,12 @@ from cotenant.probes.programs import facts_ring_bytes, names_ring_bytes
 from cotenant.schema.events import RECORDS
 from cotenant.schema.kinds import EVENT_KIND, FACT_KIND, FACT_TIME
 
-# Between two passes; shorter where more than an eighth of the ring came in that time, because until
-# the next pass a tenant can send no more than its quota of the ring.
+# Between two looks at how much is waiting; shorter where more than an eighth of the ring came in
+# that time, because until the next pass a tenant can send no more than its quota of the ring. A
+# pass takes much longer: where less than 1/256 of each ring is waiting, it follows after a few.
 _PAUSE_S: Final = 0.02
 _PAUSE_LEAST_S: Final = 0.002
+_LOOKS: Final = 5
 # While storing is slow, rows beyond this are left in the ring: there they are shed by tenant, and
 # counted. What is taken at once must fit into what the store holds, or it is lost for everybody.
 _HELD_BYTES_MAX: Final = 64 << 20
@@ -68,7 +71,8 @@ class Drain:
         self._held = 0  # Bytes that drained rows took up in the ring.
         self._kinds: dict[int, Columns] = {}
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._stop = -1  # Readable when the thread is to end.
+        self._stopped = False
         self._thread = threading.Thread(target=self._run, name="drain", daemon=True)
 
     def expect(self, kind: int, columns: Columns) -> None:
@@ -78,16 +82,20 @@ class Drain:
 
     def start(self) -> None:
         """Begin to drain in the background."""
+        self._stop = os.eventfd(0, os.EFD_CLOEXEC)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop the thread, and drain what is left."""
-        self._stop.set()
+        self._stopped = True
+        os.eventfd_write(self._stop, 1)
         self._thread.join()
+        os.close(self._stop)
         self._held = 0
         self._once()
         self.budget.patience_s = 0.0
         self._kept += self._young
+        self._young = []
 
     def catch_up(self) -> None:
         """Drain what is in the rings now."""
@@ -95,16 +103,17 @@ class Drain:
             self._once()
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        others = (self._names, self._identities, self._facts)
+        while not self._stopped:
             with self._lock:
                 moved = self._once()
-            self._stop.wait(self._pause(moved))
+            self._events.pause(others, self._stop, self._pause_ms(moved), _LOOKS)
 
-    def _pause(self, moved: int) -> float:
+    def _pause_ms(self, moved: int) -> int:
         """Until about an eighth of the ring is full, at the rate since the last pass."""
         due = self._pause_s * self._eighth / max(moved, 1)
         self._pause_s = min(max(due, _PAUSE_LEAST_S), _PAUSE_S)
-        return self._pause_s
+        return round(1e3 * self._pause_s)
 
     def _once(self) -> int:
         limit = self._events.position()

@@ -1,5 +1,6 @@
 """The native drain, with keys that a tenant chose to make it slow."""
 
+import os
 import time
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ KEYS = 8_191
 WORDS = 8
 RECORD = np.dtype([("kind", "<u8"), ("key", "<u8", WORDS)])
 KIND = 3
+SMALL = 1 << 16
 MASK = 2**64 - 1
 
 Keys = npt.NDArray[np.uint64]
@@ -98,3 +100,30 @@ def test_keys_of_every_width_are_told_apart_by_each_of_their_words(width: int) -
     reader.drain(reader.position())
     _, _, ((codes, _),) = reader.take(KIND)
     assert np.frombuffer(codes, np.int32).tolist() == [*range(words + 1)] * 2
+
+
+def paused(ring: FakeRing, others: tuple[Ring, ...], stop: int) -> float:
+    """For how long a reader pauses that may do so for a minute."""
+    began = time.monotonic()
+    Ring(ring.fd, SMALL, 0).pause(others, stop, 10, 6000)
+    return time.monotonic() - began
+
+
+def test_a_pause_ends_when_a_ring_fills_or_it_is_time_to_stop() -> None:
+    full, empty, stop = FakeRing(SMALL), FakeRing(SMALL), os.eventfd(0)
+    full.add(bytes(SMALL // 256))
+    assert paused(full, (), stop) < 30
+    assert paused(empty, (Ring(full.fd, SMALL, 0),), stop) < 30
+    os.eventfd_write(stop, 1)
+    assert paused(empty, (Ring(empty.fd, SMALL, 0),), stop) < 30
+    os.close(stop)
+
+
+def test_a_pause_without_records_takes_all_its_time() -> None:
+    stop = os.eventfd(0)
+    ring = FakeRing(SMALL)
+    ring.add(bytes(SMALL // 256 - 16))
+    began = time.monotonic()
+    Ring(ring.fd, SMALL, 0).pause((), stop, 10, 7)
+    assert time.monotonic() - began >= 0.07
+    os.close(stop)
