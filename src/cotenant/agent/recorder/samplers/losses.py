@@ -73,6 +73,7 @@ class Losses:
     orphans: int = 0  # Rows sent for which the kernel had no room to keep a count.
     _waiting: Counter[Tally] = field(default_factory=Counter)
     _told: dict[Tally, tuple[int, ...]] = field(default_factory=dict)
+    _changed: set[Tally] = field(default_factory=set)  # Since the last sample.
     _past: Counter[str] = field(default_factory=Counter)
     _sampled_ns: int | None = None
     gpu_windows: LostWindows = field(default_factory=LostWindows)
@@ -83,6 +84,7 @@ class Losses:
         self.shed[tally] += fate.shed
         self.lost[tally] += fate.lost
         self.over_budget[tally] += fate.over_budget
+        self._changed.add(tally)
 
     def appended(self, rows: Iterable[tuple[Tally, int]]) -> None:
         """Rows wait to be sealed."""
@@ -92,6 +94,7 @@ class Losses:
     def sealed(self) -> None:
         """What waited is in the store."""
         self.stored.update(self._waiting)
+        self._changed.update(self._waiting)
         self._waiting.clear()
 
     def gave_up(self, rows: Iterable[tuple[Tally, int]]) -> None:
@@ -99,6 +102,7 @@ class Losses:
         for tally, number in rows:
             self.lost[tally] += number
             self.dropped[tally] += number
+            self._changed.add(tally)
 
     def give_up_waiting(self) -> None:
         """What waited will never be sealed."""
@@ -147,7 +151,8 @@ class Losses:
         since_ns = now_ns if self._sampled_ns is None else min(self._sampled_ns, now_ns)
         self._sampled_ns = now_ns
         tallies, rows = [], []
-        for tally in {*self.seen, *self.stored, *self.lost}:
+        changed, self._changed = self._changed, set()
+        for tally in changed:
             terms = self._terms(tally)
             before = self._told.get(tally, (0,) * len(terms))
             if terms != before:
