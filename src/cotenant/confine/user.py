@@ -4,8 +4,7 @@ import ctypes
 import os
 import pwd
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from cotenant.confine.capabilities import Capability, bound_capabilities, limit_capabilities
 from cotenant.confine.libc import LIBC
@@ -20,8 +19,7 @@ _PR_SET_DUMPABLE: Final = 4
 _PR_SET_KEEPCAPS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class RecorderUser:
+class RecorderUser(NamedTuple):
     """A user by its numbers; without a name where the host has none for it."""
 
     uid: int

@@ -2,20 +2,20 @@
 
 It starts before the recorder gives up its own rights: a recorder runs no program after that. The
 recorder cannot end a worker either, so each name has a timer that does.
+
+Both processes stay for as long as a recording, so nothing is imported that they can do without.
 """
 
 import ctypes
 import mmap
 import os
 import resource
-import shutil
 import signal
 import socket
 import struct
-import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from cotenant.confine.capabilities import drop_capabilities
 from cotenant.confine.landlock import confine
@@ -51,7 +51,7 @@ def serve(channel: socket.socket, library: ctypes.CDLL) -> None:
 
 
 def _work(channel: socket.socket, library: ctypes.CDLL, current: mmap.mmap) -> None:
-    tool = shutil.which("c++filt")
+    tool = _found("c++filt")
     while message := channel.recv(MESSAGE_MAX):
         current[:] = message[: HEAD.size]
         signal.setitimer(signal.ITIMER_REAL, _NAME_S)
@@ -72,20 +72,35 @@ def _demangled(library: ctypes.CDLL, tool: str | None, name: bytes) -> bytes:
     return _long(tool, name) if tool and len(name) >= _REFUSED_FROM else b""
 
 
+def _found(tool: str) -> str | None:
+    """The path of a program."""
+    places = (os.path.join(folder, tool) for folder in os.get_exec_path())
+    return next((place for place in places if os.access(place, os.X_OK)), None)
+
+
 def _long(tool: str, name: bytes) -> bytes:
     """A name that is too long for the library; nothing if the tool fails."""
-    command: list[str | bytes] = [tool, "-r", name]
     try:
-        # Ours is the only thread: it is safe to do something before the program starts.
-        done = subprocess.run(command, capture_output=True, preexec_fn=_bound_time, check=False)
+        output, theirs = os.pipe()
+        child = os.fork()
     except OSError:
         return b""
-    return b"" if done.returncode else done.stdout.strip()
+    if not child:
+        _run(tool, name, theirs)
+    os.close(theirs)
+    with open(output, "rb") as file:
+        text = file.read()
+    return b"" if os.waitpid(child, 0)[1] else text.strip()
 
 
-def _bound_time() -> None:
-    """It must end by itself when the worker that waits for it is gone."""
-    resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
+def _run(tool: str, name: bytes, output: int) -> NoReturn:
+    """Become the tool. It must end by itself when the worker that waits for it is gone."""
+    try:
+        resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
+        os.dup2(output, 1)
+        os.execv(tool, [os.fsencode(tool), b"-r", name])
+    finally:
+        os._exit(1)
 
 
 def _give_up_rights(user: RecorderUser | None) -> None:
