@@ -45,11 +45,7 @@ def name(pid: int) -> str:
     comm = Path(f"/proc/{pid}/comm").read_text().strip()
     words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     module = next((word for word in words if word.startswith("cotenant.")), "recorder")
-    return (
-        comm
-        if comm.startswith("cotenant-")
-        else module.split(".")[-2 if "helper" in module else -1]
-    )
+    return comm if comm.startswith("cotenant-") else module.rpartition(".")[2]
 
 
 def pss(pid: int, files: Counter[str]) -> dict[str, float]:
