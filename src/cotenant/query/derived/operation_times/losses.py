@@ -30,7 +30,7 @@ _WAKING_NS: Final = 30_000.0  # and by that.
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class Slowing:
     """What the spans of a tenant say of it."""
 
     burden: float  # NaN: not known.
@@ -65,14 +65,14 @@ def alone_times(timed: list[TimedSpans], times: list[KindTimes]) -> list[KindTim
     return found
 
 
-def _shown(timed: list[TimedSpans], losses: list[Loss]) -> bool:
+def _shown(timed: list[TimedSpans], losses: list[Slowing]) -> bool:
     """Whether work in flight is on the device: who seldom waits may have none there for long."""
     queued = sum(spans.queued_ns for spans in timed)
     loose = (s.queued_ns for s, loss in zip(timed, losses, strict=True) if not loss.solid)
     return sum(loose) <= _LITTLE * queued
 
 
-def _burden(loss: Loss, guess: float) -> tuple[float, bool]:
+def _burden(loss: Slowing, guess: float) -> tuple[float, bool]:
     """Its burden, and whether its own spans say so: clearly better than what others say."""
     if np.isnan(loss.burden) or np.isnan(guess) or loss.quiet:
         return (loss.burden, True) if not np.isnan(loss.burden) else (guess, False)
@@ -81,7 +81,7 @@ def _burden(loss: Loss, guess: float) -> tuple[float, bool]:
     return (loss.burden, True) if better else (guess, False)
 
 
-def _of_others(timed: list[TimedSpans], losses: list[Loss]) -> float:
+def _of_others(timed: list[TimedSpans], losses: list[Slowing]) -> float:
     """The burden of those of which it is not known, by what the others lose."""
     best = [loss.quiet and loss.equal_ns > 0 for loss in losses]
     if not any(best):
@@ -108,11 +108,11 @@ def _quiet(spans: TimedSpans) -> bool:
     return int(spans.alone.sum()) >= _FEWEST
 
 
-def _loss(spans: TimedSpans, times: KindTimes) -> Loss:
+def _loss(spans: TimedSpans, times: KindTimes) -> Slowing:
     took, beside, quiet = spans.equations.took_ns, ~spans.alone, _quiet(spans)
     if len(took) < _FEWEST or beside.sum() < _FEWEST:
         burden = 1.0 if quiet else np.nan
-        return Loss(burden, 0.0, 0.0, quiet, np.zeros(0), turns=False, solid=quiet)
+        return Slowing(burden, 0.0, 0.0, quiet, np.zeros(0), turns=False, solid=quiet)
     solid = float(np.median(spans.equations.weight)) >= _SOLID
     noise = _NOISE + _WAKING_NS / float(np.median(took))
     ratio = took / spans.equations.predicted(np.nan_to_num(times.time))
@@ -130,7 +130,7 @@ def _loss(spans: TimedSpans, times: KindTimes) -> Loss:
     known = quiet or (equal.std() > _ALIKE and error < _LARGE)
     # Ranks wait for each other, too.
     turns = bool(scatter[best] > noise) and not spans.siblings.any()
-    return Loss(
+    return Slowing(
         burden=float(_BURDENS[best]) if known else np.nan,
         equal_ns=float(took @ equal), lost_ns=float(losses[best]),
         quiet=quiet, scatters=scatter, turns=turns, solid=solid,
