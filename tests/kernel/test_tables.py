@@ -237,8 +237,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
     lines += [x for s, p in PROTOTYPES.items() if p.op == "query" for x in query_lines(s)]
     lines += [f"{s} 3 0 {0x7D0000000000}" for s, p in PROTOTYPES.items() if p.op == "quiet"]
     options = ("--layers", "both", "--calls", "all")
-    with new_cgroup() as first, new_cgroup() as second:
-        groups = first, second
+    with new_cgroup() as first, new_cgroup() as second, new_cgroup() as third:
+        groups = first, second, third
         with record(place / "store", *options) as recording:
             pids = [
                 converse(cgroup, [client, driver, library], lines, recording)
