@@ -100,10 +100,13 @@ def test_what_went_unseen_is_told_to_those_it_touches_and_to_nobody_else(
         # A driver in which functions are left to UCX.
         unprobed = Script(partly, QUIET, driver="plain")
         unprobed.heard()
-        holes(recording, "functions refused", f"/{partly.name}")
+        holes(recording, "no probe for alloc", f"/{partly.name}")
         assert lacks(recording, other) == []
-        assert "functions refused" in lacks(recording, partly)
-        assert "functions refused" in lacks(recording, partly, "totals")
+        left = ["no probe for alloc", "no probe for free"]
+        for what in ("cuda_events", "totals", "gpu_memory"):
+            assert lacks(recording, partly, what) == left
+        assert lacks(recording, partly, "cuda_events where op = 'launch'") == []
+        assert lacks(recording, partly, "spans") == []
         # It is gone before anybody could look at its driver, or ask whose it was.
         with helper_held_up(recording):
             Script(brief, BRIEF, **own_driver(tmp_path / "other", "libcuda.so.1")).end()
@@ -121,4 +124,5 @@ def test_what_went_unseen_is_told_to_those_it_touches_and_to_nobody_else(
         # It loaded its module meanwhile, so nobody knows what its kernels are called.
         assert {"kernels without a name", "probes came late"} <= set(lacks(recording, tenant))
     said = recording.errors.read_text()
-    assert all(f"of /{tenant.name} missing for" in said for tenant in (*late, partly))
+    assert all(f"of /{tenant.name} missing for" in said for tenant in late)
+    assert f"alloc calls of /{partly.name} are not recorded: no probe for alloc" in said

@@ -7,6 +7,8 @@ unknown; then it may be anybody's.
 from dataclasses import dataclass
 from typing import Final
 
+from cotenant.schema.events import ENUMS
+
 # A hole is told at most so long after it began.
 TOLD_WITHIN_NS: Final = 3_600_000_000_000
 
@@ -18,6 +20,7 @@ class Reason:
     name: str
     what: str | None = None
     tables: frozenset[str] | None = None  # None is every table of the family.
+    op: str | None = None  # Only rows of this operation, for as long as a library is the same.
 
 
 LATE: Final = Reason("probes came late")
@@ -80,12 +83,44 @@ NOT_SAMPLED: Final = Reason(
     ),
 )  # fmt: skip
 
+# Tables whose rows say which operation they are.
+WITH_OPERATIONS: Final = frozenset(
+    {"cuda_events", "nccl_events", "rollups", "rollup_minutes", "rollup_hours"}
+)
+_OF_CALLS: Final = frozenset(
+    {"rollups", "rollup_minutes", "rollup_hours", "totals", "total_minutes", "total_hours",
+     "in_flight"}
+)  # fmt: skip
+# What a tenant holds is made from these alone; where some have no probe it is NULL.
+_HOLDING: Final = ("alloc", "free", "map", "pool")
+_OF_WORK: Final = frozenset(
+    {"gpu_timings", "graph_kernels", "spans", "span_mixes", "gpu_seconds", "gpu_minutes",
+     "gpu_hours", "gpu_overlaps", "gpu_overlap_minutes", "gpu_overlap_hours"}
+)  # fmt: skip
+
+
+def _uncovered(family: str, op: str) -> Reason:
+    tables = _OF_CALLS | {f"{family}_events"}
+    if family == "cuda":
+        tables |= {"gpu_memory"} if op in _HOLDING else _OF_WORK
+    return Reason(f"no probe for {op}", f"{op} calls", tables, op)
+
+
+# Coverage: functions of these operations have no probe in a library that the tenant uses.
+UNCOVERED: Final = {
+    op: _uncovered(family, op)
+    for family in ("cuda", "nccl")
+    for op in ENUMS[f"{family}_op"].values()
+}
+COVERAGE: Final = frozenset(reason.name for reason in UNCOVERED.values())
+
 REASONS: Final = {
     reason.name: reason
     for reason in (
         LATE, NEVER, REFUSED, OVER_BUDGET, NOT_LOOKED_AT, MAPPINGS_LOST, RUNS_LEFT_OUT, TOO_DEEP,
         NO_THREAD, NO_REQUEST, FACTS_LOST, UNNAMED, MANGLED, NO_TOTAL, UNSENT,
         NO_ALLOCATION, NO_CAPTURE, NO_SPAN, NO_MOMENT, NO_WAIT, NO_FLOW, NOT_SAMPLED,
+        *UNCOVERED.values(),
     )
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ from cotenant.printable import escaped
 from cotenant.query.engine.session import Session
 from cotenant.query.screens import counters
 from cotenant.schema import TABLES
+from cotenant.schema.holes import COVERAGE
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 MOST_TENANTS: Final = 300
@@ -249,7 +250,8 @@ class Metrics:
         standing = session.standing(TABLES)
         blind: Counter[Labels] = Counter()
         for hole in standing.holes:
-            blind[self._shown(hole.reason),] += hole.blind_ns
+            if hole.reason not in COVERAGE:
+                blind[self._shown(hole.reason),] += hole.blind_ns
         yield _gauge(
             "cotenant_incomplete_seconds",
             "How long something went unseen within what is kept, of whomever.",

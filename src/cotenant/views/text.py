@@ -123,6 +123,8 @@ def _hole(hole: Hole) -> str:
     if not hole.families:
         return f"{hole.reason} {when}"
     reason = REASONS.get(hole.reason)
+    if reason and reason.op:
+        return f"{reason.what} of {_whose(hole.tenants)} are not recorded ({reason.name})"
     what = (reason and reason.what) or f"{' and '.join(hole.families)} events"
     many = f"{count(hole.unseen)} " if hole.unseen is not None else ""
     return f"{many}{what} of {_whose(hole.tenants)} missing {when} ({hole.reason})"

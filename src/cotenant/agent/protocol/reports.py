@@ -160,6 +160,7 @@ class Blind(NamedTuple):
     tenant: _Path
     families: Annotated[tuple[_Short, ...], MaxItems(16)]
     since_ns: _Count
+    op: _Short = ""  # Calls of this operation alone, as long as the library is the same.
 
 
 @dataclass(frozen=True, slots=True)

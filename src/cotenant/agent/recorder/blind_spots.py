@@ -1,7 +1,7 @@
 """What the helper, the kernel's counters and the rows themselves say about what went unseen."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -92,7 +92,7 @@ class BlindSpots:
         self._mappings_lost = 0
         self._passed_over_ns = time.time_ns()
         self._learned_ns = time.time_ns()
-        self._blind: dict[why.Reason, set[tuple[str, tuple[str, ...]]]] = {}
+        self._blind: dict[str, set[tuple[why.Reason, str, tuple[str, ...]]]] = {}
 
     def attach_gap(self, report: AttachGap) -> None:
         """A tenant called a library before it was probed."""
@@ -103,20 +103,21 @@ class BlindSpots:
 
     def rested(self, report: Rested) -> None:
         """Who is without probes now, because they cost too much."""
-        self._told(why.OVER_BUDGET, report.blind, report.done_ns)
+        self._told("rested", {one: why.OVER_BUDGET for one in report.blind}, report.done_ns)
 
     def unprobed(self, report: Unprobed) -> None:
         """Who calls functions now that have no probe."""
-        self._told(why.REFUSED, report.blind, report.done_ns)
+        blind = {one: why.UNCOVERED.get(one.op, why.REFUSED) for one in report.blind}
+        self._told("unprobed", blind, report.done_ns)
 
-    def _told(self, reason: why.Reason, blind: Iterable[Blind], done_ns: int) -> None:
-        """All of whom something goes unseen for this reason."""
-        now = {(one.tenant, one.families): one.since_ns for one in blind}
-        for tenant, families in self._blind.get(reason, set()) - now.keys():
+    def _told(self, report: str, blind: Mapping[Blind, why.Reason], done_ns: int) -> None:
+        """All of whom something goes unseen by this report."""
+        now = {(reason, one.tenant, one.families): one.since_ns for one, reason in blind.items()}
+        for reason, tenant, families in self._blind.get(report, set()) - now.keys():
             self._holes.close(reason, families, _known(tenant), self._utc(done_ns))
-        for (tenant, families), since_ns in now.items():
+        for (reason, tenant, families), since_ns in now.items():
             self._holes.open(reason, families, _known(tenant), self._utc(since_ns))
-        self._blind[reason] = set(now)
+        self._blind[report] = set(now)
 
     def passed_over(self, report: WorkPassedOver) -> None:
         """Tenants that brought more to look at than is looked at for one."""

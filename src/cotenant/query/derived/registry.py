@@ -33,6 +33,7 @@ class Derived:
     whose: str | None = None  # Column of the owner, if rows are computed from other tenants too.
     alone: bool = False  # Computed from a tenant's own rows where it may see no others.
     kept: bool = False  # Materialized, because many tables are made from it.
+    operations: frozenset[str] | None = None  # That a computed table reads of events.
 
     @property
     def about_others(self) -> bool:
@@ -49,6 +50,7 @@ class Derived:
         return columns.empty_table()
 
 
+_WORK: Final = frozenset({"launch", "graph_launch", "memcpy", "memset"})
 _COMPUTED: Final = (
     Derived(
         "solved_times",
@@ -69,6 +71,7 @@ _COMPUTED: Final = (
         "The catalogue: how long each kernel, copy or graph takes alone, and how that is known.",
         ("spans", "span_mixes", "spans_in_flight", "cuda_events", "containers"),
         module="operation_times.table",
+        operations=_WORK,
         whose="tenant",
         alone=True,
     ),
@@ -77,6 +80,7 @@ _COMPUTED: Final = (
         "Per tenant and GPU: time with work queued, GPU time, work, and share of the GPU.",
         ("spans", "span_mixes", "spans_in_flight", "cuda_events", "containers"),
         module="gpu_use.table",
+        operations=_WORK,
         also=("looked_at",),
         before=("queued_before_spans",),
         whose="tenant",

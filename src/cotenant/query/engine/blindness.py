@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from cotenant.query.engine.answer import Hole, Interval
 from cotenant.query.engine.completeness import families_seen_by, with_shown
+from cotenant.query.engine.statement import Operations
 from cotenant.query.engine.window import Window
 from cotenant.schema.folding import ROLLUP_TABLES
-from cotenant.schema.holes import REASONS
+from cotenant.schema.holes import REASONS, WITH_OPERATIONS
 from cotenant.store.manifest import Segment
 
 DOWN: Final = "nothing recorded"
@@ -60,11 +61,15 @@ def _about(tables: set[str]) -> list[str]:
 
 
 def holes_of(
-    connection: Any, tables: Iterable[str], window: Window, written: Mapping[str, int]
+    connection: Any,
+    tables: Iterable[str],
+    window: Window,
+    written: Mapping[str, int],
+    operations: Operations = None,
 ) -> tuple[Hole, ...]:
     """What went unseen of these tables in the session's window, by reason.
 
-    ``written`` says when each node was last written to.
+    ``written`` says when each node was last written to, ``operations`` which rows are read.
     """
     named = with_shown(tables)
     touching = {"families": families_seen_by(named), "reasons": _about(named)}
@@ -74,7 +79,7 @@ def holes_of(
     found = [
         Hole(reason, tuple(of), _whose(tenants), Interval(start, end), blind_ns, unseen)
         for reason, of, start, end, blind_ns, unseen, tenants in rows
-        if _touches(reason, named)
+        if _touches(reason, named, operations)
     ]
     if named & _SPANS:
         found += _killed(connection, window, written)
@@ -91,9 +96,14 @@ def _whose(tenants: list[str | None]) -> tuple[str, ...]:
     return tuple(name for name in tenants if name is not None)
 
 
-def _touches(reason: str, tables: set[str]) -> bool:
+def _touches(reason: str, tables: set[str], operations: Operations) -> bool:
     known = REASONS.get(reason)
-    return known is None or known.tables is None or bool(known.tables & tables)
+    if known is None or known.tables is None:
+        return True
+    touched = known.tables & tables
+    if known.op is not None and touched <= WITH_OPERATIONS and operations is not None:
+        return known.op in operations
+    return bool(touched)
 
 
 def _not_recording(connection: Any, window: Window, written: Mapping[str, int]) -> list[Hole]:

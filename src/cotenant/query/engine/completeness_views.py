@@ -32,7 +32,9 @@ _NO_RECORDINGS: Final = (
 )
 # Where a reason names tables, something about the calls is missing, not they themselves.
 _CALLS_THERE: Final = ", ".join(
-    quoted(reason.name) for reason in REASONS.values() if reason.tables is not None
+    quoted(reason.name)
+    for reason in REASONS.values()
+    if reason.tables is not None and reason.op is None
 )
 _NEW: Final = ", ".join(quoted(reason.name) for reason in OF_NEW_PROCESSES)
 # Names under which a cgroup has holes, and under which others share them. One whose owner nobody

@@ -22,12 +22,20 @@ from cotenant.query.engine.connection import connect, memory_share
 from cotenant.query.engine.given import give
 from cotenant.query.engine.guard import check, own_names, without_paths
 from cotenant.query.engine.left_behind import left_behind
+from cotenant.query.engine.operations import operations_behind, operations_of
 from cotenant.query.engine.sight import Sight
 from cotenant.query.engine.snapshots import RESTORE
-from cotenant.query.engine.statement import Statement, one_line, read_only
+from cotenant.query.engine.statement import (
+    Operations,
+    Statement,
+    one_line,
+    read_only,
+    tree_of,
+)
 from cotenant.query.engine.stored_tables import StoredTables, stored_behind
 from cotenant.query.engine.window import Window, start_of
 from cotenant.schema import TABLES
+from cotenant.schema.holes import WITH_OPERATIONS
 from cotenant.store.layout import check_readable
 from cotenant.store.manifest import Segment, Stamp
 from cotenant.store.nodes import Nodes
@@ -86,7 +94,8 @@ class Session:
             throughout=self.limits.throughout,
         )
         self._segments: list[Segment] = []
-        self._standings: dict[frozenset[str], Standing] = {}  # Of the manifest that was read.
+        # Of the manifest that was read.
+        self._standings: dict[tuple[frozenset[str], Operations], Standing] = {}
         self._stamp: Stamp | None = None
         self._everyone: Session | None = None  # Over the rows of every tenant, once it is asked.
         self._lock = threading.Lock()
@@ -168,7 +177,8 @@ class Session:
             self._derive(statement)
             deadline.start()
             batches = self._run(cursor, statement.sql, dict(params) if params else None)
-            yield batches, self._standing(statement.sql, statement.tables)
+            operations = self._operations(statement)
+            yield batches, self._standing(statement.sql, statement.tables, operations)
         finally:
             deadline.cancel()
             if deadline.ident is not None:
@@ -252,14 +262,23 @@ class Session:
     def _words(self, text: str) -> str:
         return without_paths(text, self.store) if self._guarded else text
 
-    def _standing(self, sql: str, named: Iterable[str]) -> Standing:
-        names = frozenset(named)
-        standings = self._standings
-        if names not in standings:
-            standings[names] = self._new_standing(names)
-        return replace(standings[names], sql=sql)
+    def _operations(self, statement: Statement) -> Operations:
+        """Which events the statement reads itself, by their operations."""
+        if statement.explained:
+            return None
+        if WITH_OPERATIONS.isdisjoint(statement.tables):
+            return frozenset()
+        with self._connection.cursor() as cursor:
+            return operations_of(tree_of(cursor, statement.sql))
 
-    def _new_standing(self, named: frozenset[str]) -> Standing:
+    def _standing(self, sql: str, named: Iterable[str], operations: Operations = None) -> Standing:
+        key = frozenset(named), operations
+        standings = self._standings
+        if key not in standings:
+            standings[key] = self._new_standing(*key)
+        return replace(standings[key], sql=sql)
+
+    def _new_standing(self, named: frozenset[str], operations: Operations) -> Standing:
         tables = with_sources(named)
         read = stored_behind(tables)
         if read and self._tenant is not None:
@@ -279,7 +298,13 @@ class Session:
                 missing_segments=self._tables.missing(read),
                 unrecorded=unrecorded_of(cursor, tables, window),
                 holes=(
-                    *holes_of(cursor, with_before(tables), window, self._nodes.written_ns()),
+                    *holes_of(
+                        cursor,
+                        with_before(tables),
+                        window,
+                        self._nodes.written_ns(),
+                        operations_behind(named, operations),
+                    ),
                     *forgotten(cursor, self._segments, stored_behind(tables), window),
                     *not_kept(cursor, self._nodes.absent(), named, window),
                 ),

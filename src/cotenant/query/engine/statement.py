@@ -45,6 +45,7 @@ _REFUSED_FUNCTIONS: Final = frozenset(
 )
 # Kinds of SHOW that have a query of their own below them.
 _DESCRIBES: Final = frozenset({"DESCRIBE", "SUMMARY"})
+Operations = frozenset[str] | None  # Of events; None is any.
 _TABLE_NAME: Final = re.compile(r"\w+")
 _EXPLAIN: Final = re.compile(r"\s*(explain\s+(?:analyze\s+|\(\s*format\s+\w+\s*\)\s*)?)", re.I)
 _COMMENT: Final = re.compile(r"\s*(--[^\n]*(\n|$)|/\*.*?\*/)", re.DOTALL)

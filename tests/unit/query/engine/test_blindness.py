@@ -103,6 +103,52 @@ def test_a_reason_touches_the_tables_it_is_about(recorded):
     assert [h.reason for h in standing(recorded, "FROM totals").holes] == ["no room for totals"]
 
 
+LAUNCHES = "SELECT count(*) FROM cuda_events WHERE op IN ('launch', 'graph_launch')"
+
+
+def test_functions_without_a_probe_touch_answers_about_their_operation_alone(recorded):
+    """As on driver 460, whose memory functions are left to UCX."""
+    for op in ("alloc", "free"):
+        recorded.hole(11, f"no probe for {op}", NOW_NS, NOW_NS + 9 * SECOND_NS)
+    complete = (
+        LAUNCHES,
+        f"{LAUNCHES} AND result = 0",
+        "SELECT e.pid FROM cuda_events e JOIN containers USING (cgroup_id) WHERE e.op = 'memcpy'",
+        "FROM spans",
+        "FROM gpu_use",
+        "FROM gpu_seconds",
+        "FROM nccl_events",
+    )
+    for sql in complete:
+        assert standing(recorded, sql).complete, sql
+    both = ["no probe for alloc", "no probe for free"]
+    for sql, reasons in (
+        ("FROM gpu_memory", both),
+        (ROWS, both),
+        ("FROM totals", both),
+        ("SELECT * FROM cuda_events WHERE op = 'launch' OR op = 'alloc'", both),
+        ("SELECT * FROM cuda_events WHERE op <> 'launch'", both),
+        ("SELECT * FROM cuda_events WHERE op = 'alloc'", both[:1]),
+        (f"SELECT ({LAUNCHES}), (SELECT count(*) FROM cuda_events WHERE op = 'free')", both[1:]),
+        ("SELECT a.op FROM cuda_events a, cuda_events b WHERE a.op = 'launch'", both),
+        ("FROM kernel_calls", both),
+    ):
+        assert sorted(hole.reason for hole in standing(recorded, sql).holes) == reasons, sql
+    assert standing(recorded, "FROM gpu_memory", tenant="ml/serve").complete
+    assert text.incompleteness(standing(recorded, "FROM gpu_memory")) == [
+        "incomplete: alloc calls of train are not recorded (no probe for alloc)",
+        "incomplete: free calls of train are not recorded (no probe for free)",
+    ]
+
+
+def test_launches_without_a_probe_leave_memory_complete(recorded):
+    recorded.hole(11, "no probe for launch", NOW_NS, NOW_NS + 9 * SECOND_NS)
+    assert standing(recorded, "FROM gpu_memory").complete
+    assert standing(recorded, "SELECT * FROM cuda_events WHERE op = 'alloc'").complete
+    for sql in (LAUNCHES, ROWS, "FROM spans", "FROM gpu_use"):
+        assert not standing(recorded, sql).complete, sql
+
+
 @pytest.mark.parametrize(
     ("reason", "family", "tables"),
     [

@@ -254,7 +254,8 @@ class Libraries:
         about = library.describe()
         self._tell_library(library.tenant, about)
         self.unsure.consider(inode, library.fd, about.refused, library.tenant)
-        self.unprobed.consider(inode, about.refused, about.kinds, library.tenant)
+        left = library.probes.left
+        self.unprobed.consider(inode, about.refused, about.kinds, library.tenant, left)
         self.unprobed.unreached(inode, library.probes.unreached, about.kinds, library.attached_ns)
 
     def _place(self, library: ProbedLibrary, inode: Inode) -> None:

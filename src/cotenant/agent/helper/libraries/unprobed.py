@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from cotenant.agent.helper.fair_queue import OURS, tenant_of
 from cotenant.agent.helper.libraries.resting import Mappers
@@ -22,16 +22,28 @@ from cotenant.probes.tables import FUNCTIONS
 _ALL: Final = "*"
 _TOLD_MAX: Final = 1024
 _EACH_MAX: Final = 1024  # Files of one tenant.
-# Functions whose calls are rows. What the runtime does, the driver tells too.
+# These call another function, whose probe makes the row.
+_CALL_ANOTHER: Final = frozenset({"ncclBcast", "pncclBcast"})
+# Functions whose calls are rows: family and operation. What the runtime does, the driver reports.
 _ROWS: Final = {
-    f.symbol: str(f.family)
+    f.symbol: (str(f.family), f.op)
     for f in FUNCTIONS
     if (f.library is Library.CUDA and f.flags & Flag.OPERATION)
     or (f.library is Library.NCCL and f.flags & (Flag.OPERATION | Flag.ROW))
+    if f.symbol not in _CALL_ANOTHER
 }
 
 
-_Whose = tuple[str, tuple[str, ...]]  # A tenant, and what is missing of it.
+class _Lacking(NamedTuple):
+    """Calls that are missing: of these families all may be, or those of an operation."""
+
+    families: tuple[str, ...]
+    op: str = ""
+
+
+class _Whose(NamedTuple):
+    tenant: str
+    lacking: _Lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,7 @@ class _Unreached:
     def whose(self) -> set[_Whose]:
         """Of those that still run."""
         there = {tenant for pid, tenant in self.processes if tenant_of(pid) == tenant}
-        return {(tenant, self.families) for tenant in there}
+        return {_Whose(tenant, _Lacking(self.families)) for tenant in there}
 
 
 class UnprobedFunctions:
@@ -54,7 +66,7 @@ class UnprobedFunctions:
     def __init__(self, mappers: Mappers, tell: Callable[[Report], None]) -> None:
         self._mappers = mappers
         self._tell = tell
-        self._files: NewestOfEach[Inode, tuple[str, ...]] = NewestOfEach(_EACH_MAX, number_of)
+        self._files: NewestOfEach[Inode, tuple[_Lacking, ...]] = NewestOfEach(_EACH_MAX, number_of)
         self._unreached: dict[Inode, _Unreached] = {}
         self._blind: dict[_Whose, int] = {}
         self._lately: dict[_Whose, int] = {}  # Those that came since the last look began.
@@ -62,17 +74,26 @@ class UnprobedFunctions:
         self._lock = threading.Lock()
 
     def consider(
-        self, inode: Inode, refused: Collection[str], kinds: Collection[str], tenant: str
+        self,
+        inode: Inode,
+        refused: Collection[str],
+        kinds: Collection[str],
+        tenant: str,
+        changed: Collection[str] = (),
     ) -> None:
-        """These functions of a tenant's file have no probe: whoever has it mapped may call them."""
-        everything = _ALL in refused
-        families = {
-            family
-            for symbol, family in _ROWS.items()
-            if symbol in refused or (everything and family in kinds)
-        }
+        """These functions of a tenant's file have no probe: a process that maps it may call them.
+
+        Those that a process has ``changed`` may have one later; the others' code forbids it.
+        """
+        of_rows = {row for symbol, row in _ROWS.items() if symbol in {*refused} - {*changed}}
+        families = {_ROWS[symbol][0] for symbol in _ROWS.keys() & {*changed}}
+        if _ALL in refused:
+            families |= {family for family, _ in _ROWS.values() if family in kinds}
+        lacking = [_Lacking((family,), op) for family, op in of_rows if family not in families]
         if families:
-            self._files.put(tenant, inode, tuple(sorted(families)))
+            lacking.append(_Lacking(tuple(sorted(families))))
+        if lacking:
+            self._files.put(tenant, inode, tuple(sorted(lacking)))
             self._look(time.monotonic_ns())
         elif self._files.pop(inode):
             self._look(time.monotonic_ns())
@@ -81,7 +102,7 @@ class UnprobedFunctions:
         self, inode: Inode, pids: Collection[int], kinds: Collection[str], since_ns: int
     ) -> None:
         """Of all processes that have a file mapped, these had no probes placed."""
-        families = tuple(sorted(set(_ROWS.values()).intersection(kinds)))
+        families = tuple(sorted({family for family, _ in _ROWS.values()}.intersection(kinds)))
         if pids and families:
             processes = frozenset((pid, tenant_of(pid)) for pid in pids)
             self._unreached[inode] = _Unreached(processes, families, since_ns)
@@ -98,8 +119,9 @@ class UnprobedFunctions:
 
     def mapped(self, inode: Inode, tenant: str, when_ns: int) -> None:
         """A tenant has mapped a file."""
-        families = self._files.get(inode)
-        if families and self._is_new((tenant, families), when_ns):
+        found = self._files.get(inode) or ()
+        new = [self._is_new(_Whose(tenant, lacking), when_ns) for lacking in found]
+        if any(new):
             self._say()
 
     def may_be_mapped(self, shown: Inode, tenant: str, when_ns: int) -> None:
@@ -137,7 +159,7 @@ class UnprobedFunctions:
         files = dict(self._files)
         found: set[_Whose] = set()
         for inode, tenants in self._mappers(files).items():
-            found |= {(tenant, files[inode]) for tenant in tenants}
+            found |= {_Whose(tenant, each) for tenant in tenants for each in files[inode]}
             if len(tenants) > 1 and self._files.owner(inode) != OURS:
                 # Whoever brought it must not be able to have it forgotten, nor anybody but these.
                 self._files.put("\n".join(sorted(tenants)), inode, files[inode])
@@ -153,5 +175,8 @@ class UnprobedFunctions:
         return found
 
     def _say(self) -> None:
-        blind = [Blind(*key, since_ns) for key, since_ns in list(self._blind.items())]
+        blind = [
+            Blind(tenant, lacking.families, since_ns, lacking.op)
+            for (tenant, lacking), since_ns in list(self._blind.items())
+        ]
         self._tell(Unprobed(tuple(blind[:_TOLD_MAX]), time.monotonic_ns()))

@@ -139,6 +139,9 @@ class Holes:
         row = self._row(kind.whose) or self._row_of(kind.whose)
         tenant = row["tenant"] if row else kind.whose or "some tenant"
         what = kind.reason.what or f"{' and '.join(kind.families)} events"
+        if kind.reason.op is not None:
+            self.warnings.append(f"{what} of {tenant} are not recorded: {kind.reason.name}")
+            return
         size = f" for {(piece.to_ns - piece.from_ns) / 1e9:.3f} s"
         self.warnings.append(f"{what} of {tenant} missing{size}: {kind.reason.name}")
 

@@ -30,7 +30,7 @@ def test_who_maps_a_file_with_refused_functions_is_told_until_it_does_not() -> N
     assert functions.shows(7)
     assert not functions.shows(8)
     functions.mapped(DRIVER, "/c", 5)
-    assert ("/c", ("cuda",), 5) in told[-1].blind
+    assert Blind("/c", ("cuda",), 5, "alloc") in told[-1].blind
     number = len(told)
     functions.mapped(DRIVER, "/c", 9)
     functions.mapped(Inode(2, 7, 0), "/d", 9)  # Another file with the same number.
@@ -41,6 +41,24 @@ def test_who_maps_a_file_with_refused_functions_is_told_until_it_does_not() -> N
     assert blind() == {("/a", ("cuda",)), ("/c", ("cuda",))}
     functions.consider(DRIVER, {}, ("cuda",), "/a")
     assert told[-1].blind == ()
+
+
+def test_what_a_process_changed_may_be_any_call_and_the_rest_is_of_its_operation() -> None:
+    told: list[Report] = []
+    functions = UnprobedFunctions(lambda inodes: {i: {"/a"} for i in inodes}, told.append)
+
+    def lacking() -> set[tuple[tuple[str, ...], str]]:
+        assert isinstance(told[-1], Unprobed)
+        return {(one.families, one.op) for one in told[-1].blind}
+
+    refused = {"cuMemAlloc_v2": "odd", "cuMemFree_v2": "odd", "cuMemAllocAsync": "odd"}
+    functions.consider(DRIVER, refused, ("cuda",), "/a")
+    assert lacking() == {(("cuda",), "alloc"), (("cuda",), "free")}
+    functions.consider(DRIVER, refused, ("cuda",), "/a", {"cuMemFree_v2": "changed"})
+    assert lacking() == {(("cuda",), "")}
+    number = len(told)
+    functions.consider(COLLECTIVES, {"ncclBcast": "odd"}, ("nccl",), "/a")
+    assert len(told) == number  # It calls ncclBroadcast, which is a row.
 
 
 def test_a_tenant_that_brings_such_files_without_end_hides_nobody_elses() -> None:
@@ -111,7 +129,7 @@ def test_who_maps_a_file_that_was_found_before_anybody_used_it_is_told_of() -> N
     functions.mapped(DRIVER, "/a", 5)
     functions.sweep()
     assert isinstance(told[-1], Unprobed)
-    assert told[-1].blind == (Blind("/a", ("cuda",), 5),)
+    assert told[-1].blind == (Blind("/a", ("cuda",), 5, "launch"),)
 
 
 def test_who_comes_while_others_are_looked_for_is_not_forgotten() -> None:
