@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cotenant.probes.function import Library
+from cotenant.probes.tables import FUNCTIONS
 from tests.kernel.conftest import SIM, Cgroup, Recording, command, record
 from tests.kernel.script import Script, warm
 from tests.kernel.told import compare
+from tests.unit.probes.test_entries import build_trampolines
 
 # Launches until it is told to stop, through a driver that nobody has mapped before.
 EARLY = """
@@ -98,6 +101,7 @@ def test_what_went_unseen_is_told_to_those_it_touches_and_to_nobody_else(
         quiet = Script(other, QUIET)
         quiet.heard()
         # A driver in which functions are left to UCX.
+        warm(recording, cgroups(), driver="plain")
         unprobed = Script(partly, QUIET, driver="plain")
         unprobed.heard()
         holes(recording, "no probe for alloc", f"/{partly.name}")
@@ -126,3 +130,37 @@ def test_what_went_unseen_is_told_to_those_it_touches_and_to_nobody_else(
     said = recording.errors.read_text()
     assert all(f"of /{tenant.name} missing for" in said for tenant in late)
     assert f"alloc calls of /{partly.name} are not recorded: no probe for alloc" in said
+
+
+TRAMPOLINES = """
+ctypes.CDLL({library!r})
+_, module = start()
+launch(out("cuModuleGetFunction", module, b"_Z4gemmPf"), times=61)
+call("cuCtxSynchronize")
+say(done=1)
+wait()
+"""
+
+
+def test_a_file_of_trampolines_is_neither_a_library_nor_a_gap(
+    cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
+) -> None:
+    """As JAX and TensorFlow bring them: stubs named like the driver's functions."""
+    names = [f.symbol for f in FUNCTIONS if f.library is not Library.NCCL]
+    library = build_trampolines(tmp_path, names)
+    with record(store, "--budget", "off") as recording:
+        warm(recording, cgroups())
+        script = Script(cgroup := cgroups(), TRAMPOLINES.format(library=str(library)))
+        script.heard()
+        counted = "select 1 from losses join containers using (cgroup_id) where stored >= 61"
+        recording.wait_for(f"{counted} and tenant = '/{cgroup.name}'")
+        script.go_on()
+        script.end()
+    gaps = "seen + stored + lost + shed + queued = 0"
+    told = f"select reason from losses join containers using (cgroup_id) where {gaps}"
+    assert recording.sql(f"{told} and tenant = '/{cgroup.name}'") == []
+    made = f"select count(*) as n from cuda_events where pid = {script.pid} and op = 'launch'"
+    assert recording.sql(made) == [{"n": 61}]
+    (row,) = recording.sql("select libraries from sessions")
+    assert str(library) not in row["libraries"]
+    assert str(library) not in recording.errors.read_text()

@@ -10,7 +10,7 @@ import numpy as np
 from cotenant.probes.attach import Placed
 from cotenant.probes.changes import PATCH_BYTES
 from cotenant.probes.elf import PLACES_MAX, BadElf, Elf, Extent, NoElf
-from cotenant.probes.entries import behind
+from cotenant.probes.entries import are_trampolines, behind
 from cotenant.probes.function import Function, Library
 from cotenant.probes.sites import LONGEST, Kind, Site, Stepping, choose_site
 from cotenant.probes.tables import MARKERS, SIGNS
@@ -70,6 +70,22 @@ def _kinds(elf: Elf) -> tuple[str, ...]:
     return kinds
 
 
+def _without_trampolines(
+    elf: Elf,
+    kinds: tuple[str, ...],
+    wanted: Mapping[str, Function],
+    places: Mapping[str, list[Extent]],
+) -> tuple[tuple[str, ...], dict[str, Function]]:
+    """Kinds of which the file has more than stubs that jump to another library's functions."""
+
+    def of(kind: str) -> list[Extent]:
+        mine = (places.get(s, ()) for s, f in wanted.items() if str(f.library) == kind)
+        return list(chain(*mine))
+
+    kept = tuple(kind for kind in kinds if not (ours := of(kind)) or not are_trampolines(elf, ours))
+    return kept, {s: f for s, f in wanted.items() if str(f.library) in kept}
+
+
 def plan_of(elf: Elf, functions: Iterable[Function], stepping: Stepping) -> Plan | None:
     """The same for a file whose headers are read already."""
     kinds = _kinds(elf)
@@ -77,6 +93,9 @@ def plan_of(elf: Elf, functions: Iterable[Function], stepping: Stepping) -> Plan
         return None
     wanted = {f.symbol: f for f in functions if str(f.library) in kinds}
     places = elf.places({*wanted, *HOOKED})
+    kinds, wanted = _without_trampolines(elf, kinds, wanted, places)
+    if not kinds:
+        return None
     hooked = [place for symbol in HOOKED & places.keys() for place in places[symbol]]
     starts = {place.offset for place in hooked}
     sites = _Sites(elf, behind(elf, chain(*places.values())) if hooked else {})

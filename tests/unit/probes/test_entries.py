@@ -8,6 +8,7 @@ import pytest
 from cotenant.agent import doctor
 from cotenant.probes.elf import Elf
 from cotenant.probes.entries import behind
+from cotenant.probes.function import Library
 from cotenant.probes.plan import plan
 from cotenant.probes.tables import FUNCTIONS
 from cotenant.probes.ucx import EXPECTED
@@ -101,6 +102,67 @@ def test_where_it_is_not_sure_what_is_behind_it_is_not_probed_there(
     found = exposed(build(tmp_path, cuMemFree_v2=code))
     assert found.pop("cuMemFree_v2", True)
     assert found == {"cuLaunchKernel": False}
+
+
+# As Implib.so makes them for JAX and TensorFlow; the symbols have no size.
+TRAMPOLINE = """
+.p2align 4
+.globl {name}
+.type {name},@function
+{name}:
+.cfi_startproc
+cmpq $0,table+{offset}(%rip)
+je 2f
+1: jmp *table+{offset}(%rip)
+2: pushq ${number}
+call resolve
+addq $8,%rsp
+jmp 1b
+.cfi_endproc
+"""
+
+
+def build_trampolines(place: Path, names: list[str], more: str = "") -> Path:
+    """A library of trampolines that ends the process if one is called."""
+    stubs = [TRAMPOLINE.format(name=n, number=i, offset=8 * i) for i, n in enumerate(names)]
+    source = place / "trampolines.s"
+    source.write_text(
+        f".data\ntable: .zero {8 * len(names)}\n.text\nresolve: ud2\n{''.join(stubs)}{more}"
+        '.section .note.GNU-stack,"",@progbits\n'
+    )
+    library = place / "libcuda_stubs.so"
+    subprocess.run(["gcc", "-shared", "-o", library, source], check=True)
+    return library
+
+
+def names_of(library: Library) -> list[str]:
+    return [f.symbol for f in FUNCTIONS if f.library is library]
+
+
+def test_a_file_of_trampolines_is_no_library_to_probe(tmp_path: Path) -> None:
+    names = [symbol for kind in Library for symbol in names_of(kind)]
+    with build_trampolines(tmp_path, names).open("rb") as file:
+        assert plan(file.fileno(), FUNCTIONS) is None
+
+
+def test_beside_trampolines_what_is_a_function_is_probed(tmp_path: Path) -> None:
+    """A file may have trampolines for the driver, and the runtime itself."""
+    launch = ".globl cudaLaunchKernel\n.type cudaLaunchKernel,@function\ncudaLaunchKernel:\n"
+    launch += "push %rbp\npop %rbp\nret\n.size cudaLaunchKernel,.-cudaLaunchKernel\n"
+    with build_trampolines(tmp_path, names_of(Library.CUDA), launch).open("rb") as file:
+        found = plan(file.fileno(), FUNCTIONS)
+    assert found is not None
+    assert (found.kinds, found.refused, found.blind) == (("cudart",), {}, False)
+    assert [p.function.symbol for p in found.placed] == ["cudaLaunchKernel"]
+
+
+def test_functions_without_a_size_are_no_trampolines_by_that(tmp_path: Path) -> None:
+    code = ".globl cuLaunchKernel\n.type cuLaunchKernel,@function\ncuLaunchKernel:\n"
+    code += "xor %eax,%eax\npush %rbp\npop %rbp\nret\n"
+    with build_trampolines(tmp_path, ["cuMemcpy"], code).open("rb") as file:
+        found = plan(file.fileno(), FUNCTIONS)
+    assert found is not None
+    assert found.refused["cuLaunchKernel"] == "has no known end"
 
 
 def test_a_slot_that_two_functions_jump_by_is_not_one_functions(tmp_path: Path) -> None:
