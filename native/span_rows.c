@@ -176,11 +176,11 @@ static int add_work(struct spans *spans, const struct rows *rows, size_t i, stru
 	struct op op;
 
 	if (!queue) {
-		tenant_refuse(spans, found->tenant, sig->weight);
+		tenant_refuse(spans, found->tenant, rows->weights[i]);
 		return 0;
 	}
 	item = find_item(spans, sig, found, rows->names[i], size);
-	op = (struct op){began_ns, took_ns, item ? item->number : 0, sig->weight};
+	op = (struct op){began_ns, took_ns, item ? item->number : 0, rows->weights[i]};
 	if (!item || queue_add(spans, queue, &op))
 		return -1;
 	return itself ? add_copy_proof(spans, rows, i, queue) : 0;
@@ -201,7 +201,7 @@ static int add_row(struct spans *spans, const struct rows *rows, size_t i, struc
 		if (!found->second)
 			return -1;
 	}
-	second_add(found->second, sig, took_ns, rows->bytes[i]);
+	second_add(found->second, sig, took_ns, rows->bytes[i], rows->weights[i]);
 	if (!sig->work && !proves)
 		return 0;
 	if (!found->tenant)

@@ -30,15 +30,15 @@ struct second *second_of(struct spans *spans, const struct signature *sig, int64
 }
 
 void second_add(struct second *second, const struct signature *sig, int64_t took_ns,
-		uint64_t bytes)
+		uint64_t bytes, uint32_t weight)
 {
 	if (sig->work == WORK_LAUNCH)
-		second->launches += sig->weight;
+		second->launches += weight;
 	if (sig->work == WORK_COPY && sig->flags & SIG_SIZED_BY_BYTES)
-		second->copied_bytes = bytes_sum(second->copied_bytes, bytes, sig->weight);
+		second->copied_bytes = bytes_sum(second->copied_bytes, bytes, weight);
 	if (sig->flags & SIG_WAITS) {
-		second->waits += sig->weight;
-		second->waited_ns += (uint64_t)took_ns * sig->weight;
+		second->waits += weight;
+		second->waited_ns += (uint64_t)took_ns * weight;
 	}
 }
 

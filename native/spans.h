@@ -63,12 +63,11 @@ struct signature {
 	uint64_t tenant;	/* a number of the recorder's, one for all its cgroups */
 	int64_t size;
 	uint32_t pid;
-	uint32_t weight;
 	int32_t gpu;		/* a number of the recorder's, -1 if not known */
 	uint16_t api;
 	uint16_t flags;
 	uint8_t work;
-	uint8_t reserved[7];
+	uint8_t reserved[3];
 };
 
 /* A batch of rows, column by column. */
@@ -80,6 +79,7 @@ struct rows {
 	const uint64_t *bytes;
 	const uint64_t *names;
 	const int64_t *seen_ns;
+	const uint64_t *weights;
 	size_t count;
 	size_t nsignatures;
 };
@@ -337,7 +337,7 @@ void counts_merge(const struct spans *spans, struct buffer *counts);
 /* span_seconds.c */
 struct second *second_of(struct spans *spans, const struct signature *sig, int64_t number);
 void second_add(struct second *second, const struct signature *sig, int64_t took_ns,
-		uint64_t bytes);
+		uint64_t bytes, uint32_t weight);
 int seconds_take(struct spans *spans, struct buffer *taken);
 void seconds_free(struct spans *spans);
 

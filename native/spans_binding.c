@@ -15,19 +15,20 @@ struct spans_object {
 
 static PyObject *spans_add(struct spans_object *self, PyObject *args)
 {
-	Py_buffer signatures, columns[6];
+	Py_buffer signatures, columns[7];
 	struct rows rows;
 	unsigned long long now_ns;
 	int error = -1, fits;
 
-	if (!PyArg_ParseTuple(args, "Ky*y*y*y*y*y*y*", &now_ns, &signatures, &columns[0],
-			      &columns[1], &columns[2], &columns[3], &columns[4], &columns[5]))
+	if (!PyArg_ParseTuple(args, "Ky*y*y*y*y*y*y*y*", &now_ns, &signatures, &columns[0],
+			      &columns[1], &columns[2], &columns[3], &columns[4], &columns[5],
+			      &columns[6]))
 		return NULL;
 	rows = (struct rows){signatures.buf, columns[0].buf, columns[1].buf, columns[2].buf,
-			     columns[3].buf, columns[4].buf, columns[5].buf,
+			     columns[3].buf, columns[4].buf, columns[5].buf, columns[6].buf,
 			     columns[0].len / sizeof(int32_t), signatures.len / sizeof(struct signature)};
 	fits = 1;
-	for (int i = 1; i < 6; i++)
+	for (int i = 1; i < 7; i++)
 		fits &= (size_t)columns[i].len == rows.count * sizeof(uint64_t);
 	if (fits) {
 		Py_BEGIN_ALLOW_THREADS
@@ -36,7 +37,7 @@ static PyObject *spans_add(struct spans_object *self, PyObject *args)
 		Py_END_ALLOW_THREADS
 	}
 	PyBuffer_Release(&signatures);
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < 7; i++)
 		PyBuffer_Release(&columns[i]);
 	if (!fits)
 		return PyErr_Format(PyExc_ValueError, "columns differ in length");
@@ -205,7 +206,7 @@ static PyMethodDef methods[] = {
 	{"begin", (PyCFunction)spans_begin, METH_VARARGS,
 	 "begin(boundary_ns): what began before is of another recording"},
 	{"add", (PyCFunction)spans_add, METH_VARARGS,
-	 "add(now_ns, signatures, codes, began_ns, took_ns, bytes, names, seen_ns): rows as they came"},
+	 "add(now_ns, signatures, codes, began_ns, took_ns, bytes, names, seen_ns, weights): rows as they came"},
 	{"gone", (PyCFunction)spans_gone, METH_VARARGS,
 	 "gone(now_ns, pid, start_ns, ended_ns): a process ended"},
 	{"take", (PyCFunction)spans_take, METH_VARARGS,

@@ -173,6 +173,10 @@ def without_prefix(enum: str, name: str) -> str:
     return name.removeprefix(PREFIXES.get(enum, f"{enum.upper()}_"))
 
 
+# Also of events that were counted, and are in a row of their own that says no more.
+ALWAYS_KNOWN = frozenset({"timestamp_ns", "cgroup_id", "op", "api", "kernel_name", "weight"})
+
+
 def table_source(family: str, doc: str, fields: list[dict[str, Any]]) -> str:
     """The Table and its wire Record as Python source."""
     lines = [f"{family.upper()}_EVENTS: Final = Table(", f'    "{family}_events",', f"    {doc!r},"]
@@ -180,7 +184,7 @@ def table_source(family: str, doc: str, fields: list[dict[str, Any]]) -> str:
     for f in fields:
         if "tag_doc" in f:
             name = f.get("tag_column", f["name"])
-            nullable = "tag_known" in f or f["type"] == "S0"
+            nullable = name not in ALWAYS_KNOWN
             text = f"        Column({name!r}, {stored_type(f)!r}, {f['tag_doc']!r}"
             lines.append(text + ("" if nullable else ", False") + "),")
     lines += ["    ),", ")", "", f"{family.upper()}_RECORD: Final = Record(", f"    {family!r},"]

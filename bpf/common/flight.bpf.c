@@ -108,16 +108,14 @@ static __always_inline struct body *last_words(struct stack *stack, struct frame
 /* Room for the row of a call that never returned, with its head; NULL where it is left out. */
 static __always_inline void *last_row(struct thread *thread, struct task_struct *task,
 				      struct total *total, __u64 began_ns, enum event_kind kind,
-				      __u32 size, __u32 weight)
+				      __u32 size, __u64 bytes)
 {
 	void *event;
 
 	count(COUNTER_DIED_INSIDE);
-	event = row_begin(total, thread->whose.tenant, size);
+	event = row_begin(total, thread->whose.tenant, size, bytes);
 	if (event)
 		head_fill(event, thread, task, kind, size, began_ns);
-	else
-		row_unsent(total, weight);
 	return event;
 }
 
@@ -133,11 +131,11 @@ static __always_inline void end_waiting(struct thread *thread, struct task_struc
 	done = (void *)&frame->row.body - sizeof(struct event_head);
 	total = total_of(&thread->whose, done->function);
 	event = last_row(thread, task, total, frame->row.began_ns, EVENT_CUDA, sizeof(*event),
-			 done->weight);
+			 done->bytes);
 	if (!event)
 		return;
 	*(struct body *)((void *)event + sizeof(struct event_head)) = frame->row.body;
-	event->weight += row_weight(total) - 1;
+	event->weight = row_weight(total, frame->row.began_ns, event->bytes);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -153,13 +151,13 @@ static __always_inline void end_cuda(struct thread *thread, struct task_struct *
 	begun = (void *)body - sizeof(struct event_head);
 	total = total_of(&thread->whose, outermost->function);
 	event = last_row(thread, task, total, outermost->began_ns, EVENT_CUDA, sizeof(*event),
-			 begun->weight);
+			 begun->bytes);
 	if (!event)
 		return;
 	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
 	event->api = outermost->function;
 	event->known &= ~(1 << CUDA_KNOWN_RESULT | 1 << CUDA_KNOWN_DURATION);
-	event->weight += row_weight(total) - 1;
+	event->weight = row_weight(total, outermost->began_ns, event->bytes);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -167,20 +165,22 @@ static __always_inline void end_nccl(struct thread *thread, struct task_struct *
 {
 	struct frame *outermost = outermost_of(&thread->nccl);
 	struct body *body = last_words(&thread->nccl, outermost);
-	struct nccl_event *event;
+	struct nccl_event *event, *begun;
 	struct total *total;
 
 	if (!body)
 		return;
+	begun = (void *)body - sizeof(struct event_head);
 	total = total_of(&thread->whose, outermost->function);
-	event = last_row(thread, task, total, outermost->began_ns, EVENT_NCCL, sizeof(*event), 1);
+	event = last_row(thread, task, total, outermost->began_ns, EVENT_NCCL, sizeof(*event),
+			 begun->bytes);
 	if (!event)
 		return;
 	for (int i = 0; i < NCCL_BODY; i++)
 		((__u64 *)((void *)event + sizeof(struct event_head)))[i] = body->words[i];
 	event->api = outermost->function;
 	event->known &= ~(1 << NCCL_KNOWN_RESULT | 1 << NCCL_KNOWN_DURATION);
-	event->weight = row_weight(total);
+	event->weight = row_weight(total, outermost->began_ns, event->bytes);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -223,5 +223,7 @@ int BPF_PROG(thread_exec, struct task_struct *task)
 	thread->cuda.depth = 0;
 	thread->nccl.depth = 0;
 	thread->names.depth = 0;
+	thread->nested = 0;
+	thread->runtime_known = 0;
 	return 0;
 }

@@ -69,6 +69,7 @@ struct task_struct {
 	void *stack;
 	int pid;
 	int tgid;
+	__u64 start_time;
 	__u64 start_boottime;
 	struct task_struct *group_leader;
 	struct css_set *cgroups;

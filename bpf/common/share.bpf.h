@@ -8,7 +8,8 @@
  *     bytes in the ring + credit of all tenants <= size of the ring
  *
  * and a tenant with credit finds room, whatever others do. One without is shed: its events are
- * counted, and the next row of the same function says for how many it stands. Of a tenant that
+ * counted, and the next row of the same function and second says for how many it stands. What no
+ * row carries by the end of the second, the agent writes as a row of its own. Of a tenant that
  * ran out before, rows are left out at random near the end of its credit, so that those which
  * stay are spread over time.
  *
@@ -119,31 +120,95 @@ static __always_inline bool_t admitted(__u64 tenant, __u32 size)
 }
 
 /*
- * Whether the thread has had its budget of recorded calls for this second. The clock is read only
- * when the budget is used up; a thread within it pays a comparison.
+ * The recorded calls that a thread may have: `budget_calls` a second, saved for BUDGET_SAVED_S.
+ * Until what is saved is spent, all its calls are recorded. Then each is by chance, at a rate by
+ * the calls of the last second; what that comes to beyond the budget is owed by the next ones.
  */
-#define BUDGET_WINDOW_NS 1000000000ULL
+#define BUDGET_SECOND_NS 1000000000ULL
+#define BUDGET_SAVED_S 10
+#define BUDGET_LOOK_EVERY 256	/* calls, a power of two, between looks at the clock; while all are recorded */
+#define BUDGET_ALWAYS 65536
 
 struct budget {
-	__u64 since_ns;
-	__u64 calls;
+	__u64 since_ns;		/* as of when it is settled */
+	__s64 saved;		/* calls; less than 0 is owed */
+	__u64 calls;		/* since then */
+	__u64 chance;		/* in 65536ths; 0 while all calls are recorded */
 };
 
-static __always_inline bool_t over_budget(struct budget *budget)
+/* A thread has saved since it began, and has a second's worth besides. */
+static __always_inline void budget_begin(struct budget *budget, __u64 began_ns)
 {
-	struct control *control_now = control();
+	budget->since_ns = began_ns - BUDGET_SECOND_NS;
+}
+
+/* What it earned since, and how its calls go on. Global, so that it is verified once. */
+__noinline int budget_settle(struct budget *budget, __u64 now)
+{
+	struct control *page = control();
+	__u64 passed, rate, left, second;
+	__s64 most;
+
+	if (!budget || !page)
+		return 0;
+	second = page->budget_calls;
+	most = second * BUDGET_SAVED_S;
+	passed = now - budget->since_ns;
+	if (passed > BUDGET_SAVED_S * BUDGET_SECOND_NS)
+		passed = BUDGET_SAVED_S * BUDGET_SECOND_NS;
+	rate = budget->calls * BUDGET_SECOND_NS / (passed | 1);
+	budget->saved += second * passed / BUDGET_SECOND_NS;
+	if (budget->saved > most)
+		budget->saved = most;
+	if (budget->saved < -most)
+		budget->saved = -most;
+	budget->since_ns = now;
+	budget->calls = 0;
+	if (budget->saved >= (__s64)(budget->chance ? second : 1)) {
+		budget->chance = 0;
+		return 0;
+	}
+	/* Of this second's, no less than an eighth, so that there are rows in each. */
+	left = second / 8;
+	if (budget->saved + (__s64)second > (__s64)left)
+		left = budget->saved + second;
+	budget->chance = rate <= left ? 0 : left * BUDGET_ALWAYS / rate | 1;
+	return 0;
+}
+
+/* Whether the second of a thread whose calls are recorded by chance is over, or spent. */
+static __always_inline bool_t budget_due(const struct budget *budget, __u64 second, __u64 now)
+{
+	__u64 passed = now - budget->since_ns;
+
+	if (passed >= BUDGET_SECOND_NS)
+		return 1;
+	return budget->saved < -(__s64)(second + second / 8) && passed >= BUDGET_SECOND_NS / 16;
+}
+
+/* Whether the thread's budget has room for one more recorded call, and takes it. */
+static __always_inline bool_t budget_allows(struct budget *budget)
+{
+	struct control *page = control();
 	__u64 now;
 
-	if (!control_now || !control_now->budget_calls)
-		return 0;
-	if (++budget->calls <= control_now->budget_calls)
-		return 0;
-	now = bpf_ktime_get_ns();
-	if (now - budget->since_ns < BUDGET_WINDOW_NS)
+	if (!page || !page->budget_calls)
 		return 1;
-	budget->since_ns = now;
-	budget->calls = 1;
-	return 0;
+	budget->calls++;
+	if (!budget->chance) {
+		budget->saved--;
+		if (budget->calls & (BUDGET_LOOK_EVERY - 1) && budget->saved > 0)
+			return 1;
+		budget_settle(budget, bpf_ktime_get_ns());
+		return 1;
+	}
+	now = bpf_ktime_get_ns();
+	if (budget_due(budget, page->budget_calls, now))
+		budget_settle(budget, now);
+	if (budget->chance && (bpf_get_prandom_u32() & (BUDGET_ALWAYS - 1)) >= budget->chance)
+		return 0;
+	budget->saved--;
+	return 1;
 }
 
 /* A row that was not sent and has no total to count it: it is counted for the tenant. */
@@ -154,15 +219,34 @@ __noinline int row_orphaned(__u64 tenant, __u32 counter)
 	return 0;
 }
 
-/* An event that was to become a row, and is left out: the next row stands for it, too. */
-static __always_inline void shed(struct total *total, __u64 tenant)
+/* The next row stands for it too, if that comes in the same window and is of the same size. */
+static __always_inline void wait_for_row(struct total *total, __u64 bytes)
+{
+	struct control *now = control();
+	__u64 before = total->waiting;
+
+	if (!now)
+		return;
+	if (before >> WAITING_BITS == (__u32)now->window && total->waiting_bytes == bytes) {
+		__sync_fetch_and_add(&total->waiting, 1);
+		return;
+	}
+	/* Those that waited before are in no weight: the agent finds them by what was carried. */
+	total->waiting_bytes = bytes;
+	__sync_val_compare_and_swap(&total->waiting, before, now->window << WAITING_BITS | 1);
+}
+
+/* An event that was to become a row, and is left out. */
+static __always_inline void shed(struct total *total, __u64 tenant, __u64 bytes)
 {
 	if (!total) {
 		row_orphaned(tenant, COUNTER_ORPHAN_SHED);
 		return;
 	}
 	__sync_fetch_and_add(&total->shed, 1);
-	__sync_fetch_and_add(&total->waiting, 1);
+	if (bytes)
+		__sync_fetch_and_add(&total->shed_bytes, bytes);
+	wait_for_row(total, bytes);
 }
 
 /* One more event that is to become a row: counted before anything can go wrong with it. */
@@ -182,32 +266,48 @@ static __always_inline void row_lost(struct total *total, __u64 tenant)
 		row_orphaned(tenant, COUNTER_ORPHAN_LOST);
 }
 
-/* How many events the row that is being written stands for. */
-static __always_inline __u32 row_weight(struct total *total)
+/* The weight of a row where events wait for one: those of its own window, and of its own size. */
+static __noinline __u32 row_carries(struct total *total, __u64 began_ns, __u64 bytes)
 {
-	if (!total || !total->waiting)
+	struct control *now = control();
+	__u64 before, events, kept;
+
+	if (!total || !now)
 		return 1;
-	return 1 + __sync_lock_test_and_set(&total->waiting, 0);
+	before = total->waiting;
+	events = (__u32)before;
+	kept = now->window << WAITING_BITS;
+	if (before >> WAITING_BITS == (__u32)now->window) {
+		/* A call that began before would take them to another second. */
+		if (began_ns < now->window_ns || total->waiting_bytes != bytes)
+			return 1;
+	} else {
+		events = 0;
+	}
+	if (__sync_val_compare_and_swap(&total->waiting, before, kept) != before)
+		return 1;
+	__sync_fetch_and_add(&total->carried, events);
+	__sync_fetch_and_add(&total->carried_bytes, events * bytes);
+	return 1 + events;
 }
 
-/* A row that stood for others was not sent: the next one does. */
-static __always_inline void row_unsent(struct total *total, __u32 weight)
+/* How many events the row that is being written stands for. */
+static __always_inline __u32 row_weight(struct total *total, __u64 began_ns, __u64 bytes)
 {
-	if (total && weight > 1)
-		__sync_fetch_and_add(&total->waiting, weight - 1);
+	return total && (__u32)total->waiting ? row_carries(total, began_ns, bytes) : 1;
 }
 
 /*
  * Room in the ring for one row of a tenant, or NULL: then it was shed or lost, and is counted.
  * A macro, because the verifier wants to see the size.
  */
-#define row_begin(total, tenant, size)                                                             \
+#define row_begin(total, tenant, size, bytes)                                                      \
 	({                                                                                         \
 		void *begun = NULL;                                                                \
                                                                                                    \
 		row_seen(total);                                                                   \
 		if (!admitted(tenant, size)) {                                                     \
-			shed(total, tenant);                                                       \
+			shed(total, tenant, bytes);                                                \
 		} else {                                                                           \
 			begun = bpf_ringbuf_reserve(&events, size, 0);                             \
 			if (!begun)                                                                \

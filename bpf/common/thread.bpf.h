@@ -77,6 +77,8 @@ struct thread {
 	__u64 contexts[CONTEXTS_MAX];
 	__u32 contexts_depth;
 	__u32 nested;		/* the driver's calls inside the runtime's are seen */
+	__u64 runtime_known;	/* whether they are is known */
+	__u64 counted_sp;	/* of the runtime's call that was only counted, until its operation comes */
 	__u64 armings;		/* as of which `timed` is known */
 	__u64 timed;		/* the process times what it runs */
 	__u64 args[32];		/* scratch, by slot */
@@ -219,6 +221,7 @@ static __always_inline struct thread *thread_of(struct task_struct *task)
 		return NULL;
 	}
 	thread->process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	budget_begin(&thread->budget, task->start_time);
 	thread_moved(thread);
 	process_follow(thread);
 	gpu_mark(task);

@@ -35,13 +35,20 @@ struct total {
 	__u64 rows;
 	__u64 shed;
 	__u64 lost;
-	__u64 waiting;		/* shed since the last row that was sent, whose weight they become */
+	__u64 carried;		/* the part of shed that is in the weight of rows */
+	__u64 shed_bytes;
+	__u64 carried_bytes;
+	__u64 waiting;		/* shed in this window and not carried yet; see WAITING_BITS */
+	__u64 waiting_bytes;	/* of each of them */
 	__u64 unmeasured;	/* calls counted at entry only: no duration */
 	__u64 withheld;		/* the part of shed that the budget of kernel events had no room for */
 	__u64 tenant;		/* whose it is, as of the last call */
 	__u64 payer;		/* whose quota it is part of, on one CPU; 0 on others */
 	__u32 histogram[TOTAL_BUCKETS];
 };
+
+/* Of `waiting`, the low bits are how many; above is the window that they are of. */
+#define WAITING_BITS 32
 
 /* Append only: a number in an old note must keep its meaning. */
 enum counter {
@@ -73,7 +80,7 @@ struct control {
 	__u64 shed_above;
 	__u64 share_bytes;	/* of the ring above that mark, for each tenant's GPU calls */
 	__u64 divided_bytes;	/* all shares together are at most this */
-	__u64 budget_calls;	/* calls of a thread recorded in full each second; 0 is all */
+	__u64 budget_calls;	/* that a thread earns each second; 0 records all; see budget_allows() */
 	__u64 blind;		/* odd while probes go for good */
 	/* The same for what the kernel raises: it comes after GPU calls. */
 	__u64 kernel_above;
@@ -84,6 +91,7 @@ struct control {
 	/* The part of a CPU's time for programs on kernel events, in 2^-20; 0 is no limit. */
 	__u64 kernel_budget;
 	__u64 first_tenants;	/* grows when others come first */
+	__u64 window_ns;	/* when the window began */
 };
 
 #endif /* COTENANT_TOTAL_H */

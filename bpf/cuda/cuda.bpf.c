@@ -34,23 +34,78 @@ static __always_inline bool_t countable(const struct thread *thread, const struc
 	       !(spec->flags & CALL_AT_ENTRY) && !process_captures();
 }
 
-/* The thread is over its budget: the call is counted, its time and arguments are not looked at. */
-static __always_inline void count_only(struct thread *thread, struct task_struct *task,
-				       const struct call_spec *spec, __u32 function)
+/* Whether a call of the driver is inside one of the runtime that was only counted. */
+static __always_inline bool_t inside_counted(const struct thread *thread,
+					     const struct call_spec *spec, __u64 sp)
+{
+	return sp < thread->counted_sp && !(spec->flags & CALL_CALLER);
+}
+
+/* Whether a call that is only counted would have been a row, which its bytes are of. */
+static __always_inline bool_t lacks_row(struct thread *thread, const struct call_spec *spec,
+					__u64 sp)
+{
+	if (!(spec->flags & CALL_OPERATION || (every_call && spec->flags & CALL_ROW)))
+		return 0;
+	/* Of a call of the runtime and the driver's inside, the outer one would have been. */
+	if (inside_counted(thread, spec, sp)) {
+		if (spec->flags & CALL_OPERATION)
+			thread->counted_sp = 0;
+		return 0;
+	}
+	thread->counted_sp = spec->flags & CALL_CALLER && thread->nested ? sp : 0;
+	return 1;
+}
+
+/* The thread is over its budget: the call and its bytes are counted, nothing else is read. */
+static __noinline int count_only(struct pt_regs *ctx, struct thread *thread,
+				 const struct call_spec *spec, __u32 function)
 {
 	struct total *total;
+	__u64 bytes = 0;
 
-	refresh_tenant(thread, task);
+	refresh_tenant(thread, current_task());
+	if (spec->bytes[0]) {
+		struct cuda_event *event = cuda_body(&thread->cuda.frames[0].own);
+
+		read_arguments(ctx, thread, spec);
+		event->bytes = 0;
+		decode_bytes(event, thread, spec);
+		bytes = event->bytes;
+	}
 	total = total_of(&thread->whose, function);
 	if (total) {
 		__sync_fetch_and_add(&total->count, 1);
 		__sync_fetch_and_add(&total->unmeasured, 1);
+		if (bytes)
+			__sync_fetch_and_add(&total->bytes, bytes);
 	}
-	/* The row would have been that of the driver's call inside, which is counted by itself. */
-	if ((spec->flags & (CALL_OPERATION | CALL_CALLER)) == CALL_OPERATION) {
+	if (lacks_row(thread, spec, ctx->sp)) {
 		row_seen(total);
-		shed(total, thread->whose.tenant);
+		shed(total, thread->whose.tenant, bytes);
 	}
+	return 0;
+}
+
+/*
+ * Whether a call is to be recorded. A thread's first call of the runtime always is: it shows
+ * whether the driver's call inside is seen, too.
+ */
+static __always_inline bool_t is_recorded(struct thread *thread, const struct call_spec *spec,
+					  __u64 sp)
+{
+	if (thread->counted_sp) {
+		if (inside_counted(thread, spec, sp) && countable(thread, spec))
+			return 0;
+		if (!inside_counted(thread, spec, sp))
+			thread->counted_sp = 0;
+	}
+	if (budget_allows(&thread->budget))
+		return 1;
+	if (countable(thread, spec) && (thread->runtime_known || !(spec->flags & CALL_CALLER)))
+		return 0;
+	thread->budget.saved--;
+	return 1;
 }
 
 static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
@@ -67,8 +122,8 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 cookie)
 	thread = thread_of(task);
 	if (!thread)
 		return SESSION_SKIP;
-	if (over_budget(&thread->budget) && countable(thread, spec)) {
-		count_only(thread, task, spec, function);
+	if (!is_recorded(thread, spec, ctx->sp)) {
+		count_only(ctx, thread, spec, function);
 		overlook(thread, spec);
 		return SESSION_SKIP;
 	}
@@ -271,13 +326,12 @@ static __always_inline void pass_on(struct thread *thread, struct task_struct *t
 		outer->operations++;
 	if (outer->operations == 1) {
 		thread->nested = 1;
-		/* What was shed of this very function: the row is sent under the outer one's name. */
-		cuda_body(body)->weight += row_weight(total) - 1;
 		outer->row.began_ns = began_ns;
 		outer->row.body = *body;
 		outer->waiting = 1;
 		return;
 	}
+	total = total_of(&thread->whose, api);
 	if (outer->waiting) {
 		outer->waiting = 0;
 		cuda_body(&outer->row.body)->api = api;
@@ -340,6 +394,8 @@ static __always_inline int leave(struct pt_regs *ctx, __u64 cookie)
 	if (total)
 		total_add(total, duration_ns, cuda_body(&frame->own)->bytes);
 	row = is_row(thread, frame, spec, ctx->ax) ? settle(frame) : NULL;
+	if (row && spec->flags & CALL_CALLER)
+		thread->runtime_known = 1;
 	if (frame->lane)
 		lane_leave(frame, spec, ctx->ax, row == &frame->own);
 	else

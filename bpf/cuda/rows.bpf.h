@@ -22,14 +22,13 @@ static __always_inline void emit(struct thread *thread, struct task_struct *task
 
 	if (cuda_body((struct body *)body)->lane)
 		lane_row(thread, body, began_ns);
-	event = row_begin(total, thread->whose.tenant, sizeof(*event));
-	if (!event) {
-		row_unsent(total, cuda_body((struct body *)body)->weight);
+	event = row_begin(total, thread->whose.tenant, sizeof(*event),
+			  cuda_body((struct body *)body)->bytes);
+	if (!event)
 		return;
-	}
 	head_fill(&event->head, thread, task, EVENT_CUDA, sizeof(*event), began_ns);
 	*(struct body *)((void *)event + sizeof(struct event_head)) = *body;
-	event->weight += row_weight(total) - 1;
+	event->weight = row_weight(total, began_ns, event->bytes);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 

@@ -31,6 +31,7 @@ struct caller {
 	__u64 count[MESSAGE_OPS];
 	__u64 bytes[MESSAGE_OPS];
 	__u64 withheld[MESSAGE_OPS];
+	__u64 withheld_bytes[MESSAGE_OPS];
 };
 
 LAYOUT(caller);
@@ -61,12 +62,13 @@ static __always_inline void messages_tell(struct caller *caller, __u32 op, struc
 		__sync_fetch_and_add(&total->histogram[0], count);
 		__sync_fetch_and_add(&total->rows, withheld);
 		__sync_fetch_and_add(&total->shed, withheld);
-		__sync_fetch_and_add(&total->waiting, withheld);
+		__sync_fetch_and_add(&total->shed_bytes, caller->withheld_bytes[op]);
 		__sync_fetch_and_add(&total->withheld, withheld);
 	}
 	caller->count[op] = 0;
 	caller->bytes[op] = 0;
 	caller->withheld[op] = 0;
+	caller->withheld_bytes[op] = 0;
 }
 
 static __always_inline __u16 message_function(__u32 index)

@@ -332,7 +332,7 @@ static __noinline int row(const struct followed *followed, struct owner *owner, 
 	total = owner_total(owner, KERNEL_FUNCTION(EVENT_IO, op));
 	if (total)
 		total_add(total, now - began, bytes);
-	event = row_reserve(total, owner, EVENT_IO, sizeof(*event));
+	event = row_reserve(total, owner, EVENT_IO, sizeof(*event), bytes);
 	if (!event)
 		return 0;
 	head_of(&event->head, owner, EVENT_IO, sizeof(*event), began);
@@ -351,7 +351,7 @@ static __noinline int row(const struct followed *followed, struct owner *owner, 
 	event->error = errno_of(status);
 	event->attribution = owner->attribution;
 	event->reserved_too = 0;
-	event->weight = row_weight(total);
+	event->weight = row_weight(total, began, bytes);
 	event->reserved_last = 0;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;

@@ -102,7 +102,8 @@ struct moved {
 static __always_inline void row(const struct sock *sock, const struct owner *owner,
 				struct total *total, const struct moved *moved)
 {
-	struct net_event *event = row_room(total, owner, EVENT_NET, sizeof(*event));
+	struct net_event *event = row_room(total, owner, EVENT_NET, sizeof(*event),
+					   moved->bytes);
 
 	if (!event)
 		return;
@@ -114,7 +115,7 @@ static __always_inline void row(const struct sock *sock, const struct owner *own
 	event->bytes = moved->bytes;
 	event->family = family_of(sock);
 	event->attribution = owner->attribution;
-	event->weight = row_weight(total);
+	event->weight = row_weight(total, moved->began_ns, moved->bytes);
 	endpoints(event, sock);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
@@ -183,7 +184,10 @@ static __always_inline void moved(struct sock *sock, __u32 bytes, __u32 op)
 	}
 	caller->count[op - NET_OP_send]++;
 	caller->bytes[op - NET_OP_send] += bytes;
-	caller->withheld[op - NET_OP_send] += rows;
+	if (rows) {
+		caller->withheld[op - NET_OP_send]++;
+		caller->withheld_bytes[op - NET_OP_send] += bytes;
+	}
 }
 
 SEC("?tp_btf/sock_send_length")
@@ -219,7 +223,7 @@ static __always_inline void connection(struct sock *sock, struct owner *owner,
 	if (affordable(owner->tenant, owner->cgroup_id, EVENT_TCP))
 		row(sock, owner, total, moved);
 	else
-		row_withheld(total, owner);
+		row_withheld(total, owner, moved->bytes);
 }
 
 static __always_inline void connected(struct sock *sock, struct socket_user *user)

@@ -149,9 +149,10 @@ static __always_inline struct total *owner_total(struct owner *owner, __u16 func
 }
 
 /* The budget has no room for this row. */
-static __always_inline void *row_withheld(struct total *total, const struct owner *owner)
+static __always_inline void *row_withheld(struct total *total, const struct owner *owner,
+					  __u64 bytes)
 {
-	shed(total, owner->tenant);
+	shed(total, owner->tenant, bytes);
 	if (total)
 		__sync_fetch_and_add(&total->withheld, 1);
 	return NULL;
@@ -159,7 +160,7 @@ static __always_inline void *row_withheld(struct total *total, const struct owne
 
 /* Room for a row that the budget allows, or NULL: then it was shed or lost, and is counted. */
 static __always_inline void *row_room(struct total *total, const struct owner *owner,
-				      enum event_kind kind, __u32 size)
+				      enum event_kind kind, __u32 size, __u64 bytes)
 {
 	struct control *now = control();
 	void *row;
@@ -167,7 +168,7 @@ static __always_inline void *row_room(struct total *total, const struct owner *o
 	if (now && now->kernel_above &&
 	    bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > now->kernel_above &&
 	    !has_credit(owner->tenant, kind, size + 8)) {
-		shed(total, owner->tenant);
+		shed(total, owner->tenant, bytes);
 		return NULL;
 	}
 	row = bpf_ringbuf_reserve(&events, size, 0);
@@ -178,12 +179,12 @@ static __always_inline void *row_room(struct total *total, const struct owner *o
 
 /* Room for a row of this owner, or NULL: then it was shed or lost, and is counted. */
 static __always_inline void *row_reserve(struct total *total, const struct owner *owner,
-					 enum event_kind kind, __u32 size)
+					 enum event_kind kind, __u32 size, __u64 bytes)
 {
 	row_seen(total);
 	if (affordable(owner->tenant, owner->cgroup_id, kind))
-		return row_room(total, owner, kind, size);
-	return row_withheld(total, owner);
+		return row_room(total, owner, kind, size, bytes);
+	return row_withheld(total, owner, bytes);
 }
 
 static __always_inline void head_of(struct event_head *head, const struct owner *owner,

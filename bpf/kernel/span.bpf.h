@@ -150,9 +150,9 @@ static __always_inline struct host_event *host_row(struct total *total,
 	row_seen(total);
 	/* What was asked for explicitly is outside of the budget. */
 	if (host_all || affordable(owner.tenant, owner.cgroup_id, EVENT_HOST))
-		row = row_room(total, &owner, EVENT_HOST, sizeof(*row));
+		row = row_room(total, &owner, EVENT_HOST, sizeof(*row), 0);
 	else
-		row = row_withheld(total, &owner);
+		row = row_withheld(total, &owner, 0);
 	if (!row)
 		return NULL;
 	owner_task(&owner, task);
@@ -170,7 +170,7 @@ static __always_inline struct host_event *host_row(struct total *total,
 	row->thief_ns = 0;
 	row->state = 0;
 	row->attribution = sched->whose.cgroup_id == NOBODY ? ATTRIBUTION_kernel : ATTRIBUTION_task;
-	row->weight = row_weight(total);
+	row->weight = row_weight(total, began_ns, 0);
 	return row;
 }
 

@@ -188,11 +188,11 @@ static __noinline int row(struct owner *owner, const struct flow *flow, __u32 op
 	if (total)
 		total_add(total, 0, 0);
 	if (op == TCP_OP_state) {
-		event = row_reserve(total, owner, EVENT_TCP, sizeof(*event));
+		event = row_reserve(total, owner, EVENT_TCP, sizeof(*event), 0);
 	} else {
 		/* Seldom, and of interest whoever's it is: these stay rows. */
 		row_seen(total);
-		event = row_room(total, owner, EVENT_TCP, sizeof(*event));
+		event = row_room(total, owner, EVENT_TCP, sizeof(*event), 0);
 	}
 	if (!event)
 		return 0;
@@ -210,7 +210,7 @@ static __noinline int row(struct owner *owner, const struct flow *flow, __u32 op
 	event->rtt_ns = (__u64)srtt_us * 1000 / 8;
 	event->attribution = owner->attribution;
 	event->reserved_last = 0;
-	event->weight = row_weight(total);
+	event->weight = row_weight(total, event->head.timestamp_ns, 0);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }

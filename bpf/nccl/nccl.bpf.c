@@ -142,13 +142,14 @@ static __always_inline void emit(struct thread *thread, struct task_struct *task
 {
 	struct nccl_event *event;
 
-	event = row_begin(total, thread->whose.tenant, sizeof(*event));
+	event = row_begin(total, thread->whose.tenant, sizeof(*event),
+			  nccl_body(&row->body)->bytes);
 	if (!event)
 		return;
 	head_fill(&event->head, thread, task, EVENT_NCCL, sizeof(*event), row->began_ns);
 	__builtin_memcpy((void *)event + sizeof(struct event_head), &row->body,
 			 sizeof(*event) - sizeof(struct event_head));
-	event->weight = row_weight(total);
+	event->weight = row_weight(total, row->began_ns, event->bytes);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 

@@ -17,6 +17,7 @@ from cotenant.agent.recorder.samplers.containers import Containers
 from cotenant.agent.recorder.samplers.gpu_seconds import GpuSeconds
 from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.agent.recorder.samplers.losses import Losses
+from cotenant.agent.recorder.samplers.not_recorded import NotRecorded
 from cotenant.agent.recorder.samplers.spans import SpanRows
 from cotenant.agent.recorder.store_sink import StoreSink
 from cotenant.identity.ledger import Ledger
@@ -148,7 +149,9 @@ class VirtualRecorder:
         self._rollups = Rollups()
         self._blind_spots = BlindSpots(Holes(self.ledger), clock)
         self.spans = SpanRows(self.maker, self.losses.gpu_windows)
-        self.seconds = GpuSeconds(self.maker, self.spans, self.ledger, dict)
+        self.seconds = GpuSeconds(
+            self.maker, self.spans, NotRecorded(self._rollups, list), self.ledger, dict
+        )
         self._containers = Containers(self.ledger)
 
     def cgroup(self, kernel_id, path):

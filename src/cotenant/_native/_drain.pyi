@@ -44,6 +44,7 @@ class Spans:
         bytes: Buffer,
         names: Buffer,
         seen_ns: Buffer,
+        weights: Buffer,
         /,
     ) -> None: ...
     def gone(self, now_ns: int, pid: int, start_ns: int, ended_ns: int, /) -> None: ...

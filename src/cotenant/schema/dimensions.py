@@ -81,6 +81,7 @@ TOTALS: Final = Table(
             "of the calls, those without a duration: over budget, or never returned",
         ),
         Column("since_ns", "int64", "end of the sample before, UTC: what is counted came after"),
+        Column("operations", "int64", "rows that there would be with nothing left out"),
     ),
     united=True,
 )
@@ -95,7 +96,7 @@ LOSSES: Final = Table(
         Column("cgroup_id", "int64", "joins containers", False),
         Column("seen", "int64", "events that were to become rows", False),
         Column("stored", "int64", "rows sealed", False),
-        Column("shed", "int64", "left out on purpose, within the weight of others", False),
+        Column("shed", "int64", "left out on purpose, within the weight of rows", False),
         Column("lost", "int64", "dropped: the ring was full, or the store behind", False),
         Column(
             "queued",

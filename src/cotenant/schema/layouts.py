@@ -36,10 +36,10 @@ CALL_SPEC: Final = np.dtype(
 
 CALLER: Final = np.dtype(
     {
-        "names": ['cgroup', 'v1', 'version', 'first', 'cgroup_id', 'cgroup_v1_id', 'tenant', 'hierarchy', 'count', 'bytes', 'withheld'],
-        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '2<u8', '2<u8', '2<u8'],
-        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96],
-        "itemsize": 112,
+        "names": ['cgroup', 'v1', 'version', 'first', 'cgroup_id', 'cgroup_v1_id', 'tenant', 'hierarchy', 'count', 'bytes', 'withheld', 'withheld_bytes'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '2<u8', '2<u8', '2<u8', '2<u8'],
+        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112],
+        "itemsize": 128,
     }
 )
 
@@ -63,10 +63,10 @@ CONTENTION_KEY: Final = np.dtype(
 
 CONTROL: Final = np.dtype(
     {
-        "names": ['window', 'excludes', 'off', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes', 'tenants', 'delegations', 'kernel_budget', 'first_tenants'],
-        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
-        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96],
-        "itemsize": 104,
+        "names": ['window', 'excludes', 'off', 'shed_above', 'share_bytes', 'divided_bytes', 'budget_calls', 'blind', 'kernel_above', 'kernel_share_bytes', 'tenants', 'delegations', 'kernel_budget', 'first_tenants', 'window_ns'],
+        "formats": ['<u8', '<u4', '<u4', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8'],
+        "offsets": [0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104],
+        "itemsize": 112,
     }
 )
 
@@ -189,10 +189,10 @@ TENANT: Final = np.dtype(
 
 TOTAL: Final = np.dtype(
     {
-        "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'previous_ns', 'previous_window', 'rows', 'shed', 'lost', 'waiting', 'unmeasured', 'withheld', 'tenant', 'payer', 'histogram'],
-        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '40<u4'],
-        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120],
-        "itemsize": 280,
+        "names": ['count', 'sum_ns', 'max_ns', 'bytes', 'window', 'previous_ns', 'previous_window', 'rows', 'shed', 'lost', 'carried', 'shed_bytes', 'carried_bytes', 'waiting', 'waiting_bytes', 'unmeasured', 'withheld', 'tenant', 'payer', 'histogram'],
+        "formats": ['<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '<u8', '40<u4'],
+        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136, 144, 152],
+        "itemsize": 312,
     }
 )
 

@@ -170,7 +170,7 @@ def test_it_is_documented(checkout: Checkout) -> None:
     tables = (checkout.root / "docs/reference/tables.md").read_text()
     _, _, page = tables.partition("## `weather_events`\n")
     assert "[More](../events/weather.md): what fell on the machine room." in page
-    assert "| `drops` | int64, never NULL | drops that fell |" in page
+    assert "| `drops` | int64 | drops that fell |" in page
     assert "| `family` | string, never NULL | cuda, nccl, host, io, net, tcp or weather |" in tables
     commands = (checkout.root / "docs/reference/commands.md").read_text()
     assert "families to record, out of cuda,nccl,host,io,net,tcp,weather" in commands

@@ -21,6 +21,7 @@ from cotenant.agent.recorder.samplers.cpu_contention import CpuContention
 from cotenant.agent.recorder.samplers.gpu_seconds import GpuSeconds
 from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.agent.recorder.samplers.losses import Losses, Tally
+from cotenant.agent.recorder.samplers.not_recorded import NotRecorded
 from cotenant.agent.recorder.samplers.sampler import RowSink, Sampler, sample_all
 from cotenant.agent.recorder.samplers.spans import SpanRows
 from cotenant.agent.recorder.samplers.throttle import Throttle
@@ -61,7 +62,6 @@ class Sampling:
         self.holes = Holes(ledger)
         self.rollups = Rollups()
         self._span_rows = SpanRows(gpus.spans, self.losses.gpu_windows)
-        gpu_seconds = GpuSeconds(gpus.spans, self._span_rows, ledger, gpus.held)
         self.control = ControlPage(maps["controls"], ring_bytes=settings.events_bytes)
         self.control.kernel_budget(settings.kernel_budget)
         self.resting = RestingTenants(maps["resting"])
@@ -73,9 +73,10 @@ class Sampling:
         self._identities_lost = 0
         self._quotas = Quotas(maps)
         without = RUNTIME_CALLS if settings.layers == "auto" else ()
-        self._totals = Totals(
-            maps, ledger, self.losses, self.control.next_window, self._quotas.freed, without
-        )
+        end_window, freed = self.control.next_window, self._quotas.freed
+        self._totals = Totals(maps, ledger, self.losses, end_window, freed, without)
+        self._not_recorded = left = NotRecorded(self.rollups, self._totals.take_left)
+        gpu_seconds = GpuSeconds(gpus.spans, self._span_rows, left, ledger, gpus.held)
         host = "host" in settings.events
         on_host: list[Sampler] = []
         if host:
@@ -93,6 +94,7 @@ class Sampling:
         self._samplers: list[Sampler] = [
             self._totals,
             self.losses,
+            *left.tables,
             self.rollups,
             self._span_rows,
             self._span_rows.mixes,
@@ -131,7 +133,8 @@ class Sampling:
         with_processes = last or self._seconds % _COVERAGE_EVERY == 0
         session.layers(self._gpus.layers, processes=with_processes)
         if with_processes:
-            session.note(spans=self._gpus.spans.counts())
+            spans = self._gpus.spans.counts()
+            session.note(spans=spans | {"not_recorded": self._not_recorded.events["cuda"]})
             self._note_kernel_cost(session, now_ns)
             session.spans_until(None if last else self._spanned_ns(now_ns))
         self._seconds += 1

@@ -45,7 +45,8 @@ select
     r.start_at_ns,
     sum(r.launches)::bigint                         as launches,
     sum(r.launches) * 1e9 / $step                   as launches_per_s,
-    (sum(r.duration_ns * r.launches) / sum(r.launches))::bigint as mean_ns,
+    (sum(r.duration_ns * r.launches) / sum(r.launches) filter (r.duration_ns is not null))::bigint
+                                                    as mean_ns,
     -- As quantile_disc: the first that at least 99 of 100 do not exceed.
     min(r.duration_ns) filter (
         r.up_to >= r.measured - floor(r.measured - r.measured * 0.99)

@@ -26,7 +26,7 @@ Signatures = npt.NDArray[np.void]
 _TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 # Fields that differ between events of one signature, besides those whose names end in _ns.
-_VARYING: Final = frozenset({"bytes", "sector", "address", "group_id"})
+_VARYING: Final = frozenset({"bytes", "sector", "address", "group_id", "weight"})
 
 
 def _varies(field: Field) -> bool:

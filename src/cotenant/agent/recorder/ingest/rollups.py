@@ -75,15 +75,15 @@ class Rollups:
         for second, group, events, sum_ns, max_ns, size in zip(
             seconds.tolist(), which.tolist(), *sums, strict=True
         ):
-            cgroup_id, op, weight, *name = about[group]
+            cgroup_id, op, *name = about[group]
             if failed[group]:
                 continue
             cell = Cell(second, cgroup_id, family, op, name[0] if name else None)
-            more = Sums(events * weight, int(sum_ns) * weight, max_ns, int(size) * weight)
-            if (before := self._cells.get(cell)) is None:
-                self._cells[cell] = more
-            else:
-                before.add(more)
+            self.include(cell, Sums(int(events), int(sum_ns), max_ns, int(size)))
+
+    def include(self, cell: Cell, sums: Sums) -> None:
+        """Events that are in the weight of no row of a batch."""
+        self._cells.setdefault(cell, Sums()).add(sums)
 
     def finish(self) -> None:
         """No more rows come: every second is over."""
@@ -122,7 +122,7 @@ def _failed_launches(rows: Any) -> list[bool]:
 
 def _columns(family: str) -> list[str]:
     names = [_NAMES[family]] if family in _NAMES else []
-    return ["cgroup_id", "op", "weight", *names]
+    return ["cgroup_id", "op", *names]
 
 
 class _Groups(NamedTuple):
@@ -177,14 +177,15 @@ def _values(column: Any) -> list[Any]:
 def _summed(batch: Batch, groups: _Groups) -> list[npt.NDArray[Any]]:
     """Events, sum and maximum of nanoseconds, and bytes, by group."""
     size, codes = len(groups.counts), groups.codes
-    sums: list[npt.NDArray[Any]] = [groups.counts]
+    weights = _float(batch.plain("weight"))
+    sums: list[npt.NDArray[Any]] = [np.bincount(codes, weights, size)]
     most = np.zeros(size, np.uint64)
     for name in ("duration_ns", "bytes"):
         values = batch.varying(name)
         if values is None:
             sums.append(np.zeros(size))
             continue
-        sums.append(np.bincount(codes, _float(values), size))
+        sums.append(np.bincount(codes, _float(values) * weights, size))
         if name == "duration_ns":
             np.maximum.at(most, codes, values)
     events, sum_ns, moved = sums

@@ -64,12 +64,11 @@ _SIGNATURE: Final = np.dtype(
         ("tenant", "<u8"),
         ("size", "<i8"),
         ("pid", "<u4"),
-        ("weight", "<u4"),
         ("gpu", "<i4"),
         ("api", "<u2"),
         ("flags", "<u2"),
         ("work", "u1"),
-        ("reserved", "u1", 7),
+        ("reserved", "u1", 3),
     ]
 )
 SPAN: Final = np.dtype(
@@ -222,6 +221,7 @@ class SpanMaker:
             sizes,
             names,
             seen,
+            batch.plain("weight").astype(np.uint64),
         )
 
     def take(self, utc_ns: int, *, stopping: bool = False) -> ClosedSpans:
@@ -282,7 +282,7 @@ class SpanMaker:
         codes, distinct = batch.key("cgroup_id", "cgroup_v1_id")
         tenants = [outermost(*ids) for ids in distinct.tolist()]
         found["tenant"] = np.array([self._tenant_number(tenant) for tenant in tenants])[codes]
-        for name in ("process_start_ns", "pid", "api", "weight", "context"):
+        for name in ("process_start_ns", "pid", "api", "context"):
             found[name] = batch.field(name)
         # Any row of a signature tells whose all rows of it are, and where they ran.
         example = np.zeros(batch.signatures, np.int64)
@@ -346,8 +346,9 @@ class SpanMaker:
         numbers, lacking = self._names.of_rows(names, signatures, codes, paths, _LAUNCH)
         if not lacking.any():
             return codes, numbers
-        refused = signatures[codes[lacking]]
-        for tenant, weight in refused[["tenant", "weight"]].tolist():
+        refused = signatures["tenant"][codes[lacking]].tolist()
+        weights = batch.plain("weight")[lacking].tolist()
+        for tenant, weight in zip(refused, weights, strict=True):
             self._refused[paths[tenant]] += weight
             self._unnamed += weight
         return np.where(lacking, np.int32(-1), codes), numbers

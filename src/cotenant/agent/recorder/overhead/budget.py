@@ -1,9 +1,9 @@
 """What probes may cost the threads they sit in.
 
 A recorded call costs its thread ``cost_ns``, measured on this host when the programs are loaded.
-Within one second a thread is recorded in full until its calls have cost ``share`` of that second;
-then its calls are counted at entry, and their returns are not probed (``budget_calls`` in
-bpf/common/total.h). Whoever calls so often that even this costs too much is a storm. Where only its
+A thread earns ``budget_calls`` a second (bpf/common/share.bpf.h), and saves them. Once these are
+spent, calls are recorded by chance; the others are counted at entry, and their returns are not
+probed. Whoever calls so often that even this costs too much is a storm. Where only its
 own tenant has the library mapped, the function loses its probes there, for longer each time: a
 backoff, which decays when it is calm. Where others map it too, the calls go on being counted.
 """
@@ -17,6 +17,9 @@ from cotenant.agent.settings import REST_S
 
 # The cost of a call that is only counted at entry, as a part of that of a recorded one.
 ENTRY_PART: Final = 0.45
+# What a thread earns of the budget. It may have saved that of ten seconds; with what it owes at
+# most, it then spends no more than the budget over any twenty: (10 + 20 + 1.25) * 5/8 < 20.
+EARNED_PART: Final = 5 / 8
 _PATIENCE: Final = 5  # Seconds over budget before probes are detached.
 _MULTIPLIER_MAX: Final = 16
 
@@ -51,8 +54,10 @@ class Budget:
 
     @property
     def calls(self) -> int:
-        """Calls of a thread that are recorded in full each second; 0 is all."""
-        return max(1, int(self.share * 1e9 / self.cost_ns)) if self.share and self.cost_ns else 0
+        """Recorded calls that a thread earns each second; 0 is no limit."""
+        if not self.share or not self.cost_ns:
+            return 0
+        return max(1, int(self.share * EARNED_PART * 1e9 / self.cost_ns))
 
     @property
     def entry_ns(self) -> float:
@@ -63,11 +68,11 @@ class Budget:
         """After each second: the storms to detach, and those to attach again."""
         if not self.calls:
             return [], []
-        # The unmeasured part of a thread's calls is 1 - budget / rate; few never return.
+        # The unmeasured part of a thread's calls is 1 - earned / rate; few never return.
         storms = sorted(
             Storm(*who)
             for who, (count, unmeasured) in calls.items()
-            if unmeasured > max(count * (1 - ENTRY_PART), self.calls)
+            if unmeasured > max(count * (1 - ENTRY_PART * EARNED_PART), self.calls)
         )
         gone = [storm for storm in storms if self._detaches(self._backoffs[storm], now)]
         back = [s for s, b in self._backoffs.items() if b.back_at is not None and now >= b.back_at]

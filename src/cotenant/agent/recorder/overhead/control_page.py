@@ -1,5 +1,6 @@
 """The page that the recorder shares with running programs, without a system call."""
 
+import time
 from typing import Final
 
 import numpy as np
@@ -29,6 +30,7 @@ class ControlPage:
     def next_window(self) -> int:
         """Maxima of the totals start again; the window that is over."""
         over = int(self._control["window"][0])
+        self._control["window_ns"] = time.monotonic_ns()
         self._control["window"] += 1
         return over
 
@@ -46,7 +48,7 @@ class ControlPage:
         self._control["kernel_above"] = (ring - divided) // 2
 
     def budget(self, calls: int) -> None:
-        """How many calls of a thread are recorded in full each second; 0 is all."""
+        """How many recorded calls a thread earns each second; 0 records all."""
         self._control["budget_calls"] = calls
 
     def kernel_budget(self, share: float) -> None:

@@ -54,4 +54,5 @@ def _add(total: Any, caller: np.void, op: int) -> None:
     total["histogram"][0] += np.uint32(count)
     for name in ("rows", "shed", "withheld"):
         total[name] += withheld
+    total["shed_bytes"] += caller["withheld_bytes"][op]
     total["tenant"] = caller["tenant"]

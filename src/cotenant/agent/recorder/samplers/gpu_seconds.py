@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from cotenant.agent.recorder.ingest.spans import ClosedSpans, SpanMaker
 from cotenant.agent.recorder.samplers.coverage import Coverage, covered_twice
+from cotenant.agent.recorder.samplers.not_recorded import NotRecorded
 from cotenant.agent.recorder.samplers.spans import SpanRows
 from cotenant.identity.ledger import Ledger
 from cotenant.schema.dimensions import GPU_OVERLAPS, GPU_SECONDS
@@ -21,6 +22,12 @@ from cotenant.store.segment import rows_of
 
 _SECOND: Final = 1_000_000_000
 _LATE_NS: Final = 3 * _SECOND  # A span that is not open yet began no longer ago.
+_COUNTED_AS: Final = {
+    "launch": "launches",
+    "graph_launch": "launches",
+    "memcpy": "copied_bytes",
+    "sync": "waits",
+}
 _UNPROVEN: Final = 2  # As ``closed_by``: this and above.
 
 Place = tuple[int, str | None]  # A tenant's cgroup, and the GPU.
@@ -67,7 +74,15 @@ class GpuSeconds:
 
     table: Final = "gpu_seconds"
 
-    def __init__(self, maker: SpanMaker, spans: SpanRows, ledger: Ledger, held: Held) -> None:
+    def __init__(
+        self,
+        maker: SpanMaker,
+        spans: SpanRows,
+        not_recorded: NotRecorded,
+        ledger: Ledger,
+        held: Held,
+    ) -> None:
+        self._not_recorded = not_recorded
         self._maker = maker
         self._spans = spans
         self._tenants = TenantCgroups(ledger)
@@ -97,6 +112,12 @@ class GpuSeconds:
             sums = cells[*at, self._gpu(int(entry["gpu"]))].sums
             for name in ("launches", "waits", "waited_ns", "copied_bytes"):
                 sums[name] += int(entry[name])
+        for op, left in self._not_recorded.take_gpu():
+            if op not in _COUNTED_AS:
+                continue
+            at = left.timestamp_ns // _SECOND, self._tenants.first(left.cgroup_id)
+            sums = cells[*at, None].sums
+            sums[_COUNTED_AS[op]] += left.bytes if op == "memcpy" else left.events
 
     def _hold(self, cells: Cells, now_ns: int) -> None:
         held: dict[Place, int | None] = {}

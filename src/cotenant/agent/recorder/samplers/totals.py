@@ -12,6 +12,7 @@ import pyarrow as pa
 from cotenant.agent.recorder.ingest.columns.owner import OWNER, owners
 from cotenant.agent.recorder.samplers.callers import MESSAGES, Callers
 from cotenant.agent.recorder.samplers.losses import Fate, Losses, Tally
+from cotenant.agent.recorder.samplers.not_recorded import Left
 from cotenant.identity.ids import NOBODY, UNTOLD
 from cotenant.identity.ledger import Ledger
 from cotenant.probes.cpus import possible_cpus
@@ -20,7 +21,10 @@ from cotenant.probes.kernel_maps import KernelMaps
 from cotenant.schema.constants import KERNEL_FUNCTION_BIT, KERNEL_FUNCTION_KIND_SHIFT
 from cotenant.schema.layouts import TOTAL, TOTAL_KEY
 
-_SUMMED: Final = ("count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured", "withheld")
+_SUMMED: Final = (
+    "count", "sum_ns", "bytes", "rows", "shed", "lost", "unmeasured", "withheld",
+    "carried", "shed_bytes", "carried_bytes",
+)  # fmt: skip
 # Samples without a change after which the total of a removed cgroup is deleted.
 _IDLE_SAMPLES: Final = 30
 _LARGEST: Final = np.uint64((1 << 63) - 1)
@@ -50,6 +54,7 @@ class Totals:
         self._spare = maps["spare_totals"]
         self._ledger = ledger
         self._losses = losses
+        self._left: list[Left] = []
         self._end_window = end_window
         self._freed = freed
         self._without = without  # Functions that are not counted throughout.
@@ -111,6 +116,7 @@ class Totals:
         self._forget(names, busy, entries, cpus["payer"].max(axis=1, initial=0))
         longest = _longest(cpus, window)
         rows = self._rows(now_ns, entries, changed, delta, buckets, longest)
+        self._leave(now_ns, entries, changed, delta)
         self._sampled_ns = now_ns
         return rows
 
@@ -177,10 +183,14 @@ class Totals:
     ) -> Any:
         about = {f: counted(f) for f in set(entries["function"].tolist())}
         functions = entries["function"][changed].tolist()
-        told = np.array([about[f] is not None and f not in self._without for f in functions], bool)
-        rows = changed[(delta["count"][changed] > 0) & told]
+        told = np.array([about[f] is not None for f in functions], bool)
+        whole = ~np.isin(entries["function"], list(self._without))
+        there = ((delta["count"] > 0) & whole) | (delta["rows"] > 0)
+        rows = changed[there[changed] & told]
         names = [about[f] for f in entries["function"][rows].tolist()]
-        unmeasured = delta["unmeasured"][rows]
+        # Of the others only their rows are known throughout.
+        kept = whole[rows].astype(np.int64)
+        unmeasured = delta["unmeasured"][rows] * kept
         per_row = self._histogram.shape[1]
         return pa.table(
             {
@@ -188,18 +198,41 @@ class Totals:
                 "cgroup_id": owners(self._ledger, entries[rows]),
                 "family": pa.array([n[0] for n in names if n], pa.string()),
                 "function": pa.array([n[1] for n in names if n], pa.string()),
-                "count": delta["count"][rows],
-                "sum_ns": _fitting(delta["sum_ns"][rows]),
-                "max_ns": longest[rows],
+                "count": delta["count"][rows] * kept,
+                "sum_ns": _fitting(delta["sum_ns"][rows] * kept),
+                "max_ns": longest[rows] * kept,
                 "histogram": pa.ListArray.from_arrays(
                     np.arange(len(rows) + 1, dtype=np.int32) * per_row,
-                    buckets[rows].ravel().astype(np.int64),
+                    (buckets[rows] * kept[:, None]).ravel().astype(np.int64),
                 ),
-                "bytes": _fitting(delta["bytes"][rows]),
+                "bytes": _fitting(delta["bytes"][rows] * kept),
                 "unmeasured": pa.array(unmeasured, mask=unmeasured == 0),
                 "since_ns": pa.array([self._sampled_ns] * len(rows), pa.int64()),
+                "operations": delta["rows"][rows],
             }
         )
+
+    def _leave(
+        self, now_ns: int, entries: npt.NDArray[np.void], changed: Values, delta: dict[str, Values]
+    ) -> None:
+        """Hand on what was shed and is in no row's weight."""
+        at = changed[(delta["shed"][changed] != 0) | (delta["carried"][changed] != 0)]
+        events = delta["shed"][at] - delta["carried"][at]
+        size = delta["shed_bytes"][at] - delta["carried_bytes"][at]
+        since_ns = now_ns if self._sampled_ns is None else self._sampled_ns
+        left = zip(
+            owners(self._ledger, entries[at]).tolist(),
+            entries["function"][at].tolist(),
+            events.tolist(),
+            size.tolist(),
+            strict=True,
+        )
+        self._left += [Left((since_ns + now_ns) // 2, *each) for each in left]
+
+    def take_left(self) -> list[Left]:
+        """What was shed and is in no row's weight, since it was last asked."""
+        left, self._left = self._left, []
+        return left
 
     def _forget(
         self,

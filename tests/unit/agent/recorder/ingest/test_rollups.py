@@ -33,11 +33,12 @@ def drained(rows):
     What is not time, size or name makes the sort: a handle's name depends on the time.
     """
     sorts = {}
-    codes = [sorts.setdefault((r[1], r[2], r[6]), len(sorts)) for r in rows]
+    codes = [sorts.setdefault((r[1], r[2]), len(sorts)) for r in rows]
     varying = {
         "timestamp_ns": np.array([r[0] for r in rows], np.uint64),
         "duration_ns": np.array([r[4] for r in rows], np.uint64),
         "bytes": np.array([r[5] for r in rows], np.uint64),
+        "weight": np.array([r[6] for r in rows], np.uint32),
     }
     batch = Batch(len(rows), varying, np.array(codes, np.int32), np.zeros(len(sorts), "V8"))
     names = ("timestamp_ns", "cgroup_id", "op", "kernel_name", "duration_ns", "bytes", "weight")

@@ -35,7 +35,7 @@ class Feed:
         signatures = np.zeros(count, SIGNATURE)
         for field, value in (
             ("pid", pid), ("stream", stream), ("cgroup_id", cgroup), ("work", work),
-            ("flags", flags), ("weight", 1), ("tenant", tenant),
+            ("flags", flags), ("tenant", tenant),
         ):  # fmt: skip
             signatures[field] = value
         distinct, codes = np.unique(signatures, return_inverse=True)
@@ -44,7 +44,15 @@ class Feed:
         self.at_ns += count * 1000
         names = np.broadcast_to(np.asarray(name, np.uint64), count).copy()
         nothing = np.zeros(count, np.uint64)
-        rows = codes.astype(np.int32), began, took.astype(np.uint64), nothing, names, nothing
+        rows = (
+            codes.astype(np.int32),
+            began,
+            took.astype(np.uint64),
+            nothing,
+            names,
+            nothing,
+            nothing + 1,
+        )
         before = time.thread_time()
         self.native.add(self.at_ns, distinct, *rows)
         return time.thread_time() - before

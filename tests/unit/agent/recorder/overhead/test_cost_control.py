@@ -62,7 +62,7 @@ def test_where_a_function_is_stepped_every_call_is_taken_to_be_as_dear() -> None
     costs = control(page, [])
     for stepped in (False, True, True):
         costs.step(totals(7, 0), 0.0, stepped=stepped)
-    assert page.calls == [50_000, 10_000]
+    assert page.calls == [31_250, 6_250]
 
 
 def test_probes_that_cost_too_much_go_and_come_back() -> None:

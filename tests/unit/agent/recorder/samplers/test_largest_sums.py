@@ -21,6 +21,7 @@ from cotenant.agent.recorder.samplers.gpu_memory import GpuMemory
 from cotenant.agent.recorder.samplers.gpu_seconds import GpuSeconds
 from cotenant.agent.recorder.samplers.holes import Holes
 from cotenant.agent.recorder.samplers.losses import Losses
+from cotenant.agent.recorder.samplers.not_recorded import NotRecorded
 from cotenant.agent.recorder.samplers.totals import Totals
 from cotenant.identity.ledger import Ledger
 from cotenant.probes.kernel import kernel_function
@@ -89,6 +90,7 @@ def test_a_rollup_of_every_tenant_outlives_sizes_that_no_sum_can_hold() -> None:
         "timestamp_ns": np.zeros(rows, np.uint64),
         "duration_ns": np.full(rows, LARGEST, np.uint64),
         "bytes": np.full(rows, 2**56 - 1, np.uint64),
+        "weight": np.full(rows, LARGEST_WEIGHT, np.uint32),
     }
     codes = np.repeat([0, 1], [rows - 1, 1]).astype(np.int32)
     told = {
@@ -96,10 +98,9 @@ def test_a_rollup_of_every_tenant_outlives_sizes_that_no_sum_can_hold() -> None:
         "cgroup_id": np.where(codes, 6, 5),
         "op": ["memcpy"] * rows,
         "kernel_name": pa.nulls(rows, pa.string()),
-        "weight": np.full(rows, LARGEST_WEIGHT, np.int32),
     }
     varying["duration_ns"][-1], varying["bytes"][-1] = 3, 5
-    told["weight"][-1] = 7
+    varying["weight"][-1] = 7
     rollups = Rollups()
     rollups.add("cuda", Batch(rows, varying, codes, np.zeros(2, "V8")), pa.table(told))
     attacker, neighbour = rollups.sample(10 * SECOND).to_pylist()
@@ -136,7 +137,8 @@ def test_seconds_of_all_cgroups_of_a_tenant_are_no_more_than_a_column_can_hold(
         take_seconds=lambda: seconds, gpus=SimpleNamespace(words=["GPU-0"])
     )
     spans: Any = SimpleNamespace(closed=None)
-    sampler = GpuSeconds(maker, spans, ledger, lambda: {(0, "GPU-0"): 2 * LARGEST})
+    held = {(0, "GPU-0"): 2 * LARGEST}
+    sampler = GpuSeconds(maker, spans, NotRecorded(Rollups(), list), ledger, lambda: held)
     (row,) = (sampler.sample(1) or pa.table({})).to_pylist()
     assert [row[name] for name in (*summed, "memory_bytes")] == [LARGEST] * 5
 

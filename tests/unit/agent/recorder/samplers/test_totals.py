@@ -64,7 +64,11 @@ class Reading(Totals):
         self.losses = Losses(partial(owners, ledger))
         self.freed = []
         super().__init__(
-            kernel.maps, ledger, self.losses, self.end, lambda *what: self.freed.append(what)
+            kernel.maps,
+            ledger,
+            self.losses,
+            self.end,
+            lambda *what: self.freed.append(what),
         )
 
     def end(self):
