@@ -20,6 +20,7 @@ from cotenant.store.writer import StoreWriter
 
 SOURCE: Final = "imported"  # In the column of the table.
 TABLE: Final = "gpu_timings"
+_EVIDENCE: Final = "imported_times"
 _SECOND: Final = 1_000_000_000
 _WINDOWS_NS: Final = (5 * _SECOND, 600 * _SECOND)  # How far apart clocks may be; then, anything.
 _EVER_NS: Final = 1 << 62
@@ -41,6 +42,7 @@ select tenant, node, gpu, gpu_time_ns, gpu_time_ci_low_ns, gpu_time_ci_high_ns
 from gpu_use
 """
 _NEARLY: Final = 0.99
+_QUANTILES: Final = {"low_ns": 0.1, "time_ns": 0.3, "high_ns": 0.6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Profile:
                 for one, places in self._fresh():
                     if one.process.node == node and len(places):
                         writer.append(TABLE, self._rows(one, places, now_ns))
+                        writer.append(_EVIDENCE, self._evidence(one, places))
                         writer.seal(now_ns)
 
     def _rows(self, one: Match, places: Ints, now_ns: int) -> Any:
@@ -93,6 +96,23 @@ class Profile:
         for name, values in more.items():
             rows = rows.append_column(name, pa.array(values))
         return rows.sort_by("timestamp_ns")
+
+    def _evidence(self, one: Match, places: Ints) -> Any:
+        """Per kind of operation, what a neighbour hardly moves: low quantiles."""
+        keys = ["cgroup_id", "gpu", "kernel_name", "size"]
+        rows = self.recorded.rows.select([*keys, "timestamp_ns"]).take(one.rows[places])
+        gpu_ns = pa.array(self.operations.gpu_ns[one.operations[places]].astype(np.float64))
+        grouped = (
+            rows.append_column("gpu_ns", gpu_ns)
+            .group_by(keys)
+            .aggregate([("timestamp_ns", "min"), ("gpu_ns", "list")])
+        )
+        times = [np.array(values) for values in grouped["gpu_ns_list"].to_pylist()]
+        found = grouped.select(keys).append_column("timestamp_ns", grouped["timestamp_ns_min"])
+        found = found.append_column("samples", pa.array([len(each) for each in times]))
+        for name, part in _QUANTILES.items():
+            found = found.append_column(name, pa.array([np.quantile(t, part) for t in times]))
+        return found
 
     def pairs(self) -> Any:
         """Each matched operation: what was recorded, and ``measured_ns``."""

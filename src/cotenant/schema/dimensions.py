@@ -200,6 +200,23 @@ GPU_TIMINGS: Final = Table(
     ),
 )
 
+IMPORTED_TIMES: Final = Table(
+    "imported_times",
+    "What profilers measured of each kernel, copy and graph: evidence of operation_times.",
+    (
+        Column("timestamp_ns", "int64", "when the first of them was queued, UTC", False),
+        Column("cgroup_id", "int64", "joins containers", False),
+        Column("gpu", "string", "as in cuda_events"),
+        Column("kernel_name", "string", "as in cuda_events", False),
+        Column("size", "int64", "threads of a launch, bytes of a copy", False),
+        Column("samples", "int64", "operations that were measured", False),
+        Column("low_ns", "float64", "a tenth of them took no longer", False),
+        Column("time_ns", "float64", "three in ten took no longer", False),
+        Column("high_ns", "float64", "six in ten took no longer", False),
+    ),
+    holds=True,
+)
+
 ROLLUPS: Final = Table(
     "rollups",
     "Per tenant, function and second; kept longer than rows.",
@@ -350,6 +367,7 @@ DIMENSIONS: Final = (
     GPU_MEMORY,
     GRAPH_KERNELS,
     GPU_TIMINGS,
+    IMPORTED_TIMES,
     ROLLUPS,
     LIMITS,
     SPANS,

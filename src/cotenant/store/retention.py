@@ -21,7 +21,7 @@ from cotenant.store.snapshot import written_at
 from cotenant.store.writer import StoreWriter
 
 LONGER: Final = 10
-USED_LATER: Final = frozenset({"graph_kernels", "span_mixes"})
+USED_LATER: Final = frozenset({"graph_kernels", "imported_times", "span_mixes"})
 _LONG_LIVED: Final = USED_LATER | ROLLUP_TABLES
 
 

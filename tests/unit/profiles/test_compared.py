@@ -12,6 +12,8 @@ from tests.virtual.device import START_NS, Gpu
 from tests.virtual.store import NODE, VirtualStore
 
 US = 1_000
+OPERATIONS = 200  # That were profiled.
+LATER = 1_200_000_000_000
 KERNELS = {"gemm": 2_000 * US, "touch": 300 * US}
 
 
@@ -22,6 +24,11 @@ def life(process, steps):
             process.launch("touch", KERNELS["touch"], blocks=2)
         yield from process.sync()
         yield from process.sleep((1 + step % 7) * 100 * US)
+    # Long after the profile, and never waited for.
+    yield from process.sleep(LATER)
+    for _ in range(50):
+        process.launch("gemm", KERNELS["gemm"])
+        yield from process.sleep(20_000 * US)
 
 
 @pytest.fixture
@@ -37,9 +44,9 @@ def recorded(tmp_path):
     store.process(process)
     store.complete("cuda")
     root = store.write()
-    launches = [row for row in process.rows if row["op"] == "launch"]
+    launches = [row for row in process.rows if row["op"] == "launch"][:OPERATIONS]
     events = []
-    for number, (row, (start, end)) in enumerate(zip(launches, sorted(process.ran), strict=True)):
+    for number, (row, (start, end)) in enumerate(zip(launches, sorted(process.ran), strict=False)):
         args = {"correlation": number + 1}
         ts = (row["timestamp_ns"] - START_NS) / 1000
         call = {"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", "pid": 3, "tid": 4}
@@ -51,15 +58,15 @@ def recorded(tmp_path):
     trace = {"schemaVersion": 1, "baseTimeNanoseconds": START_NS + 777_000, "traceEvents": events}
     file = tmp_path / "trace.json"
     file.write_text(json.dumps(trace))
-    return root, file, process
+    return root, file
 
 
 def test_kernels_add_up_to_what_the_device_did(recorded):
-    root, file, process = recorded
+    root, file = recorded
     profile = found(file, lambda a, b: Session(root, from_ns=a, to_ns=b))
-    with Session(root) as session:
+    with Session(root, to_ns=START_NS + LATER) as session:
         *kernels, every = compared(profile, session)
-    true = {name: sum(process.true_ns[name]) for name in KERNELS}
+    true = {"gemm": 120 * KERNELS["gemm"], "touch": 80 * KERNELS["touch"]}
     assert profile.matched == len(profile.operations) == every.operations
     assert {one.kernel_name: one.measured_ns for one in kernels} == pytest.approx(true, rel=1e-4)
     for name in ("operations", "measured_ns", "known", "estimated_ns", "low_ns", "high_ns"):
@@ -69,7 +76,7 @@ def test_kernels_add_up_to_what_the_device_did(recorded):
 
 
 def test_times_are_stored_once_and_are_evidence(recorded, capsys):
-    root, file, process = recorded
+    root, file = recorded
     assert main(["import", str(file), "--compare", "--store", str(root)]) == 0
     out = capsys.readouterr().out
     assert "matched 200 of 200 operations (100 %)" in out
@@ -77,19 +84,37 @@ def test_times_are_stored_once_and_are_evidence(recorded, capsys):
     for said in ("stored 200 device times", "stored 0 device times"):
         assert main(["import", str(file), "--store", str(root)]) == 0
         assert said in capsys.readouterr().out
-    with Session(root) as session:
+    with Session(root, to_ns=START_NS + LATER) as session:
         rows = session.ask(
             "select gpu_ns, gpu_ns_source from cuda_events where op = 'launch'"
         ).rows()
         times = session.ask("select * from operation_times order by time_ns").rows()
     assert {row["gpu_ns_source"] for row in rows} == {"imported"}
-    measured = sum(sum(times) for times in process.true_ns.values())
+    measured = 120 * KERNELS["gemm"] + 80 * KERNELS["touch"]
     assert sum(row["gpu_ns"] for row in rows) == pytest.approx(measured, rel=1e-4)
     assert [row["time_ns"] for row in times] == pytest.approx(sorted(KERNELS.values()), rel=0.01)
 
 
+def test_imported_times_are_evidence_later_though_less_exact(recorded):
+    root, file = recorded
+    sql = "select source, samples, time_ns, low_ns, high_ns from operation_times"
+    with Session(root, from_ns=START_NS + LATER) as session:
+        assert [row["source"] for row in session.ask(sql).rows()] == ["none"]
+    assert main(["import", str(file), "--store", str(root)]) == 0
+    with Session(root, from_ns=START_NS + LATER) as session:
+        (row,) = session.ask(sql).rows()
+        (use,) = session.ask("select source, work_ns, gpu_time_ns from gpu_use").rows()
+    assert (row["source"], row["samples"]) == ("imported", 120)
+    assert row["time_ns"] == pytest.approx(KERNELS["gemm"], rel=1e-3)
+    # Two half-lives: three quarters of the way to a factor of 1.5.
+    assert row["high_ns"] / row["time_ns"] == pytest.approx(1.02 * 1.5**0.75, rel=0.02)
+    assert row["time_ns"] / row["low_ns"] == pytest.approx(1.02 * 1.5**0.75, rel=0.02)
+    assert use["source"] == "imported"
+    assert use["work_ns"] == pytest.approx(50 * KERNELS["gemm"], rel=0.01)
+
+
 def test_another_program_is_refused_in_one_line(recorded, capsys):
-    root, file, _ = recorded
+    root, file = recorded
     file.write_text(file.read_text().replace("gemm", "conv").replace("touch", "pool"))
     assert main(["import", str(file), "--store", str(root)]) == 2
     out, err = capsys.readouterr()
@@ -98,7 +123,7 @@ def test_another_program_is_refused_in_one_line(recorded, capsys):
 
 
 def test_a_store_that_is_being_recorded_is_refused_but_compared(recorded, capsys):
-    root, file, _ = recorded
+    root, file = recorded
     with StoreWriter(root, node=NODE, boot_id="boot-1"):
         assert main(["import", str(file), "--compare", "--store", str(root)]) == 0
         assert main(["import", str(file), "--store", str(root)]) == 1

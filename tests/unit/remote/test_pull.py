@@ -11,7 +11,7 @@ from tests.unit.remote.s3_server import upload
 FROM_NS, TO_NS = MIDNIGHT_NS - 3 * MINUTE_NS, MIDNIGHT_NS + 4 * MINUTE_NS
 # In whole windows.
 FIRST_NS, END_NS = MIDNIGHT_NS - 10 * MINUTE_NS, MIDNIGHT_NS + 10 * MINUTE_NS
-EARLIER = ("limits", "gpu_memory", "graph_kernels", "span_mixes")
+EARLIER = ("limits", "gpu_memory", "graph_kernels", "imported_times", "span_mixes")
 
 
 @pytest.fixture

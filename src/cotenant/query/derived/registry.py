@@ -69,7 +69,7 @@ _COMPUTED: Final = (
     Derived(
         "operation_times",
         "The catalogue: how long each kernel, copy or graph takes alone, and how that is known.",
-        ("spans", "span_mixes", "spans_in_flight", "cuda_events", "containers"),
+        ("spans", "span_mixes", "spans_in_flight", "cuda_events", "imported_times", "containers"),
         module="operation_times.table",
         operations=_WORK,
         whose="tenant",
@@ -78,7 +78,7 @@ _COMPUTED: Final = (
     Derived(
         "gpu_use",
         "Per tenant and GPU: time with work queued, GPU time, work, and share of the GPU.",
-        ("spans", "span_mixes", "spans_in_flight", "cuda_events", "containers"),
+        ("spans", "span_mixes", "spans_in_flight", "cuda_events", "imported_times", "containers"),
         module="gpu_use.table",
         operations=_WORK,
         also=("looked_at",),

@@ -14,7 +14,10 @@ from cotenant.store.manifest import Segment
 _EVENTS: Final = "_events"
 # Computed from a family's rows, so a lost row is missing here too. `totals` are exact.
 _COMPUTED_FROM: Final = {
-    **dict.fromkeys(("gpu_memory", "graph_kernels", "gpu_timings", "spans", "span_mixes"), "cuda"),
+    **dict.fromkeys(
+        ("gpu_memory", "graph_kernels", "gpu_timings", "imported_times", "spans", "span_mixes"),
+        "cuda",
+    ),
     **dict.fromkeys((name for name in ROLLUP_TABLES if name.startswith("gpu_")), "cuda"),
     "cpu_contention": "host",
 }

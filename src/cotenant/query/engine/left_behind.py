@@ -29,7 +29,12 @@ _SPANS: Final = frozenset({"spans", "span_mixes"})
 # Nothing else tells what they do. Totals are shipped, but a far store may have begun without them.
 _SAMPLED: Final = frozenset({TOTALS.name, IN_FLIGHT.name})
 # Tables of which nothing is shipped by the minute, or not every row.
-LEFT: Final = _EVENTS | _SAMPLED | _SPANS | {"gpu_timings", "graph_kernels", "cpu_contention"}
+LEFT: Final = (
+    _EVENTS
+    | _SAMPLED
+    | _SPANS
+    | {*("gpu_timings", "imported_times", "graph_kernels", "cpu_contention")}
+)
 # Made of rows of which those that count are shipped.
 _WHOLE: Final = frozenset({"jobs"})
 _LATE_NS: Final = 60 * SECOND_NS  # A row is counted when it is sealed.

@@ -60,15 +60,31 @@ select
             try(e.grid_x::bigint * e.grid_y * e.grid_z * e.block_x * e.block_y * e.block_z)
         else e.bytes
     end, 0)                                         as size,
-    coalesce(e.gpu_ns_source = 'imported', false)   as imported,
     count(*)                                        as samples,
     quantile_cont(e.gpu_ns, [0.1, 0.3, 0.6])        as gpu_ns
 from cuda_events e
 join containers c using (cgroup_id)
-where e.gpu_ns is not null and coalesce(e.result, 0) = 0
+where e.gpu_ns is not null and e.gpu_ns_source = 'elapsed' and coalesce(e.result, 0) = 0
 group by all
 order by all
 """
+# Measured before the window or after it, they are evidence still: the last are the nearest.
+_IMPORTED: Final = """
+select
+    c.tenant,
+    t.node,
+    t.gpu,
+    t.kernel_name,
+    t.size,
+    t.samples,
+    [t.low_ns, t.time_ns, t.high_ns]                as gpu_ns,
+    greatest(b.from_ns - t.timestamp_ns, t.timestamp_ns - b.to_ns, 0) as age_ns
+from imported_times t
+join containers c using (cgroup_id)
+cross join whole.bounds b
+order by age_ns desc, t.samples, t.timestamp_ns, t.time_ns
+"""
+HALF_LIFE_NS: Final = 600e9  # Clocks and temperatures change: what was measured then says less.
 _GPU_OF: Final = """
 select node, pid, min(gpu) as gpu
 from spans_in_flight
@@ -137,14 +153,14 @@ def _sure(known: Known) -> NDArray[np.bool_]:
 
 
 def _add_events(ask: Ask, spans: list[DeviceSpans], mixes: MixTable, known: list[Known]) -> None:
-    rows = ask(_TIMED).to_pylist()
+    rows = ask(_TIMED).to_pylist() + ask(_IMPORTED).to_pylist()
     if not rows:
         return
     gpus = {(row["node"], row["pid"]): row["gpu"] for row in ask(_GPU_OF).to_pylist()}
     places = {(each.tenant, each.node, each.gpu): n for n, each in enumerate(spans)}
     kinds = {key: n for n, key in enumerate(zip(mixes.names, mixes.sizes.tolist(), strict=True))}
-    for row in sorted(rows, key=lambda row: row["imported"]):  # These stay.
-        gpu = row["gpu"] or gpus.get((row["node"], row["pid"]))
+    for row in rows:
+        gpu = row["gpu"] or gpus.get((row["node"], row.get("pid")))
         place = places.get((row["tenant"], row["node"], gpu))
         kind = kinds.get((row["kernel_name"], row["size"]))
         if place is not None and kind is not None:
@@ -156,15 +172,18 @@ def _add_events(ask: Ask, spans: list[DeviceSpans], mixes: MixTable, known: list
 def _add_event(known: Known, kind: int, row: dict[str, Any]) -> None:
     waits = known.source[kind] == NUMBER[WAITS] and known.times.certain[kind] >= _CERTAIN
     low, time, high = row["gpu_ns"]
-    low, high = low * (1 - FLOOR), high * (1 + FLOOR)
+    imported = "age_ns" in row
+    weight = 0.5 ** (row.get("age_ns", 0) / HALF_LIFE_NS)
+    wide = (1 + FLOOR) * _OWN_TRANSFER ** (1 - weight)
+    low, high = low / wide, high * wide
     if row["samples"] < _FEWEST:
         return
     if waits and known.times.spans[kind] >= _FEWEST:
         # What a profiler measured is exact, but beside others it took longer than alone.
         narrower = high * known.times.low[kind] < low * known.times.high[kind]
-        if not (row["imported"] and narrower and time <= known.times.high[kind]):
+        if not (imported and narrower and time <= known.times.high[kind]):
             return
-    known.source[kind] = NUMBER[IMPORTED if row["imported"] else EVENTS]
+    known.source[kind] = NUMBER[IMPORTED if imported else EVENTS]
     known.times.time[kind], known.times.spans[kind] = time, row["samples"]
     known.times.low[kind], known.times.high[kind] = low, high
     known.times.certain[kind] = 1.0
