@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +14,13 @@ _LIBRARIES: Final = ("libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libn
 _SHELL: Final = Path("/bin/sh")
 
 
+@cache
 def _needed(program: Path) -> set[Path]:
-    """The shared libraries that a program loads, by the loader's own word."""
+    """The shared libraries that a program loads, by the loader's own word.
+
+    The loader maps the program as code. Asked once, before the recorder starts, it is no process
+    that used a GPU library before its probes came.
+    """
     listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
     return {Path(path) for path in re.findall(r"(/\S+) \(0x", listed.stdout)}
 
