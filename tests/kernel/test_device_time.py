@@ -1,11 +1,14 @@
 """Spans and certain intervals against the device's own account, for each style of waiting."""
 
 import json
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import chain, product
 from pathlib import Path
 
+from cotenant.query.engine.session import Session
+from cotenant.query.questions.loader import find
 from tests.kernel.conftest import Cgroup, Recording, record
 from tests.kernel.script import WAIT_BY, Script, warm
 
@@ -138,6 +141,19 @@ def waited_for_cpu(recording: Recording, pid: int, inside: Intervals) -> int:
     return length(waited) - outside(waited, inside)
 
 
+def host_late(log: Path) -> int:
+    """How much later than the device waiting calls returned: the host's timers, and its CPUs."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    ends = sorted(line["device_end"] for line in lines if "device_end" in line)
+    late = 0
+    for line in lines:
+        if line["op"] in ("wait", "sync", "query", "memcpy") and line.get("t_end"):
+            before = bisect_right(ends, line["t_end"])
+            if before and ends[before - 1] > line["t_begin"]:
+                late += line["t_end"] - ends[before - 1]
+    return late
+
+
 def check_contained(recording: Recording, pid: int, log: Path) -> dict[int, Intervals]:
     """No context works outside of its spans."""
     by_context, _ = spans(recording, pid)
@@ -151,6 +167,7 @@ def test_spans_contain_what_the_device_did_and_what_is_certain_is_no_more(
     cgroups: Callable[[], Cgroup], store: Path, tmp_path: Path
 ) -> None:
     played: dict[tuple[str, str, int], tuple[int, Path]] = {}
+    tenants: dict[tuple[str, str, int], str] = {}
     with record(store) as recording:
         warm(recording, cgroups())
         for style, shape, spin in product((*STYLES, "never"), SHAPES, (0, 1)):
@@ -159,24 +176,36 @@ def test_spans_contain_what_the_device_did_and_what_is_certain_is_no_more(
             log = tmp_path / f"{style}-{shape}-{spin}.jsonl"
             text = WAIT_BY + PLAYER.format(style=style, shape=shape, spins=spin, steps=STEPS)
             more = {**KERNELS, "COTENANT_SIM_SPIN": str(spin), "COTENANT_SIM_LOG": str(log)}
-            script = Script(cgroups(), text, **more)
+            group = cgroups()
+            script = Script(group, text, **more)
             script.end()
             played[style, shape, spin] = script.pid, log
+            tenants[style, shape, spin] = f"/{group.name}"
         log = tmp_path / "two.jsonl"
         two = Script(cgroups(), TWO_GPUS, COTENANT_SIM_LOG=str(log), **GPUS)
         two.end()
+    with Session(store) as session:
+        estimates = {row["tenant"]: row for row in session.ask(find("gpu_use").render()).rows()}
     for who, (pid, own) in played.items():
         device = length(chain(*check_contained(recording, pid, own).values()))
         by_context, certain = spans(recording, pid)
         every = union(chain(*by_context.values()))
         high, low = length(every), length(certain)
         busy = waited_for_cpu(recording, pid, every)
-        print(who, round(high / device, 3), round(low / device, 3), round(busy / device, 3))
-        assert low <= device, who
+        estimate, late = estimates[tenants[who]], host_late(own)
+        told = [estimate[f"gpu_time{name}_ns"] for name in ("_ci_low", "", "_ci_high")]
+        print(
+            who, *(round(ns / device, 3) for ns in (high, low, busy, late, *told)),
+            estimate["source"],
+        )  # fmt: skip
+        assert low <= device + late, who
+        assert told[0] <= device + late, who
+        assert device <= told[2], who
         if who[0] == "never":
             assert low == 0
             continue
         assert high - busy <= 1.5 * device, who
         # What the host was busy with meanwhile is not certain.
         assert low + busy >= 0.5 * device, who
+        assert abs(told[1] - device) <= 0.05 * device + max(late, busy), who
     assert len(check_contained(recording, two.pid, log)) == 2
