@@ -119,6 +119,10 @@ def parts(books: Books) -> Iterator[Imbalance]:
             for mean, (total, count) in columns.means.items():
                 if row[count] and abs(row[mean] - row[total] / row[count]) > 1:
                     yield Imbalance("parts", f"{name}.{mean}", f"!= {total} / {count}: {row}")
+            for ratio, (above, below, factor) in columns.ratios.items():
+                wanted = factor * (row[above] or 0) / row[below] if row[below] else None
+                if not _close(row[ratio], wanted):
+                    yield Imbalance("parts", f"{name}.{ratio}", f"not {wanted}: {row}")
             for column, value in row.items():
                 limit = 1 if column in SHARES else 100.05 if column.endswith("_percent") else None
                 if limit and value is not None and not -1e-9 <= value <= limit * (1 + 1e-9):
@@ -161,6 +165,42 @@ def halves(books: Books, seed: int) -> Iterator[Imbalance]:
                         yield Imbalance("halves", f"{name}.{column}", what)
 
 
+def of_rows(books: Books, seed: int) -> Iterator[Imbalance]:
+    """What a question says of rows is what they say, in the whole and in each half of it."""
+    first, last = bounds(books)
+    middle = random.Random(seed).randrange(first + 1, max(last - 1, first + 2))
+    for name, question in questions().items():
+        columns = REGISTRY.get(name, Columns())
+        if columns.rows is None:
+            continue
+        for window in ((None, None), (first, middle), (middle, last)):
+            truth = {
+                tuple(row[key] for key in columns.keys): row
+                for row in books.sql(columns.rows, None, *window)
+            }
+            for row in books.ask(question, None, *window):
+                wanted = truth.get(tuple(row[key] for key in columns.keys), {})
+                for column in (wanted.keys() or columns.of_rows) - set(columns.keys):
+                    if not _close(row[column], wanted.get(column)):
+                        what = f"{row[column]} for {wanted.get(column)} in {window}: {row}"
+                        yield Imbalance("rows", f"{name}.{column}", what)
+
+
+def of_answers(books: Books) -> Iterator[Imbalance]:
+    """What two questions have is the same in both."""
+    for name, question in questions().items():
+        columns = REGISTRY.get(name, Columns())
+        for column, (other, source) in columns.answers.items():
+            shared = [key for key in columns.keys if key in REGISTRY[other].keys]
+            sums: dict[tuple[Any, ...], int] = defaultdict(int)
+            for row in books.ask(questions()[other]):
+                sums[tuple(row[key] for key in shared)] += row[source] or 0
+            for row in books.ask(question):
+                wanted = sums[tuple(row[key] for key in shared)]
+                if (row[column] or 0) != wanted:
+                    yield Imbalance("answers", f"{name}.{column}", f"{row} for {wanted} of {other}")
+
+
 def of_one_tenant(books: Books, seed: int) -> Iterator[Imbalance]:
     """The answer about a tenant is the part of the whole answer that is about it."""
     names = [
@@ -190,6 +230,13 @@ def of_one_tenant(books: Books, seed: int) -> Iterator[Imbalance]:
                         yield Imbalance("of one tenant", f"{name}.{column}", what)
 
 
+def _close(left: Any, right: Any) -> bool:
+    """Whether they are the same number, but for two digits that a column is rounded to."""
+    if left is None or right is None:
+        return left is right
+    return math.isclose(left, right, rel_tol=1e-6, abs_tol=0.006)
+
+
 def _same(left: Any, right: Any) -> bool:
     if isinstance(left, float) and isinstance(right, float):
         return _near(left, right)
@@ -211,6 +258,12 @@ def mixes(books: Books) -> Iterator[Imbalance]:
     for row in counted:
         if row["launches"] != row["kinds"]:
             yield Imbalance("mixes", "span_mixes", f"of spans: {row}")
+
+
+def times(books: Books) -> Iterator[Imbalance]:
+    """The time of an operation is within its interval."""
+    for row in books.sql("from operation_times where time_ns < low_ns or time_ns > high_ns"):
+        yield Imbalance("times", "operation_times.time_ns", str(row))
 
 
 def wall_clock(books: Books) -> Iterator[Imbalance]:
@@ -288,6 +341,7 @@ def of_one_answer(root: Path) -> list[Imbalance]:
         return [
             *parts(books),
             *mixes(books),
+            *times(books),
             *wall_clock(books),
             *pairs(books),
             *symmetric(books),
@@ -301,8 +355,11 @@ def balances(root: Path, seed: int) -> list[Imbalance]:
         return [
             *parts(books),
             *halves(books, seed),
+            *of_rows(books, seed),
+            *of_answers(books),
             *of_one_tenant(books, seed),
             *mixes(books),
+            *times(books),
             *wall_clock(books),
             *shares(books),
             *pairs(books),

@@ -2,8 +2,10 @@
 
 ``keys`` name a row. ``add`` columns of two halves of a window sum to those of the whole; of
 ``most`` and ``least`` the larger and the smaller one is the whole's; ``means`` are a sum by count.
-``free`` columns have no equation over time, and why; ``at_most`` pairs hold in each row, with or
-without. All columns of a question about one tenant equal those of all, but for ``of_all``.
+``ratios`` are one column by another, times a factor. ``rows`` columns equal what SQL over the
+recorded rows gives by the same keys, in any window; ``answers`` those of another answer, which it
+adds up. ``free`` columns have no equation over time, and why; ``at_most`` pairs hold in each row,
+with or without. All columns of a question about one tenant equal those of all, but for ``of_all``.
 """
 
 from dataclasses import dataclass, field
@@ -18,6 +20,10 @@ class Columns:
     most: tuple[str, ...] = ()
     least: tuple[str, ...] = ()
     means: dict[str, tuple[str, str]] = field(default_factory=dict)
+    ratios: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+    rows: str | None = None  # Its columns are the keys, and those that it has equations for.
+    of_rows: tuple[str, ...] = ()  # Those of them that have no other equation.
+    answers: dict[str, tuple[str, str]] = field(default_factory=dict)
     free: dict[str, str] = field(default_factory=dict)
     at_most: tuple[tuple[str, str], ...] = ()
     parts: tuple[tuple[tuple[str, ...], str], ...] = ()  # These together are at most that.
@@ -26,7 +32,8 @@ class Columns:
     @property
     def names(self) -> set[str]:
         """All of them."""
-        return {*self.keys, *self.add, *self.most, *self.least, *self.means, *self.free}
+        added = {*self.keys, *self.add, *self.most, *self.least, *self.means}
+        return {*added, *self.ratios, *self.of_rows, *self.answers, *self.free}
 
 
 # Why a column has no equation over time.
@@ -74,9 +81,17 @@ REGISTRY: dict[str, Columns] = {
     ),
     "copies": Columns(
         keys=("tenant", "direction", "waits"),
-        add=("copies", "total_bytes"),
+        add=("copies", "total_bytes", "host_ns"),
         most=("largest_bytes",),
-        free={"host_ns": SPANS, "per_host_s_bytes": RATE, "per_s_bytes": RATE},
+        ratios={"per_host_s_bytes": ("total_bytes", "host_ns", 1e9)},
+        rows="""select tenant, coalesce(direction, '?') as direction,
+            bool_and(stream is null) as waits,
+            sum(weight) as copies, sum(bytes * weight) as total_bytes, max(bytes) as largest_bytes,
+            sum(duration_ns * weight) as host_ns, sum(bytes * weight) * 1e9
+            / nullif(max(timestamp_ns) - min(timestamp_ns), 0) as per_s_bytes
+            from cuda_events join containers using (cgroup_id) where op = 'memcpy'
+            group by tenant, direction""",
+        of_rows=("per_s_bytes",),
     ),
     "device_time": Columns(
         keys=("tenant", "kernel_name"),
@@ -108,7 +123,8 @@ REGISTRY: dict[str, Columns] = {
     "gpu_overlap": Columns(
         keys=("tenant", "other", "gpu"),
         add=("overlap_ns",),
-        free={"queued_ns": "is gpu_use's", "queued_share": RATE},
+        ratios={"queued_share": ("overlap_ns", "queued_ns", 1.0)},
+        answers={"queued_ns": ("gpu_use", "queued_ns")},
         at_most=(("overlap_ns", "queued_ns"),),
     ),
     "graph_recapture": Columns(
@@ -146,8 +162,13 @@ REGISTRY: dict[str, Columns] = {
     "launch_rate": Columns(
         keys=("tenant", "start_at_ns"),
         add=("launches",),
-        free={"launches_per_s": RATE, "mean_ns": "is a mean of durations that are not shown",
-              "p99_ns": RANK, "peak_ns": CALL},
+        rows="""select tenant, timestamp_ns // 1000000000 * 1000000000 as start_at_ns,
+            sum(weight) as launches, sum(weight)::double as launches_per_s,
+            (sum(duration_ns * weight) / sum(weight))::bigint as mean_ns,
+            quantile_disc(duration_ns, 0.99) as p99_ns, max(duration_ns) as peak_ns
+            from cuda_events join containers using (cgroup_id)
+            where op in ('launch', 'graph_launch') and result = 0 group by all""",
+        of_rows=("launches_per_s", "mean_ns", "p99_ns", "peak_ns"),
         at_most=(("p99_ns", "peak_ns"),),
     ),
     "memory_growth": Columns(
@@ -185,8 +206,14 @@ REGISTRY: dict[str, Columns] = {
         keys=("tenant", "peer"),
         add=("retransmits", "resets_sent", "resets_received"),
         most=("last_at_ns",),
-        free={"rtt_ns": RANK, "per_megabyte": RATE}
-        | dict.fromkeys(("max_rtt_ns", "sent_bytes"), "only of peers with retransmits"),
+        ratios={"per_megabyte": ("retransmits", "sent_bytes", 1e6)},
+        rows="""select tenant, peer, max(rtt_ns) as max_rtt_ns, avg(rtt_ns)::bigint as rtt_ns,
+            sum(bytes)::bigint as sent_bytes
+            from (select tenant, remote_ip as peer, rtt_ns, null as bytes from tcp_events
+            join containers using (cgroup_id) union all select tenant, split_part(remote, ':', 1),
+            null, bytes * weight from net_events join containers using (cgroup_id)
+            where op = 'send' and family = 'tcp') group by all""",
+        of_rows=("max_rtt_ns", "rtt_ns", "sent_bytes"),
         at_most=(("rtt_ns", "max_rtt_ns"),),
     ),
     "rightsize": Columns(
@@ -269,8 +296,8 @@ REGISTRY: dict[str, Columns] = {
     "who_uses_what": Columns(
         keys=("tenant",),
         add=("disk_read_bytes", "disk_written_bytes", "net_sent_bytes", "net_received_bytes"),
-        free={"cpus": RATE, "cpu_percent": RATE, "gpu_work_ns": "is gpu_use's",
-              "gpu_queued_ns": "is gpu_use's", "gpu_percent": RATE},
+        answers={"gpu_work_ns": ("gpu_use", "work_ns"), "gpu_queued_ns": ("gpu_use", "queued_ns")},
+        free={"cpus": RATE, "cpu_percent": RATE, "gpu_percent": RATE},
     ),
 }  # fmt: skip
 SHARES = ("share", "idle_share", "queued_share", "quality", "rises", "p")

@@ -26,6 +26,8 @@ def _work(dice, store, names):
             while process.gpu.now < LENGTH - SECOND // 2:
                 for kernel in range(dice.randrange(1, 4)):
                     process.launch(f"kernel_{kernel}", (kernel + 1) * dice.uniform(2e6, 9e6))
+                if dice.random() < 0.3:
+                    process.copy(dice.choice(("HtoD", "DtoH")), dice.randrange(1, 1 << 22))
                 if dice.random() < 0.9:
                     yield from process.sync()
                 yield from process.sleep(dice.expovariate(1 / 40e6))
@@ -80,6 +82,13 @@ def _rest(dice, store, names):
             failed = {"op": "launch", "api": "cuLaunchKernel", "kernel_name": "fails"}
             failed |= {"timestamp_ns": at, "duration_ns": 900, "stream": 7, "result": 700}
             store.add("cuda_events", name, failed)
+            peer = f"10.0.0.{dice.randrange(1, 4)}"
+            net = {"op": dice.choice(("send", "recv")), "family": "tcp", "remote": f"{peer}:5001"}
+            store.add("net_events", name, row | net | {"attribution": "task"})
+            tcp = {"op": dice.choice(("retransmit", "reset_sent", "state")), "remote_ip": peer}
+            tcp |= {"timestamp_ns": at, "rtt_ns": dice.randrange(MS), "attribution": "socket"}
+            tcp |= {"local_ip": "10.0.0.9", "local_port": 5000, "remote_port": 5001}
+            store.add("tcp_events", name, tcp | {"state": "ESTABLISHED"})
             held = {"timestamp_ns": at, "gpu": "GPU-0", "bytes": dice.randrange(1 << 30)}
             store.add("gpu_memory", name, held | {"allocations": 3})
 
@@ -97,5 +106,5 @@ def anything(root, seed):
         _work(dice, store, names)
         _host(dice, store, names)
         _rest(dice, store, names)
-    store.complete("cuda", "host", "io", "nccl")
+    store.complete("cuda", "host", "io", "nccl", "net", "tcp")
     return store.write()

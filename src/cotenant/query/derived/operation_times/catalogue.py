@@ -252,7 +252,7 @@ def _near_waits(prior: Triple, waited_ns: Floats) -> Triple:
     return (
         np.where(known, near, time),
         np.where(known, np.minimum(low, near / _NEAR), low),
-        np.where(known, np.minimum(high, longest * _NEAR), high),
+        np.where(known, np.minimum(np.maximum(high, near * _NEAR), longest * _NEAR), high),
     )
 
 
