@@ -8,18 +8,28 @@
 
 #include "common/total.bpf.h"
 
+#define SAY_TIMES 32	/* runs on a CPU, after which what the thread did goes into the totals */
+
 struct sched_task {
-	/* Whose it is, as of this css_set, this count of migrations and this word of tenants. */
+	/* Whose it is, as of this css_set, and of what was known of tenants and migrations. */
 	struct whose whose;
 	__u64 cgroups;
-	__u64 migrations;
 	__u64 version;
 	__u64 on_since;
-	/* Not in the totals yet: said every few switches, or once it is much. */
+	/* Not in the totals yet: said every few switches, or once it is much or old. */
+	__u64 said_ns;
 	__u64 on_ns;
 	__u64 off_ns;
 	__u32 on_times;
 	__u32 off_times;
+	/* Waits for a CPU: at most one before each run. */
+	__u64 wait_ns;
+	__u64 wait_max_ns;
+	__u32 wait_times;
+	/* How many of them were to become rows, and did not: the budget had no room. */
+	__u32 waits_withheld;
+	__u32 offs_withheld;
+	__u8 wait_buckets[SAY_TIMES];
 	__u64 off_since;
 	__u64 runnable_since;
 	/* When it was last woken, and when it last came on a CPU. */

@@ -249,6 +249,17 @@ static __always_inline void shed(struct total *total, __u64 tenant, __u64 bytes)
 	wait_for_row(total, bytes);
 }
 
+/*
+ * Events that were to become rows, and for which the budget of kernel events had no room: no row's
+ * weight has them, since they are told later.
+ */
+static __always_inline void withhold(struct total *total, __u64 events)
+{
+	__sync_fetch_and_add(&total->rows, events);
+	__sync_fetch_and_add(&total->shed, events);
+	__sync_fetch_and_add(&total->withheld, events);
+}
+
 /* One more event that is to become a row: counted before anything can go wrong with it. */
 static __always_inline void row_seen(struct total *total)
 {

@@ -185,12 +185,17 @@ static __always_inline void total_max(struct total *total, __u64 duration_ns)
 	}
 }
 
-static __always_inline void total_add(struct total *total, __u64 duration_ns, __u64 bytes)
+static __always_inline __u32 bucket_of(__u64 duration_ns)
 {
 	__u32 bucket = log2_of(duration_ns);
 
-	if (bucket >= TOTAL_BUCKETS)
-		bucket = TOTAL_BUCKETS - 1;
+	return bucket < TOTAL_BUCKETS ? bucket : TOTAL_BUCKETS - 1;
+}
+
+static __always_inline void total_add(struct total *total, __u64 duration_ns, __u64 bytes)
+{
+	__u32 bucket = bucket_of(duration_ns);
+
 	__sync_fetch_and_add(&total->count, 1);
 	__sync_fetch_and_add(&total->sum_ns, duration_ns);
 	__sync_fetch_and_add(&total->histogram[bucket], 1);

@@ -54,16 +54,14 @@ static __always_inline void caller_owner(struct owner *owner, const struct calle
 /* What was counted of an operation goes into its total, if there is one; the place is free then. */
 static __always_inline void messages_tell(struct caller *caller, __u32 op, struct total *total)
 {
-	__u64 count = caller->count[op], withheld = caller->withheld[op];
+	__u64 count = caller->count[op];
 
 	if (total) {
 		__sync_fetch_and_add(&total->count, count);
 		__sync_fetch_and_add(&total->bytes, caller->bytes[op]);
 		__sync_fetch_and_add(&total->histogram[0], count);
-		__sync_fetch_and_add(&total->rows, withheld);
-		__sync_fetch_and_add(&total->shed, withheld);
 		__sync_fetch_and_add(&total->shed_bytes, caller->withheld_bytes[op]);
-		__sync_fetch_and_add(&total->withheld, withheld);
+		withhold(total, caller->withheld[op]);
 	}
 	caller->count[op] = 0;
 	caller->bytes[op] = 0;

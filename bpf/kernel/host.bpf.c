@@ -23,8 +23,8 @@ VALUES(host_state);
 
 #define TASK_DEAD 0x80
 #define STACK_BYTES (16 << 10)
-#define SAY_TIMES 16
 #define SAY_NS 4000000
+#define SAY_EVERY_NS 100000000
 
 /* Before Linux commit bcf9033e5449 ("sched: move CPU field back into thread_info ...") (v5.16). */
 struct task_struct___own_cpu {
@@ -60,55 +60,37 @@ static __always_inline void leaves(struct sched_task *sched, __u64 now, bool_t l
 		sched->on_times++;
 		sched->on_since = 0;
 	}
-	if (last || sched->on_times >= SAY_TIMES || sched->on_ns >= SAY_NS)
+	if (last || sched->on_times >= SAY_TIMES || sched->on_ns >= SAY_NS ||
+	    now - sched->said_ns >= SAY_EVERY_NS) {
+		sched->said_ns = now;
 		say(sched);
+	}
 }
 
-static __always_inline void comes(struct cpu_runs *cpu, struct task_struct *task,
-				  struct sched_task *sched, __u32 holder_pid,
-				  const struct sched_task *holder, __u64 now)
+static __always_inline void off_row(const struct cpu_runs *cpu, const struct task_struct *task,
+				    struct sched_task *sched, __u64 off, __u64 now)
 {
-	__u64 off = sched->off_since, runnable = waits_since(sched);
-	bool_t preempted = off && sched->state == HOST_STATE_R;
-	struct host_event *row;
-	struct total *total;
+	struct host_event *row = host_row(sched_total(sched, TOTAL(switch)), task, sched,
+					  HOST_OP_switch, off);
 
-	if (runnable)
-		wait_ends(bpf_get_smp_processor_id(), sched, later(runnable, sched->told_until), now,
-			  host_all || sched->gpu || now - runnable >= host_threshold_ns);
-	sched->told_until = 0;
-	if (sched->runnable_since)
-		sched->woken_ns = sched->runnable_since;
-	sched->came_ns = now;
-	sched->on_since = now;
-	sched->off_since = 0;
-	sched->runnable_since = 0;
-	if (off) {
-		sched->off_ns += now - off;
-		sched->off_times++;
-		if (span_worth_a_row(sched, now - off)) {
-			row = host_row(sched_total(sched, TOTAL(switch)), task, sched,
-					HOST_OP_switch, off);
-			if (row) {
-				row->duration_ns = now - off;
-				row->state = sched->state;
-				row->known = 1 << HOST_KNOWN_DURATION | 1 << HOST_KNOWN_STATE;
-				row_peer(row, sched->taker_pid, sched->taker_cgroup_id,
-					 sched->taker_v1_id);
-				if (preempted)
-					row_thief(row, cpu);
-				bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
-			}
-		}
-	}
-	if (!runnable)
+	if (!row)
 		return;
-	total = span_add(sched, TOTAL(runqueue), now - runnable);
-	if (preempted)
-		return;
-	if (!host_all && !sched->gpu && now - runnable < host_threshold_ns)
-		return;
-	row = host_row(total, task, sched, HOST_OP_runqueue, runnable);
+	row->duration_ns = now - off;
+	row->state = sched->state;
+	row->known = 1 << HOST_KNOWN_DURATION | 1 << HOST_KNOWN_STATE;
+	row_peer(row, sched->taker_pid, sched->taker_cgroup_id, sched->taker_v1_id);
+	if (sched->state == HOST_STATE_R)
+		row_thief(row, cpu);
+	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void wait_row(const struct cpu_runs *cpu, const struct task_struct *task,
+				     struct sched_task *sched, __u32 holder_pid,
+				     const struct sched_task *holder, __u64 runnable, __u64 now)
+{
+	struct host_event *row = host_row(sched_total(sched, TOTAL(runqueue)), task, sched,
+					  HOST_OP_runqueue, runnable);
+
 	if (!row)
 		return;
 	row->duration_ns = now - runnable;
@@ -117,6 +99,39 @@ static __always_inline void comes(struct cpu_runs *cpu, struct task_struct *task
 		row_peer(row, holder_pid, holder->whose.cgroup_id, holder->whose.v1_id);
 	row_thief(row, cpu);
 	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void comes(struct cpu_runs *cpu, struct task_struct *task,
+				  struct sched_task *sched, __u32 holder_pid,
+				  const struct sched_task *holder, __u64 now)
+{
+	__u64 off = sched->off_since, runnable = waits_since(sched);
+	bool_t preempted = off && sched->state == HOST_STATE_R;
+	bool_t off_is_row = off && span_worth_a_row(sched, now - off) &&
+			    span_row_allowed(sched, &sched->offs_withheld);
+	bool_t wait_is_row = runnable && !preempted && wait_worth_a_row(sched, now - runnable) &&
+			     span_row_allowed(sched, &sched->waits_withheld);
+
+	if (runnable) {
+		wait_ends(bpf_get_smp_processor_id(), sched, later(runnable, sched->told_until), now,
+			  wait_is_row || (preempted && off_is_row));
+		waited(sched, now - runnable);
+	}
+	if (sched->runnable_since)
+		sched->woken_ns = sched->runnable_since;
+	if (off) {
+		sched->off_ns += now - off;
+		sched->off_times++;
+	}
+	if (off_is_row)
+		off_row(cpu, task, sched, off, now);
+	if (wait_is_row)
+		wait_row(cpu, task, sched, holder_pid, holder, runnable, now);
+	sched->told_until = 0;
+	sched->came_ns = now;
+	sched->on_since = now;
+	sched->off_since = 0;
+	sched->runnable_since = 0;
 }
 
 static __always_inline int switched(bool_t preempt, struct task_struct *prev,
@@ -192,11 +207,14 @@ static __noinline int wakeup_row(struct task_struct *task, struct sched_task *sc
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct whose whose = {};
 	struct host_event *row;
+	struct total *total;
 
 	if (!sched)
 		return 0;
-	row = host_row(sched_total(sched, TOTAL(wakeup)), task, sched, HOST_OP_wakeup,
-			sched->runnable_since);
+	total = sched_total(sched, TOTAL(wakeup));
+	if (!event_row_allowed(sched, total))
+		return 0;
+	row = host_row(total, task, sched, HOST_OP_wakeup, sched->runnable_since);
 	if (!row)
 		return 0;
 	if (own && waker->pid) {
@@ -299,7 +317,7 @@ static __always_inline struct host_event *life(struct task_struct *task, __u16 o
 	total = sched_total(sched, function);
 	if (total)
 		total_add(total, 0, 0);
-	if (op != HOST_OP_oom_kill && !worth_a_row(sched))
+	if ((op != HOST_OP_oom_kill && !worth_a_row(sched)) || !event_row_allowed(sched, total))
 		return NULL;
 	return host_row(total, task, sched, op, bpf_ktime_get_ns());
 }

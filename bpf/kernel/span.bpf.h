@@ -22,98 +22,105 @@ static __always_inline struct total *sched_total(struct sched_task *sched, __u16
 	return total_of(&sched->whose, function);
 }
 
-static __always_inline void say(struct sched_task *sched)
+static __always_inline void waited(struct sched_task *sched, __u64 duration_ns)
 {
-	struct total *total = sched_total(sched, TOTAL(oncpu));
+	sched->wait_buckets[sched->wait_times % SAY_TIMES] = bucket_of(duration_ns);
+	sched->wait_times++;
+	sched->wait_ns += duration_ns;
+	if (duration_ns > sched->wait_max_ns)
+		sched->wait_max_ns = duration_ns;
+}
 
-	say_waits(sched);
+static __always_inline void say_waited(struct sched_task *sched)
+{
+	struct total *total = sched_total(sched, TOTAL(runqueue));
+	__u32 bucket;
+
+	if (total) {
+		__sync_fetch_and_add(&total->count, sched->wait_times);
+		__sync_fetch_and_add(&total->sum_ns, sched->wait_ns);
+		for (__u32 i = 0; i < SAY_TIMES && i < sched->wait_times; i++) {
+			bucket = sched->wait_buckets[i];
+			if (bucket < TOTAL_BUCKETS)	/* for the verifier */
+				__sync_fetch_and_add(&total->histogram[bucket], 1);
+		}
+		total_max(total, sched->wait_max_ns);
+		if (sched->waits_withheld)
+			withhold(total, sched->waits_withheld);
+	} else {
+		/* One is counted already. */
+		quota_refuse_all(sched->whose.tenant, QUOTA_uncounted, sched->wait_times - 1);
+	}
+	sched->wait_times = 0;
+	sched->wait_ns = 0;
+	sched->wait_max_ns = 0;
+	sched->waits_withheld = 0;
+}
+
+/* What the thread did goes into the totals. Global, so that it is verified once. */
+__noinline int say(struct sched_task *sched)
+{
+	struct total *total;
+
+	if (!sched)
+		return 0;
+	say_contention(sched);
+	if (sched->wait_times)
+		say_waited(sched);
+	total = sched_total(sched, TOTAL(oncpu));
 	/* Room for a new tenant may be long in coming: its time waits with the thread. */
 	if (!total)
-		return;
+		return 0;
 	__sync_fetch_and_add(&total->count, sched->on_times);
 	__sync_fetch_and_add(&total->sum_ns, sched->on_ns);
 	sched->on_times = 0;
 	sched->on_ns = 0;
 	total = sched_total(sched, TOTAL(switch));
 	if (!total)
-		return;
+		return 0;
 	__sync_fetch_and_add(&total->count, sched->off_times);
 	__sync_fetch_and_add(&total->sum_ns, sched->off_ns);
+	if (sched->offs_withheld)
+		withhold(total, sched->offs_withheld);
 	sched->off_times = 0;
 	sched->off_ns = 0;
+	sched->offs_withheld = 0;
+	return 0;
 }
 
 /* What it did so far was done for the tenant that it leaves. */
-static __always_inline void refresh(struct sched_task *sched, const struct task_struct *task,
-				    __u64 migrations, __u64 version)
+static __noinline int refresh(struct sched_task *sched, const struct task_struct *task,
+			      __u64 version)
 {
 	struct whose whose = {};
 
-	if (sched->cgroups && (sched->on_times || sched->off_times || sched->nobody_ns || sched->had_ns))
+	if (sched->cgroups && (sched->on_times || sched->off_times || sched->wait_times ||
+			       sched->nobody_ns || sched->had_ns))
 		say(sched);
 	whose_of(&whose, task);
 	sched->whose = whose;
 	sched->cgroups = (__u64)task->cgroups;
-	sched->migrations = migrations;
 	sched->version = version;
 	if (sched->gpu)
 		gpu_tenant_mark(whose.cgroup_id);
+	return 0;
 }
 
 static __always_inline struct sched_task *sched_of(struct task_struct *task)
 {
 	struct sched_task *sched = bpf_task_storage_get(&sched_tasks, task, 0,
 							BPF_LOCAL_STORAGE_GET_F_CREATE);
-	__u64 *moved = migrations_of(task->tgid), version = tenants_version();
+	__u64 *moved = migrations_of(task->tgid), version;
 
 	if (!sched || !moved) {
 		count(COUNTER_NO_THREAD);
 		return NULL;
 	}
-	if (sched->cgroups != (__u64)task->cgroups || sched->migrations != *moved ||
-	    sched->version != version)
-		refresh(sched, task, *moved, version);
+	/* Both only grow: so does their sum. */
+	version = *moved + tenants_version();
+	if (sched->cgroups != (__u64)task->cgroups || sched->version != version)
+		refresh(sched, task, version);
 	return sched;
-}
-
-/*
- * Only a switch changes these totals, with interrupts off, on its own CPU: nothing comes between
- * the reading and the writing, and a plain addition is exact.
- */
-static __always_inline void total_add_alone(struct total *total, __u64 duration_ns)
-{
-	__u32 bucket = log2_of(duration_ns);
-
-	if (bucket >= TOTAL_BUCKETS)
-		bucket = TOTAL_BUCKETS - 1;
-	total->count++;
-	total->sum_ns += duration_ns;
-	total->histogram[bucket]++;
-	total_turn(total);
-	if (duration_ns > total->max_ns)
-		total->max_ns = duration_ns;
-}
-
-/* Adds a span to a total that this CPU has for itself, or to a spare one, which is everybody's. */
-static __always_inline struct total *span_add(struct sched_task *sched, __u16 function,
-					      __u64 duration_ns)
-{
-	struct total_key key = {
-		.cgroup_id = sched->whose.cgroup_id,
-		.cgroup_v1_id = sched->whose.v1_id,
-		.function = function,
-	};
-	struct total *total = bpf_map_lookup_elem(&totals, &key);
-
-	if (total) {
-		total->tenant = sched->whose.tenant;
-		total_add_alone(total, duration_ns);
-		return total;
-	}
-	total = sched_total(sched, function);
-	if (total)
-		total_add(total, duration_ns, 0);
-	return total;
 }
 
 /* Events of a thread's life are rows for those who use a GPU, and for their tenants. */
@@ -134,6 +141,60 @@ static __always_inline bool_t span_worth_a_row(const struct sched_task *sched, _
 	return 1;
 }
 
+/* A wait for a CPU is news beside a GPU, or when it is long. */
+static __always_inline bool_t wait_worth_a_row(const struct sched_task *sched, __u64 duration_ns)
+{
+	return host_all || sched->gpu || duration_ns >= host_threshold_ns;
+}
+
+static __always_inline void sched_owner(struct owner *owner, const struct sched_task *sched)
+{
+	owner->cgroup_id = sched->whose.cgroup_id;
+	owner->cgroup_v1_id = sched->whose.v1_id;
+	owner->tenant = sched->whose.tenant;
+}
+
+static __always_inline bool_t sched_excluded(const struct sched_task *sched)
+{
+	struct owner owner = {};
+
+	sched_owner(&owner, sched);
+	return owner_excluded(&owner);
+}
+
+/* What was asked for explicitly is outside of the budget. */
+static __always_inline bool_t row_affordable(const struct sched_task *sched)
+{
+	return host_all || affordable(sched->whose.tenant, sched->whose.cgroup_id, EVENT_HOST);
+}
+
+/* Whether a span becomes a row. One that is withheld is counted with the thread. */
+static __always_inline bool_t span_row_allowed(struct sched_task *sched, __u32 *withheld)
+{
+	if (sched_excluded(sched))
+		return 0;
+	if (row_affordable(sched))
+		return 1;
+	++*withheld;
+	return 0;
+}
+
+/* The same for any other event, which has its total at hand. */
+static __always_inline bool_t event_row_allowed(const struct sched_task *sched, struct total *total)
+{
+	struct owner owner = {};
+
+	if (sched_excluded(sched))
+		return 0;
+	if (row_affordable(sched))
+		return 1;
+	sched_owner(&owner, sched);
+	row_seen(total);
+	row_withheld(total, &owner, 0);
+	return 0;
+}
+
+/* A row that the budget allows. */
 static __always_inline struct host_event *host_row(struct total *total,
 						   const struct task_struct *task,
 						   const struct sched_task *sched, __u16 op,
@@ -142,17 +203,9 @@ static __always_inline struct host_event *host_row(struct total *total,
 	struct owner owner = {};
 	struct host_event *row;
 
-	owner.cgroup_id = sched->whose.cgroup_id;
-	owner.cgroup_v1_id = sched->whose.v1_id;
-	owner.tenant = sched->whose.tenant;
-	if (owner_excluded(&owner))
-		return NULL;
+	sched_owner(&owner, sched);
 	row_seen(total);
-	/* What was asked for explicitly is outside of the budget. */
-	if (host_all || affordable(owner.tenant, owner.cgroup_id, EVENT_HOST))
-		row = row_room(total, &owner, EVENT_HOST, sizeof(*row), 0);
-	else
-		row = row_withheld(total, &owner, 0);
+	row = row_room(total, &owner, EVENT_HOST, sizeof(*row), 0);
 	if (!row)
 		return NULL;
 	owner_task(&owner, task);

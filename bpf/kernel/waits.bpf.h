@@ -158,7 +158,7 @@ static __always_inline bool_t contention_add(const struct contention_key *key, _
 }
 
 /* What one peer had is nobody's where there is no room for the two. */
-static __always_inline void say_had(struct sched_task *sched)
+static __noinline int say_had(struct sched_task *sched)
 {
 	struct contention_key key = {
 		.cgroup_id = sched->whose.cgroup_id,
@@ -170,10 +170,11 @@ static __always_inline void say_had(struct sched_task *sched)
 	if (!contention_add(&key, sched->whose.tenant, sched->had_ns))
 		sched->nobody_ns += sched->had_ns;
 	sched->had_ns = 0;
+	return 0;
 }
 
 /* What is with the thread is added now and then, with its time on CPUs. */
-static __always_inline void say_waits(struct sched_task *sched)
+static __always_inline void say_contention(struct sched_task *sched)
 {
 	struct contention_key key = {
 		.cgroup_id = sched->whose.cgroup_id,
@@ -337,11 +338,39 @@ __noinline int share_run(__u32 at, __u64 number)
 }
 
 /*
- * A wait on this CPU is over, or goes on elsewhere: the tenant is charged with what none of its
- * threads was charged with. Who had most of the wait is of interest to a row alone; else runs that
- * were shared out for the tenant already are passed over.
+ * Most waits need not be shared out: all of it that is not counted yet was the last run's, or
+ * nobody's.
  */
-__noinline int wait_ends(__u32 at, struct sched_task *waiter, __u64 began, __u64 now, __u32 row)
+static __always_inline bool_t wait_of_one(struct cpu_runs *cpu, struct counted *counted,
+					  struct sched_task *waiter, __u64 began, __u64 now)
+{
+	const struct run *last = &cpu->runs[(cpu->next - 1) % RUNS];
+	__u64 from = later(began, counted->floor), start = later(from, counted->until);
+
+	if (began < counted->from || from < counted->unknown || start > now)
+		return 0;
+	if (last->end <= start) {
+		waiter->nobody_ns += now - start;
+	} else {
+		if (last->start > start || last->end != now)
+			return 0;
+		if (!waiter->had_ns) {
+			waiter->had_cgroup_id = last->cgroup_id;
+			waiter->had_v1_id = last->v1_id;
+		}
+		if (waiter->had_cgroup_id != last->cgroup_id || waiter->had_v1_id != last->v1_id)
+			return 0;
+		waiter->had_ns += now - start;
+	}
+	counted_add(counted, from, now);
+	return 1;
+}
+
+/*
+ * Who had most of the wait is of interest to a row alone; else runs that were shared out for the
+ * tenant already are passed over. Global, so that it is verified once.
+ */
+__noinline int wait_shared(__u32 at, struct sched_task *waiter, __u64 began, __u64 now, __u32 row)
 {
 	struct cpu_runs *cpu = runs_of(at);
 	struct counted *counted;
@@ -374,8 +403,6 @@ __noinline int wait_ends(__u32 at, struct sched_task *waiter, __u64 began, __u64
 	waiter->had_ns = wait->had_ns;
 	waiter->had_cgroup_id = wait->had_cgroup_id;
 	waiter->had_v1_id = wait->had_v1_id;
-	if (waiter->had_ns >= HAD_NS)
-		say_had(waiter);
 	if (wait->known > wait->from &&
 	    wait->known - wait->from >
 	    overlap(wait->from, wait->known, counted->from, counted->until)) {
@@ -384,6 +411,23 @@ __noinline int wait_ends(__u32 at, struct sched_task *waiter, __u64 began, __u64
 	}
 	counted_add(counted, wait->from, now);
 	return 0;
+}
+
+/*
+ * A wait on this CPU is over, or goes on elsewhere: the tenant is charged with what none of its
+ * threads was charged with.
+ */
+static __always_inline void wait_ends(__u32 at, struct sched_task *waiter, __u64 began, __u64 now,
+				      bool_t row)
+{
+	struct cpu_runs *cpu = runs_of(at);
+
+	if (!cpu)
+		return;
+	if (row || !wait_of_one(cpu, counted_of(cpu, at, waiter), waiter, began, now))
+		wait_shared(at, waiter, began, now, row);
+	if (waiter->had_ns >= HAD_NS)
+		say_had(waiter);
 }
 
 /* Since when the thread is ready to run, and does not; 0 where it is not known to be. */

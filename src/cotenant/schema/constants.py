@@ -96,7 +96,7 @@ MAPS: Final = {
     "resting": (8, 8),
     "rooms": (4, 16),
     "runs": (4, 16),
-    "sched_tasks": (4, 176),
+    "sched_tasks": (4, 240),
     "settled": (40, 1),
     "settled_version": (4, 8),
     "socket_users": (4, 64),

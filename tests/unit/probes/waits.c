@@ -135,7 +135,7 @@ int main(void)
 		wait_ends(0, task_of(tenant), began, now, 0);
 	}
 	for (size_t i = 0; i < TASKS; i++)
-		say_waits(&tasks[i]);
+		say_contention(&tasks[i]);
 	for (size_t i = 0; i < PAIRS; i++)
 		if (pairs[i].key.cgroup_id)
 			printf("waited %llu %llu %llu\n", pairs[i].key.cgroup_id,
