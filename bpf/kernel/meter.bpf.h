@@ -42,7 +42,7 @@ struct meter {
 	__u32 made;
 	/* What an event lacks of being sure to become a row. */
 	__u32 lacks_first;
-	__u32 reserved;
+	__u32 dice;
 	__u32 lacks[METER_KINDS];
 	__u64 saved_ns[METER_KINDS];
 	__u64 spent_ns[METER_KINDS];
@@ -181,12 +181,19 @@ static __always_inline __u64 meter_begins(void)
 		0;                                                                                 \
 	})
 
+/* 16 bits. Chance has to be fair and cheap here, and nobody's secret. */
+static __always_inline __u32 throw_dice(struct meter *meter)
+{
+	meter->dice = meter->dice * 1664525 + 1013904223;
+	return meter->dice >> 16;
+}
+
 /* Whether the budget has room for a row of this kind, or for one of a tenant that comes first. */
 static __always_inline bool_t within_budget(struct meter *meter, __u32 kind, bool_t first)
 {
 	__u32 lacks = first ? meter->lacks_first : meter->lacks[in_array(kind, METER_KINDS)];
 
-	if (lacks && (bpf_get_prandom_u32() & (CHANCE_ONE - 1)) < lacks)
+	if (lacks && throw_dice(meter) < lacks)
 		return 0;
 	meter->made = first ? RUN_FIRST_ROW : RUN_ROW;
 	return 1;

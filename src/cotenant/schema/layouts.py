@@ -135,7 +135,7 @@ MEMORY_LOCK: Final = np.dtype(
 
 METER: Final = np.dtype(
     {
-        "names": ['timed_ns', 'saved_first_ns', 'counting_ns', 'left', 'gap', 'made', 'lacks_first', 'reserved', 'lacks', 'saved_ns', 'spent_ns', 'runs'],
+        "names": ['timed_ns', 'saved_first_ns', 'counting_ns', 'left', 'gap', 'made', 'lacks_first', 'dice', 'lacks', 'saved_ns', 'spent_ns', 'runs'],
         "formats": ['<u8', '<u8', '<u8', '<u4', '<u4', '<u4', '<u4', '<u4', '8<u4', '8<u8', '8<u8', '8<u8'],
         "offsets": [0, 8, 16, 24, 28, 32, 36, 40, 44, 80, 144, 208],
         "itemsize": 272,
