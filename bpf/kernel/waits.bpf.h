@@ -193,7 +193,7 @@ static __always_inline struct cpu_runs *runs_of(__u32 cpu)
 }
 
 /* The thread that ran on this CPU leaves it; NULL for the idle one. */
-static __noinline int run_ends(struct cpu_runs *cpu, const struct sched_task *ran, __u64 now)
+static __always_inline void run_ends(struct cpu_runs *cpu, const struct sched_task *ran, __u64 now)
 {
 	struct run *last = &cpu->runs[(cpu->next - 1) % RUNS];
 	__u64 since = cpu->since;
@@ -201,10 +201,10 @@ static __noinline int run_ends(struct cpu_runs *cpu, const struct sched_task *ra
 
 	cpu->since = now;
 	if (!ran || !since)
-		return 0;
+		return;
 	if (last->end == since && last->cgroup_id == ran->whose.cgroup_id && last->v1_id == ran->whose.v1_id) {
 		last->end = now;
-		return 0;
+		return;
 	}
 	run = &cpu->runs[cpu->next % RUNS];
 	cpu->next++;
@@ -212,7 +212,6 @@ static __noinline int run_ends(struct cpu_runs *cpu, const struct sched_task *ra
 	run->end = now;
 	run->cgroup_id = ran->whose.cgroup_id;
 	run->v1_id = ran->whose.v1_id;
-	return 0;
 }
 
 /* As in native/table.h: tenants can choose their ids, by making cgroups until one suits them. */
