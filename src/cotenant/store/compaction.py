@@ -77,10 +77,16 @@ def _in_order(waiting: list[Any]) -> Any:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def _read(file: Path, strings: set[str]) -> Any:
+    """A segment; one that is older than a column does not have it."""
+    there = strings & set(pq.read_schema(file).names)
+    return pq.ParquetFile(file, read_dictionary=sorted(there)).read()
+
+
 def _merge(root: Path, old: list[Segment], sink: Path) -> int:
     """Write the rows of all into one file, a row group at a time; how many they are."""
     table = TABLES[old[0].table]
-    strings = [column.name for column in table.columns if column.type == "string"]
+    strings = {column.name for column in table.columns if column.type == "string"}
     waiting: list[Any] = []
     merged = count = 0
     with writer(table, str(sink)) as parquet:
@@ -90,12 +96,10 @@ def _merge(root: Path, old: list[Segment], sink: Path) -> int:
                 merged, count = merged + count, 0
             try:
                 check_plain(root / segment.path)
-                rows = pq.ParquetFile(root / segment.path, read_dictionary=strings).read()
-                waiting.append(conform(table, rows))
+                waiting.append(conform(table, _read(root / segment.path, strings)))
             except (OSError, pa.ArrowInvalid, StoreError) as error:
                 raise Unreadable(segment, error) from error
-            count += rows.num_rows
-            del rows
+            count += waiting[-1].num_rows
         if waiting:
             write_rows(parquet, table, _in_order(waiting))
     return merged + count

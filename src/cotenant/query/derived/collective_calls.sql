@@ -46,6 +46,12 @@ gaps as (
     join whole.blind h using (hole_of, node)
     where h.family = 'nccl' and h.from_ns <= m.last_ns and h.to_ns > m.first_ns
       and not h.of_new_processes
+      -- An operation without a probe hides no call of another.
+      and (not starts_with(h.reason, 'no probe for ') or exists (
+          from ranked r
+          where r.comm_hash = m.comm_hash and h.reason = 'no probe for ' || r.op
+            and r.op not like 'Comm%'
+      ))
 ),
 -- Each recording is counted by itself, and so is what follows a gap.
 cuts as (
@@ -75,14 +81,22 @@ begun as (
     group by all
     having count(distinct rank) = count(distinct rank) filter (op like 'CommInit%')
 ),
+-- Calls that no row stands for: which communicator's they were is not known.
+not_recorded as (
+    select distinct cgroup_id, op, 1 as missing
+    from whole.nccl_events
+    where pid is null
+),
 collectives as (
     select
-        *,
+        * exclude missing,
         case
             when within_gap then 'coverage gap'
-            when max(weight) over (partition by comm_hash, op, part) > 1 then 'sampled'
+            when max(weight + coalesce(missing, 0)) over (partition by comm_hash, op, part) > 1
+                then 'sampled'
         end                                         as left_out
     from calls
+    left join not_recorded using (cgroup_id, op)
     where op in (
         'AllReduce', 'Reduce', 'Broadcast', 'AllGather', 'ReduceScatter', 'AlltoAll', 'Gather',
         'Scatter'

@@ -199,13 +199,34 @@ def test_so_it_is_for_a_reader_of_one_tenant(blind, whose, seen):
         {"whose": "pod", "from_": TURNS + 1, "to": TURNS + 2},
         # A process with rows is probed.
         *({"whose": "unknown", "reason": r.name} for r in OF_NEW_PROCESSES),
-        *({"whose": "pod", "reason": r.name} for r in REASONS.values() if r.tables is not None),
+        *(
+            {"whose": "pod", "reason": r.name}
+            for r in REASONS.values()
+            if r.tables is not None and r.op != "AllReduce"
+        ),
     ],
     ids=str,
 )
 def test_a_gap_that_hides_no_call_of_a_communicator_leaves_all_in(blind, hole):
     blind.job.gap(**hole)
     assert blind.job.late() == {0: (0, TURNS), 1: (TURNS, TURNS)}
+
+
+def test_calls_of_an_operation_without_a_probe_are_left_out(blind):
+    blind.job.gap("pod", reason="no probe for AllReduce")
+    assert blind.job.late() == {0: (0, TURNS - 10), 1: (TURNS - 10, TURNS - 10)}
+
+
+def test_collectives_of_a_tenant_with_calls_that_are_not_recorded_are_left_out(job):
+    job.run()
+    row = {"timestamp_ns": START_NS + 7 * PERIOD, "op": "AllReduce", "api": "ncclAllReduce"}
+    job.store.add("nccl_events", "job/0", row | {"weight": 100, "pid": None})
+    root = job.store.write()
+    with Session(root) as session:
+        (row,) = session.ask(
+            "select list(distinct left_out) as why, count(turn) as turns from collective_calls"
+        ).rows()
+    assert row == {"why": ["sampled"], "turns": 0}
 
 
 @pytest.mark.parametrize("grouped", [False, True], ids=["call", "group"])
