@@ -56,12 +56,8 @@ class Stage:
 # Folders that have a stage, or a verb of the Makefile, of their own.
 APART: Final = ("kernel", "browser", "image", "package", "programs", "spark", "readers")
 STAGES: Final = (
-    # Recordings of two files of tests at a time: each counts its own cgroups.
-    Stage(
-        "kernel",
-        ("-n", "2", "--dist", "loadfile", "tests/kernel"),
-        {"COTENANT_REQUIRE_KERNEL": "1"},
-    ),
+    # One at a time: a recording has what the whole host does.
+    Stage("kernel", ("tests/kernel",), {"COTENANT_REQUIRE_KERNEL": "1"}),
     Stage("unit", (*SIDE_BY_SIDE, "tests", *(f"--ignore=tests/{name}" for name in APART))),
     # A browser's event loop is its own process's.
     Stage("browser", (*SIDE_BY_SIDE, "tests/browser")),
