@@ -344,6 +344,24 @@ static void tell_proofs(struct spans *spans, size_t first)
 	spans->provers.used = 0;
 }
 
+/*
+ * Since when a queue has what is not proven. A small copy waits for it from then on: a call queues
+ * its work some time between its begin and its return.
+ */
+static int64_t pending_since(const struct queue *queue)
+{
+	int64_t since_ns = queue->carried ? queue->carried_ns : INT64_MAX;
+	uint32_t count;
+	struct op *ops = ops_of(queue, &count);
+
+	if (queue->folded.ops && queue->folded.first_ns < since_ns)
+		since_ns = queue->folded.first_ns;
+	for (uint32_t i = 0; i < count; i++)
+		if (ops[i].began_ns < since_ns)
+			since_ns = ops[i].began_ns;
+	return since_ns;
+}
+
 /* What was proven of the streams that small copies wait for, and since when they have more. */
 static int note_earlier(struct spans *spans, struct process *process, size_t first)
 {
@@ -357,14 +375,11 @@ static int note_earlier(struct spans *spans, struct process *process, size_t fir
 		queue->stream->context->pending_ns = INT64_MAX;
 	for (struct queue *queue = process->queues; queue; queue = queue->next) {
 		struct context *context = queue->stream->context;
-		struct op first;
 		int64_t since_ns;
 
-		if (queue->stream->kind != STREAM_PLAIN || queue->stream->non_blocking ||
-		    !pending(queue))
+		if (queue->stream->kind != STREAM_PLAIN || queue->stream->non_blocking)
 			continue;
-		first = first_pending(queue);
-		since_ns = queue->folded.ops ? queue->folded.first_ns : op_end(&first);
+		since_ns = pending_since(queue);
 		if (since_ns < context->pending_ns)
 			context->pending_ns = since_ns;
 	}
@@ -404,7 +419,7 @@ static int close_copies(struct spans *spans, struct process *process, size_t fir
 
 		if (stream->kind != STREAM_COPIES)
 			continue;
-		/* The first copy that was queued after what is not proven, and all that follow. */
+		/* The first copy that returned after what is not proven began, and all that follow. */
 		proof = proofs_first(&stream->proofs, &after, INT64_MAX);
 		stream->kept_ns = proof ? proof_end(proof) : INT64_MAX;
 		if (close_queue(spans, queue, limit))

@@ -166,7 +166,7 @@ struct context {
 	uint64_t number;	/* 0 where it is not known */
 	uint32_t streams;
 	uint64_t visit;		/* as of which its proofs are in order */
-	int64_t pending_ns;	/* when the first of what is not proven was queued that copies wait for */
+	int64_t pending_ns;	/* when the first of what is not proven began that copies wait for */
 	struct buffer proofs;
 	struct buffer blocking_proofs;
 };

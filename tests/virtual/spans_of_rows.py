@@ -67,7 +67,8 @@ def _of_process(calls):
         other = min(others, key=_order, default=None)
         queue = op.cgroup_id, op.context
         pending = any(
-            o.proof is None and o.context == op.context and o.queued_ns <= op.end_ns for o in plain
+            o.proof is None and o.context == op.context and o.timestamp_ns <= op.end_ns
+            for o in plain
         )
         if not pending:
             before = [

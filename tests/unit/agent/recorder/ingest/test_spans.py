@@ -128,6 +128,28 @@ def interleaved(steps, moves=()):
     started=0,
     moves=[5],
 )
+# A copy back begins before a small copy, returns after it, and is known a cycle later.
+@example(
+    steps=[
+        (2, (("cuMemcpyDtoH_v2", {"direction": "DtoH", "bytes": 64}), None), 3173, MS),
+        (3, (("cuMemcpyHtoD_v2", {"direction": "HtoD", "bytes": 65536}), None), 800, 700 * MS),
+        (0, (("cuMemcpyHtoD_v2", {"direction": "HtoD", "bytes": 65536}), None), 339986, 5000),
+    ],
+    cuts=[1],
+    started=0,
+    moves=[],
+)
+# A launch without a wait begins before a small copy, and returns after it.
+@example(
+    steps=[
+        (2, (("cuLaunchKernel", {"threads": 128, "weight": 5}), 2), 3948, 700 * MS),
+        (0, (("cuMemcpyHtoD_v2", {"direction": "HtoD", "bytes": 65536}), None), 38244, 5000),
+        (0, (("cuMemcpyHtoD_v2", {"direction": "HtoD", "bytes": 65537}), None), 242, 5000),
+    ],
+    cuts=[],
+    started=0,
+    moves=[],
+)
 @settings(
     max_examples=25,
     deadline=None,
