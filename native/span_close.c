@@ -275,10 +275,6 @@ static int close_queue(struct spans *spans, struct queue *queue, int64_t limit)
 	while (pending(queue) && (proof = next_proof(spans, queue, limit))) {
 		uint32_t count = proven(queue, proof);
 
-		/* In how many cgroups the process was does not matter here. */
-		if (!proof->closed || proof->last_stream != queue->stream->number)
-			proof->closed++;
-		proof->last_stream = queue->stream->number;
 		if (close_span(spans, queue, count, proof, CLOSED_BY_PROOF,
 			       end_of(spans, queue, proof)))
 			return -1;
@@ -324,13 +320,53 @@ static int give_up(struct spans *spans, struct process *process, uint8_t closed_
 	return 0;
 }
 
+/* A proof that closed a span of a stream. */
+struct closing {
+	struct proof *proof;
+	int64_t stream;
+};
+
+static int closing_order(const void *one, const void *other)
+{
+	const struct closing *a = one, *b = other;
+
+	if (a->proof != b->proof)
+		return a->proof < b->proof ? -1 : 1;
+	return a->stream < b->stream ? -1 : a->stream > b->stream;
+}
+
+/* A stream counts once, though each cgroup of its process, and its small copies, have queues. */
+static int count_streams(struct spans *spans, size_t first)
+{
+	struct proof **provers = (struct proof **)spans->provers.bytes;
+	struct closing *closings;
+	uint32_t count;
+	struct span *closed = closed_since(spans, first, &count);
+
+	spans->scratch.used = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		struct closing one = {provers[i], closed[i].stream};
+
+		if (buffer_add(&spans->scratch, &one, sizeof(one)))
+			return -1;
+	}
+	sort(&spans->scratch, sizeof(*closings), closing_order);
+	closings = (struct closing *)spans->scratch.bytes;
+	for (uint32_t i = 0; i < count; i++)
+		if (!i || closing_order(&closings[i - 1], &closings[i]))
+			closings[i].proof->closed++;
+	return 0;
+}
+
 /* What a proof says is known once it has closed spans of all its streams. */
-static void tell_proofs(struct spans *spans, size_t first)
+static int tell_proofs(struct spans *spans, size_t first)
 {
 	struct proof **provers = (struct proof **)spans->provers.bytes;
 	uint32_t count;
 	struct span *closed = closed_since(spans, first, &count);
 
+	if (count_streams(spans, first))
+		return -1;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct proof *proof = provers[i];
 		int64_t until_ns = proof->seen_ns - proof->delay_ns;
@@ -342,6 +378,7 @@ static void tell_proofs(struct spans *spans, size_t first)
 		closed[i].certain_until_ns = until_ns;
 	}
 	spans->provers.used = 0;
+	return 0;
 }
 
 /*
@@ -476,9 +513,8 @@ int process_close(struct spans *spans, struct process *process, int at_once)
 	for (struct queue *queue = process->queues; queue; queue = queue->next)
 		if (queue->stream->kind == STREAM_PLAIN && close_queue(spans, queue, limit))
 			return -1;
-	if (close_copies(spans, process, first, limit))
+	if (close_copies(spans, process, first, limit) || tell_proofs(spans, first))
 		return -1;
-	tell_proofs(spans, first);
 	forget_proofs(spans, process, limit, at_once);
 	return 0;
 }

@@ -113,7 +113,6 @@ struct proof {
 	int64_t seen_ns;	/* its thread saw the device done; 0 if that is not known */
 	int64_t last_ns;	/* when the last of what it proved was queued */
 	uint64_t came_ns;	/* on the recorder's clock */
-	int64_t last_stream;	/* of which it closed a span */
 	uint32_t closed;	/* streams of which it closed spans */
 	uint32_t delay_ns;	/* the device was done so long before that, at most */
 	uint32_t margin_ns;	/* of what is certain, the least; of a copy by itself, its transfer */
@@ -310,7 +309,7 @@ struct spans {
 	struct buffer open;		/* struct span, as far as it is known */
 	struct buffer mix_sizes;	/* of new mixes: uint32 each */
 	struct buffer mix_items;	/* struct count, of all new mixes */
-	struct buffer scratch;		/* struct count */
+	struct buffer scratch;		/* struct count; struct closing */
 	struct buffer provers;		/* struct proof *, of the spans that are being closed */
 	struct buffer earlier;		/* struct earlier */
 	uint64_t epoch;			/* numbers of items and mixes are valid within one */

@@ -150,6 +150,18 @@ def interleaved(steps, moves=()):
     started=0,
     moves=[],
 )
+# A wait proves a stream, another one, and small copies of the first.
+@example(
+    steps=[
+        (4, (("cuLaunchKernel", {"threads": 64}), 1), 332, 0),
+        (4, (("cuMemcpyHtoD_v2", {"direction": "HtoD", "bytes": 65536}), None), 776, MS),
+        (4, (("cuCtxSynchronize", {}), None), 193, 0),
+        (2, (("cuLaunchKernel", {"threads": 128, "weight": 5}), 2), 221, 0),
+    ],
+    cuts=[],
+    started=0,
+    moves=[],
+)
 @settings(
     max_examples=25,
     deadline=None,
