@@ -37,7 +37,7 @@ class Slowing:
     equal_ns: float  # What it would lose if all had equal parts.
     lost_ns: float
     quiet: bool  # Its times are those of spans without company.
-    scatters: Floats  # By how much its spans differ without what each burden would take.
+    spreads: Floats  # By how much its spans differ without what each burden would take.
     turns: bool  # They differ as turns make them, now long, now short.
     solid: bool  # It waits for its work: the device is at it while it has work.
 
@@ -76,8 +76,8 @@ def _burden(loss: Slowing, guess: float) -> tuple[float, bool]:
     """Its burden, and whether its own spans say so: clearly better than what others say."""
     if np.isnan(loss.burden) or np.isnan(guess) or loss.quiet:
         return (loss.burden, True) if not np.isnan(loss.burden) else (guess, False)
-    at_guess = float(np.interp(guess, _BURDENS, loss.scatters))
-    better = float(loss.scatters.min()) < _BETTER * at_guess
+    at_own, at_guess = np.interp([loss.burden, guess], _BURDENS, loss.spreads)
+    better = bool(at_own < _BETTER * at_guess)
     return (loss.burden, True) if better else (guess, False)
 
 
@@ -119,7 +119,8 @@ def _loss(spans: TimedSpans, times: KindTimes) -> Slowing:
     equal = lost(spans.others, _EQUAL)
     parts = [lost(spans.others, burden) for burden in _BURDENS]
     losses = np.array([float(took @ part) for part in parts])
-    scatter = np.array([_scatter(np.log(ratio) + np.log1p(-part), beside) for part in parts])
+    logs = [np.log(ratio) + np.log1p(-part) for part in parts]
+    scatter = np.array([_scatter(each, beside) for each in logs])
     if quiet:
         # Its times are known: whatever its spans took more.
         more = float((took - took / ratio)[beside].sum())
@@ -128,12 +129,14 @@ def _loss(spans: TimedSpans, times: KindTimes) -> Slowing:
         best = int(scatter.argmin())
     error = 1.25 * scatter[best] / max(float(equal.std()), 1e-9) / np.sqrt(len(took))
     known = quiet or (equal.std() > _ALIKE and error < _LARGE)
+    # Where most spans are alike, in step with the others, the few with less company say more.
+    spreads = np.array([each.std() for each in logs])
     # Ranks wait for each other, too.
     turns = bool(scatter[best] > noise) and not spans.siblings.any()
     return Slowing(
         burden=float(_BURDENS[best]) if known else np.nan,
         equal_ns=float(took @ equal), lost_ns=float(losses[best]),
-        quiet=quiet, scatters=scatter, turns=turns, solid=solid,
+        quiet=quiet, spreads=spreads, turns=turns, solid=solid,
     )  # fmt: skip
 
 
