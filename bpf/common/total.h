@@ -56,7 +56,7 @@ enum counter {
 	COUNTER_STALE_FRAME = 1,	/* left by longjmp, or by a return we never saw */
 	COUNTER_DEEP_CALL = 2,		/* nested deeper than we follow */
 	COUNTER_UNDER_WAY = 3,		/* returned from a call that began before the probe */
-	COUNTER_NO_THREAD = 4,		/* no room for what a thread remembers */
+	COUNTER_NO_THREAD = 4,		/* no room for what a thread that calls remembers */
 	COUNTER_UNREADABLE = 5,		/* an argument's memory could not be read */
 	COUNTER_FACT_LOST = 6,		/* the ring of facts was full */
 	COUNTER_ORPHAN_ROWS = 7,	/* rows for which no total could be kept */
@@ -69,6 +69,7 @@ enum counter {
 	COUNTER_ORPHAN_SHED = 21,
 	COUNTER_CONTENTION_FULL = 22,	/* no room for who waits, or for a pair with who runs */
 	COUNTER_IDENTITY_LOST = 23,	/* of cgroups and processes: told anew by a survey */
+	COUNTER_NO_SCHED = 24,		/* no room for what is remembered between switches */
 	COUNTER_END,
 };
 

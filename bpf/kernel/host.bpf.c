@@ -134,12 +134,17 @@ static __always_inline void comes(struct cpu_runs *cpu, struct task_struct *task
 	sched->runnable_since = 0;
 }
 
+/*
+ * The kernel has memory at hand for one new thread on each CPU, and gets more once interrupts are
+ * on again: a thread that leaves at a CPU's first switch counts as off since before the recording.
+ */
 static __always_inline int switched(bool_t preempt, struct task_struct *prev,
 				    struct task_struct *next, unsigned int prev_state)
 {
-	struct sched_task *from = prev->pid ? sched_of(prev) : NULL;
-	struct sched_task *to = next->pid ? sched_of(next) : NULL;
 	struct cpu_runs *cpu = runs_of(bpf_get_smp_processor_id());
+	__u64 make = cpu && cpu->since ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0;
+	struct sched_task *from = prev->pid ? sched_get(prev, make) : NULL;
+	struct sched_task *to = next->pid ? sched_of(next) : NULL;
 	__u64 now = bpf_ktime_get_ns();
 
 	if (cpu)

@@ -106,14 +106,15 @@ static __noinline int refresh(struct sched_task *sched, const struct task_struct
 	return 0;
 }
 
-static __always_inline struct sched_task *sched_of(struct task_struct *task)
+/* With BPF_LOCAL_STORAGE_GET_F_CREATE, NULL is a loss; without, a thread not met yet. */
+static __always_inline struct sched_task *sched_get(struct task_struct *task, __u64 flags)
 {
-	struct sched_task *sched = bpf_task_storage_get(&sched_tasks, task, 0,
-							BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct sched_task *sched = bpf_task_storage_get(&sched_tasks, task, 0, flags);
 	__u64 *moved = migrations_of(task->tgid), version;
 
 	if (!sched || !moved) {
-		count(COUNTER_NO_THREAD);
+		if (flags)
+			count(COUNTER_NO_SCHED);
 		return NULL;
 	}
 	/* Both only grow: so does their sum. */
@@ -121,6 +122,11 @@ static __always_inline struct sched_task *sched_of(struct task_struct *task)
 	if (sched->cgroups != (__u64)task->cgroups || sched->version != version)
 		refresh(sched, task, version);
 	return sched;
+}
+
+static __always_inline struct sched_task *sched_of(struct task_struct *task)
+{
+	return sched_get(task, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
 /* Events of a thread's life are rows for those who use a GPU, and for their tenants. */

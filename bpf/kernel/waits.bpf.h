@@ -85,7 +85,7 @@ struct wait {
 };
 
 struct cpu_runs {
-	__u64 since;	/* when the thread that runs now began */
+	__u64 since;	/* when the thread that runs now began; 0 before the first switch */
 	__u64 next;
 	struct wait wait;
 	struct run runs[RUNS];

@@ -25,6 +25,7 @@ from cotenant.schema.families import FAMILIES, GPU_FAMILIES
 # What there was no room for at all: nobody knows whose it was.
 _COUNTED: Final = {
     "no_thread": (why.NO_THREAD, GPU_FAMILIES),
+    "no_sched": (why.NO_THREAD, ("host",)),
     "fact_lost": (why.FACTS_LOST, tuple(FAMILIES)),
     "identity_lost": (why.FACTS_LOST, tuple(FAMILIES)),
     "request_full": (why.NO_REQUEST, ("io",)),

@@ -115,10 +115,12 @@ def test_reports_and_counters_become_holes():
         ("never probed", "cuda", book.unknown_id, 103, 105, None),
         ("never probed", "nccl", book.unknown_id, 103, 105, None),
     ]
-    spots.counted({"no_thread": 3}, {}, S)
-    spots.counted({"no_thread": 7, "request_full": 2, "unreadable": 9}, {}, 2 * S)
-    spots.counted({"no_thread": 7, "request_full": 2, "unreadable": 9}, {}, 3 * S)
-    assert [(row[0], *row[3:]) for row in told(holes, 3 * S) if row[1] in ("cuda", "io")] == [
+    spots.counted({"no_thread": 3, "no_sched": 4}, {}, S)
+    spots.counted({"no_thread": 7, "no_sched": 4, "request_full": 2, "unreadable": 9}, {}, 2 * S)
+    spots.counted({"no_thread": 7, "no_sched": 4, "request_full": 2, "unreadable": 9}, {}, 3 * S)
+    counted = told(holes, 3 * S)
+    assert [row[0] for row in counted if row[1] == "host"] == ["no room for threads"]
+    assert [(row[0], *row[3:]) for row in counted if row[1] in ("cuda", "io")] == [
         ("no room for threads", S, 2 * S, 7),
         ("no room for requests", S, 2 * S, 2),
     ]
