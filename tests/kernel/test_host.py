@@ -131,7 +131,8 @@ def test_a_preempted_thread_says_which_tenant_took_its_cpu(
 ) -> None:
     a, b = cgroups(), cgroups()
     with record(store, "--events", "host", "--host-rows", "all") as recording:
-        burners = {a.name: python(a, BURN, 2), b.name: python(b, BURN, 2)}
+        start = time.monotonic() + 3
+        burners = {cgroup.name: python(cgroup, BURN_TOGETHER, start) for cgroup in (a, b)}
         for burner in burners.values():
             finish(burner)
     pids = {burner.pid: name for name, burner in burners.items()}
