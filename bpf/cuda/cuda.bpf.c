@@ -311,12 +311,29 @@ static __always_inline struct body *settle(struct frame *frame)
 	return &frame->row.body;
 }
 
+/* A row of a call that has several inside, each a row, and of the one before if that still waits. */
+static __noinline int send_several(struct thread *thread, struct frame *outer, struct body *body,
+				   __u64 began_ns)
+{
+	struct task_struct *task = current_task();
+	__u16 api = thread->cuda.frames[0].function;
+	struct total *total = total_of(&thread->whose, api);
+
+	if (outer->waiting) {
+		outer->waiting = 0;
+		cuda_body(&outer->row.body)->api = api;
+		emit(thread, task, total, outer->row.began_ns, &outer->row.body);
+	}
+	cuda_body(body)->api = api;
+	emit(thread, task, total, began_ns, body);
+	return 0;
+}
+
 /* Hand the row to the call around it, or send it. */
 static __always_inline void pass_on(struct thread *thread, struct task_struct *task,
 				    struct total *total, __u64 began_ns, struct body *body)
 {
 	struct frame *outer = frame_below(&thread->cuda);
-	__u16 api = thread->cuda.frames[0].function;
 
 	if (!outer) {
 		emit(thread, task, total, began_ns, body);
@@ -331,14 +348,7 @@ static __always_inline void pass_on(struct thread *thread, struct task_struct *t
 		outer->waiting = 1;
 		return;
 	}
-	total = total_of(&thread->whose, api);
-	if (outer->waiting) {
-		outer->waiting = 0;
-		cuda_body(&outer->row.body)->api = api;
-		emit(thread, task, total, outer->row.began_ns, &outer->row.body);
-	}
-	cuda_body(body)->api = api;
-	emit(thread, task, total, began_ns, body);
+	send_several(thread, outer, body, began_ns);
 }
 
 /* Whether the frame is a row of its own, or one with what happened inside it. */
