@@ -34,6 +34,9 @@ Tenants = npt.NDArray[np.uint64]
 
 _ON_CPU: Final = kernel_function("host", "oncpu")
 _SPARE: Final = b"spare"
+# Of `waiting`, the low bits are how many events; above is the window that they are of.
+_WAITING_BITS: Final = np.uint64(32)
+_WAITING_MASK: Final = np.uint64((1 << 32) - 1)
 
 
 class Totals:
@@ -97,6 +100,10 @@ class Totals:
         moving = np.isin(entries["function"], MESSAGES)
         before = np.array([self._places.get(name, -1) for name in names], np.int64)
         sums = {name: cpus[name].sum(axis=1).astype(np.int64) for name in _SUMMED}
+        for name, waiting in zip(
+            ("carried", "carried_bytes"), _waiting(cpus, window + 1), strict=True
+        ):
+            sums[name] += waiting
         # Buckets wrap around, and so does what was added to them.
         histogram = cpus["histogram"].sum(axis=1, dtype=np.uint32)
         known = before >= 0
@@ -116,7 +123,7 @@ class Totals:
         self._forget(names, busy, entries, cpus["payer"].max(axis=1, initial=0))
         longest = _longest(cpus, window)
         rows = self._rows(now_ns, entries, changed, delta, buckets, longest)
-        self._leave(now_ns, entries, changed, delta)
+        self._leave(now_ns, entries, delta)
         self._sampled_ns = now_ns
         return rows
 
@@ -212,11 +219,9 @@ class Totals:
             }
         )
 
-    def _leave(
-        self, now_ns: int, entries: npt.NDArray[np.void], changed: Values, delta: dict[str, Values]
-    ) -> None:
-        """Hand on what was shed and is in no row's weight."""
-        at = changed[(delta["shed"][changed] != 0) | (delta["carried"][changed] != 0)]
+    def _leave(self, now_ns: int, entries: npt.NDArray[np.void], delta: dict[str, Values]) -> None:
+        """Hand on what was shed and is in no row's weight, nor waits for a row."""
+        at = np.flatnonzero((delta["shed"] != 0) | (delta["carried"] != 0))
         events = delta["shed"][at] - delta["carried"][at]
         size = delta["shed_bytes"][at] - delta["carried_bytes"][at]
         since_ns = now_ns if self._sampled_ns is None else self._sampled_ns
@@ -283,6 +288,16 @@ def _hold(sums: Values, delta: npt.NDArray[Any], moving: npt.NDArray[np.bool_]) 
     less = moving & (delta < 0)
     sums[less] -= delta[less].astype(sums.dtype)
     delta[less] = 0
+
+
+def _waiting(cpus: npt.NDArray[np.void], window: int) -> tuple[Values, Values]:
+    """Events, and their bytes, that a row of the window that has begun may carry yet."""
+    there = cpus["waiting"] >> _WAITING_BITS == np.uint64(window) & _WAITING_MASK
+    events = np.where(there, cpus["waiting"] & _WAITING_MASK, 0)
+    return (
+        events.sum(axis=1).astype(np.int64),
+        (events * cpus["waiting_bytes"]).sum(axis=1).astype(np.int64),
+    )
 
 
 def _longest(cpus: npt.NDArray[np.void], window: int) -> Values:
