@@ -17,7 +17,8 @@ select c.tenant, e.*, coalesce(len(list_filter(r.starts, lambda s: s <= e.timest
 from cuda_events e
 join containers c on c.cgroup_id = e.cgroup_id
 left join (select node, list(started_ns) as starts from sessions group by node) r on r.node = e.node
-where coalesce(e.result, 0) = 0
+-- Calls that are not recorded have no process, and are in no span.
+where coalesce(e.result, 0) = 0 and e.pid is not null
 """
 
 
